@@ -1,4 +1,4 @@
-"""Beside a running call: the pictures and files that it keeps for people."""
+"""Artifact store: pictures and files that a running call keeps for people. Used by `execution`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from gateway.errors import BadRequest, DragomanError
 from gateway.system.safe_open import open_beneath
 
 NAME_CHARS = 100
+"""Characters of an artifact's name as shown."""
 _MEDIA_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9.+-]{1,100}")  # a page may have chosen it
 _ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ArtifactStore:
-    """The pictures and files of one call, private to the daemon. Their names on the disk are the same in every run."""
+    """Pictures and files of one call, private to the daemon. Their file names are the same each time the call runs."""
 
     def __init__(self, folder: Path, stem: str) -> None:
-        """Take the session's output folder, and what the names begin with."""
+        """Take the session's output folder, and the prefix of all file names."""
         self._folder = folder
         self._stem = stem
         self._pictures = 0
         self._files = 0
 
     def picture(self, data: bytes, media_type: str) -> Picture:
-        """Write one. Raises `BadRequest` for a type that is not shown, or more than 10 MB."""
+        """Store a picture. Raises `BadRequest` for an unsupported type, or more than 10 MB."""
         ending = PICTURES.get(media_type)
         if ending is None:
-            raise BadRequest(f"{media_type[:64]!r} is no picture.", cure=f"Use one of {', '.join(PICTURES)}.")
+            raise BadRequest(f"{media_type[:64]!r} is not a picture type.", cure=f"Use one of {', '.join(PICTURES)}.")
         if len(data) > PICTURE_BYTES:
             raise BadRequest(f"The picture has {len(data):,} bytes.", cure=f"At most {PICTURE_BYTES:,} are kept.")
         self._pictures += 1
@@ -41,11 +42,11 @@ class ArtifactStore:
             with self._new(name) as file:
                 file.write(data)
         except OSError as error:
-            raise DragomanError(f"The picture could not be kept: {error}.", cure="Free space on the disk.") from error
+            raise DragomanError(f"The picture could not be stored: {error}.", cure="Free space on the disk.") from error
         return Picture(file=name, media_type=media_type)
 
     def file(self, workspace: Path, path: Path, name: str, media_type: str) -> Artifact:
-        """Copy a file of the workspace. Raises `BadRequest` for what is no regular file in it, or more than 50 MB."""
+        """Store a copy of a workspace file. Raises `BadRequest` for one that is not regular, or exceeds 50 MB."""
         with os.fdopen(_opened(workspace, path), "rb") as source:
             self._files += 1
             ending = PurePath(name).suffix.removeprefix(".")
@@ -54,7 +55,9 @@ class ArtifactStore:
                 with self._new(kept) as file:
                     whole = _copied(source, file)
             except OSError as error:
-                raise DragomanError(f"The file could not be kept: {error}.", cure="Free space on the disk.") from error
+                raise DragomanError(
+                    f"The file could not be stored: {error}.", cure="Free space on the disk."
+                ) from error
         if not whole:
             (self._folder / kept).unlink(missing_ok=True)
             raise BadRequest("The file is too large.", cure=f"At most {KEPT_BYTES:,} bytes are kept.")
@@ -67,17 +70,17 @@ class ArtifactStore:
 
 
 def _opened(workspace: Path, path: Path) -> int:
-    """Open a regular file of the workspace for reading. Raises `BadRequest` when it is none."""
+    """Open a regular file of the workspace for reading. Raises `BadRequest` when it is not one."""
     try:
         return open_beneath(workspace, (path.relative_to(workspace) if path.is_absolute() else path).parts)
     except (OSError, ValueError) as error:
         raise BadRequest(
-            f"{str(path)[:200]!r} is no regular file in the workspace.", cure="Name one that is."
+            f"{str(path)[:200]!r} is not a regular file in the workspace.", cure="Name one that is."
         ) from error
 
 
 def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
-    """Copy, and return False when there is more than is kept: a file may grow while it is read."""
+    """Copy, and return False when the source exceeds the limit: a file may grow while it is read."""
     left = KEPT_BYTES
     while data := source.read(min(1 << 20, left + 1)):
         left -= len(data)
@@ -88,6 +91,6 @@ def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
 
 
 def _shown_name(name: str) -> str:
-    """A name for people: one line, no path."""
+    """Return the name for people: one line, without a path."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     return plain(last)[:NAME_CHARS]

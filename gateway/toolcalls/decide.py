@@ -1,6 +1,6 @@
-"""What becomes of a call, before any runs: may it start, must somebody be asked, or is this its result?
+"""Decisions about calls: run, ask for approval, or finish with a result. Used by `scheduler`, before any call runs.
 
-Reads the turn as it is stored and writes nothing; `toolcalls` acts on what is found here.
+Reads the stored turn and writes nothing; `scheduler` acts on the outcome.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from gateway.toolcalls.registry import Registry, Tool, check_arguments
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
-"""Characters of arguments that the loop check reads as JSON; longer ones are compared as they were written."""
+"""Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
 CHILD_BYTES = 32_768
-"""Of a sub-session's last words, UTF-8, that its parent is given: the head and the tail."""
+"""Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
 
 _NOT_RUN: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
     {
@@ -75,7 +75,7 @@ _CHILD_ENDED: Mapping[TurnState, tuple[ResultStatus, str, str]] = MappingProxyTy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call that needs a decision, with what the card will say."""
+    """Call that needs a decision, with the content of its card."""
 
     step: Step
     request: ApprovalRequest
@@ -83,7 +83,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runnable:
-    """A call that may start now."""
+    """Call that may start now."""
 
     call: Prepared
     wait: WaitId | None
@@ -93,14 +93,14 @@ class Runnable:
 
 Found: TypeAlias = Runnable | Asked | ToolResult
 Scopes: TypeAlias = Collection[tuple[str, str]]
-"""Tool and scope: what people allowed for longer than one call."""
+"""Pairs of tool and scope that people allowed for longer than one call."""
 
 
 class SameCalls:
-    """What makes two calls the same one, worked out once for each step. For one look at a turn."""
+    """Keys that equal calls share, computed once for each step. For one pass over a turn."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self._keys: dict[int, str] = {}
 
     def __call__(self, step: Step) -> str:
@@ -118,7 +118,7 @@ def _as_compared(step: Step) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class CallDecider:
-    """Decides calls by what is registered, configured and stored."""
+    """Decider of calls, by registry, configuration and stored state."""
 
     registry: Registry
     workspaces: Workspaces
@@ -128,13 +128,13 @@ class CallDecider:
     redactor: Redactor
     _log: Any = field(default_factory=lambda: log("deciding"))
 
-    def kept(self, step: Step) -> str:
-        """The step's tool, when its calls run in their order, as of one that keeps something; empty otherwise."""
+    def ordered_tool(self, step: Step) -> str:
+        """Return the step's tool when its calls run in order, such as a stateful one; else empty."""
         tool = None if step.call is None else self.registry.get(step.call.tool)
         return tool.spec.name if tool is not None and tool.in_order else ""
 
     def first(self, view: TurnView, step: Step, same: SameCalls, allowed: Scopes = (), *, askable: bool) -> Found:
-        """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked. Never raises."""
+        """Decide a new call; `askable`: True when a person can be asked. Never raises."""
         try:
             call = self._prepare(view, step, allowed)
             if isinstance(call, Deny):
@@ -145,21 +145,21 @@ class CallDecider:
                     return Runnable(call=call, wait=None, scoped=allow.scoped)
                 case Deny() as deny:
                     return self.refuse(deny)
-                case Ask() if not askable:  # the loop check asks where otherwise nobody would be
+                case Ask() if not askable:  # the loop guard asks about calls that are otherwise allowed
                     hint = (
                         "The same call was made over and over in this turn, and nobody can be asked whether to go on."
                     )
                     return self.refuse(Deny(reason=DenyReason.LOOP, hint=hint))
                 case Ask():
                     return self._request(view, call, repeated)
-        except Exception:  # noqa: BLE001 - a decision that fails is a refusal, and so a result (house rules 3, 9)
+        except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("decision failed", turn=step.turn, n=step.n)
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
     def later(
         self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes = ()
     ) -> Runnable | ToolResult | None:
-        """Decide a call that was asked about or started before; None: it still waits. `wait` is its last one."""
+        """Decide a call that was asked about or started before; None: it still waits. `wait`: the call's last one."""
         if wait is not None and wait.state is WaitState.OPEN:
             return None
         if wait is not None and wait.kind is WaitKind.CHILD:
@@ -171,24 +171,24 @@ class CallDecider:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._cut_in_half(view, step, wait, allowed)
+            return self._interrupted(view, step, wait, allowed)
         if wait is None or wait.approval is None:
             return None
         return self._approved(view, step, wait, wait.approval, allowed)
 
     def refuse(self, deny: Deny) -> ToolResult:
-        """The result of a call that will not run."""
+        """Return the result of a refused call, and count the refusal."""
         self.metrics.decisions.labels("deny", deny.reason.value).inc()
         bad = deny.reason in (DenyReason.INVALID_ARGUMENTS, DenyReason.UNKNOWN_TOOL)
         status = ResultStatus.ERROR if bad else ResultStatus.DENIED
         return ToolResult(status=status, text="", code=deny.reason.value, hint=deny.hint)
 
-    # --- what was allowed ---------------------------------------------------------------------
+    # --- approved calls -----------------------------------------------------------------------
 
     def _approved(
         self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, allowed: Scopes
     ) -> Runnable | ToolResult:
-        """Take the action from the approval, not from the transcript; re-check that the tool still exists here."""
+        """Return the call with the action of its approval, not of the transcript; check again that the tool exists."""
         key = asking.action_key(request.action)
         if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
             return not_approved()
@@ -201,11 +201,11 @@ class CallDecider:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
-        reach = self._reach(tool, arguments)
+        reach = self._call_scope(tool, arguments)
         if isinstance(reach, Deny):
             return self.refuse(reach)
         if reach is not None and (reach.risk, reach.scope) != (request.risk, request.scope):
-            return not_approved()  # the card said something else than what it would cover now
+            return not_approved()  # the scope differs from the one on the card
         call = Prepared(
             view=view,
             step=step,
@@ -218,15 +218,15 @@ class CallDecider:
         )
         return Runnable(call=call, wait=wait.id)
 
-    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Runnable | ToolResult:
-        """A call that an earlier holder started and never finished."""
+    def _interrupted(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Runnable | ToolResult:
+        """Decide a call that an earlier holder started and did not finish: run a repeatable one again."""
         call = self._as_allowed(view, step, wait, allowed)
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
             return Runnable(call=call, wait=None)
         return outcome_unknown(step.started_at)
 
     def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Prepared | None:
-        """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""
+        """Return the call allowed before; None when settings changed over a restart and it would not be allowed now."""
         if wait is not None and wait.approval is not None:
             found = self._approved(view, step, wait, wait.approval, allowed)
             return found.call if isinstance(found, Runnable) else None
@@ -235,22 +235,22 @@ class CallDecider:
             return None
         return call if isinstance(_decided(call, allowed, askable=True), Allow) else None
 
-    # --- what exactly would run ---------------------------------------------------------------
+    # --- the exact action ---------------------------------------------------------------------
 
     def _prepare(self, view: TurnView, step: Step, allowed: Scopes) -> Prepared | Deny:
-        """Resolve the tool, check the arguments and fix what exactly would run."""
+        """Resolve the tool, check the arguments and fix the exact action."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
         most = self.limits.calls
         if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
-            return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one is beyond.")
+            return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one exceeds the limit.")
         tool = self.registry.resolve(step.call.tool, view.session)
         if isinstance(tool, Deny):
             return tool
         arguments = check_arguments(tool, step.call.arguments)
         if isinstance(arguments, Deny):
             return arguments
-        reach = self._reach(tool, arguments)
+        reach = self._call_scope(tool, arguments)
         if isinstance(reach, Deny):
             return reach
         try:
@@ -273,27 +273,27 @@ class CallDecider:
             scopes=_scopes(tool, view.session, reach, allowed),
         )
 
-    def _reach(self, tool: Tool, arguments: BaseModel) -> CallScope | Deny | None:
-        """Ask the tool what a call reaches. What it does not have by the owner's settings is refused here already."""
+    def _call_scope(self, tool: Tool, arguments: BaseModel) -> CallScope | Deny | None:
+        """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
         if tool.reach is None:
             return None
         try:
             reach = tool.reach(arguments)
             return refused(reach) or reach
-        except Exception:  # noqa: BLE001 - a decision that fails is a refusal, and so a result (house rules 3, 9)
-            self._log.exception("reach failed", tool=tool.spec.name)
-            hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
+        except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
+            self._log.exception("call scope failed", tool=tool.spec.name)
+            hint = f"{tool.spec.name} could not determine the scope of this call, so the answer is no."
             return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
 
     def _sandbox(self, wanted: SandboxPolicy | None, session: Session) -> SandboxMode | None:
-        """The containment of a call; a child's is at least basic, whatever its root's."""
+        """Return the sandbox mode of a call; a child's is at least basic, whatever its root's."""
         if wanted is None:
             return None
         return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
-        # Only what is configured: what merely looks like a secret is a part of what will run.
-        # Before it is written down, which may change how one is written, and behind it, where keys are texts, too.
+        # Redact configured secrets only: text that merely looks like a secret is part of the action.
+        # Redact before rendering, which may escape a secret, and after it, where keys are text too.
         arguments, within = self.redactor.known_in(dict(call.action.arguments))
         action = replace(call.action, arguments=arguments)
         shown, hidden = self.redactor.known(asking.render_action(action, call.tool.spec.shows))
@@ -302,8 +302,7 @@ class CallDecider:
             return self.refuse(
                 Deny(
                     reason=DenyReason.TOO_LONG_TO_SHOW,
-                    hint="It is longer than 64 KiB as shown, so nobody could read it before allowing it. "
-                    "Make it shorter.",
+                    hint="It is longer than 64 KiB as shown, too long to be read before a decision. Make it shorter.",
                 )
             )
         notes: list[str] = []
@@ -330,7 +329,7 @@ class CallDecider:
 
 
 def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
-    """What the policy says of a call, with what people allowed before."""
+    """Return the policy's decision about a call, with the scopes that people allowed before."""
     name = call.tool.spec.name
     permitted = frozenset(scope for tool, scope in allowed if tool == name)
     spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
@@ -338,7 +337,7 @@ def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
 
 
 def _scopes(tool: Tool, session: Session, reach: CallScope | None, allowed: Scopes) -> frozenset[str]:
-    """What the tool may use of what was allowed before, and this call's own; everything where nobody is asked."""
+    """Return the scopes allowed for the tool, with this call's own; every scope where approval is not needed."""
     found = {scope for name, scope in allowed if name == tool.spec.name}
     if reach is not None and reach.scope:
         found.add(reach.scope)
@@ -348,7 +347,7 @@ def _scopes(tool: Tool, session: Session, reach: CallScope | None, allowed: Scop
 
 
 def not_approved() -> ToolResult:
-    """The result of a call whose approval does not hold."""
+    """Return the result of a call whose approval is not valid."""
     hint = "Its approval is for another action, or was withdrawn; nothing was run."
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
 
@@ -364,7 +363,7 @@ def too_many_open(most: int) -> Deny:
 
 
 def after_a_wait(tool: str) -> ToolResult:
-    """The result of a call that came behind one of the same tool which waits: what that one does is not known yet."""
+    """Return the result of a call made after a waiting one of the same tool, whose effect is not known yet."""
     hint = (
         f"Not run: the call of {tool} before it waits for a decision, and its calls run in order. "
         "Make it again when you have the result of that one, if it is still right."
@@ -373,13 +372,13 @@ def after_a_wait(tool: str) -> ToolResult:
 
 
 def _of_child(wait: Wait) -> ToolResult:
-    """The one result of a call that spawned a child and waited for it."""
+    """Return the result of a call that spawned a child and waited for it."""
     if wait.state in _CHILD_CUT:
         status, code, hint = _CHILD_CUT[wait.state]
         return ToolResult(status=status, text="", code=code, hint=hint)
     end = ChildEnd.of(wait)
     if end is None:
-        hint = "The sub-session ended in a way that is not known."
+        hint = "The sub-session ended in an unknown way."
         return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
     status, code, hint = _CHILD_ENDED[end.state]
     text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
@@ -387,7 +386,7 @@ def _of_child(wait: Wait) -> ToolResult:
         hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
-    # Whatever the child read, strangers' words too, may speak from what it answers.
+    # The answer may repeat anything that the child read, strangers' text too.
     return ToolResult(
         status=status,
         text=text,

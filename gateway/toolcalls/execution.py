@@ -1,6 +1,6 @@
-"""How a permitted call runs: under its permit, its timeout and its sandbox, with its output kept.
+"""Execution of one permitted call, with timeout, sandbox and output buffer. Used by `scheduler`.
 
-The only place that calls a tool's `run`. It demands a permit, which only `toolcalls` has the right to make.
+The only module that calls a tool's `run`. It demands a permit, which only `scheduler` may issue.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
-"""Of what a tool says that failed by a fault of its own."""
+"""Characters of the error text of a tool that crashed."""
 
 
 def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
-    """Seconds this call may take: those of `tool.action` before those of `tool`.
+    """Return the timeout of this call in seconds: that of `tool.action`, else that of `tool`.
 
-    An argument `timeout` lowers them, or raises them up to the tool's maximum. It cannot raise what the owner has set.
+    An argument `timeout` lowers it, or raises it up to the tool's maximum. It cannot raise a timeout the owner has set.
     """
     named = arguments.get("action")
     action = named if isinstance(named, str) and named in policy.actions else None
@@ -66,7 +66,7 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
 
 
 def cut_short(cancellation: Cancellation) -> ToolResult | None:
-    """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
+    """Return the result of a cancelled call; None when the reason forbids to write one."""
     why = cancellation.why
     if why is None or why not in HALTED_TEXT:
         return None
@@ -91,15 +91,15 @@ class _Context:
 
     @property
     def sandbox(self) -> SandboxMode | None:
-        """How this call's programs are contained."""
+        """Sandbox mode of this call's programs."""
         return self.action.sandbox
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
-        """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
+        """Store a picture with the call's output. Raises `BadRequest` for an unsupported or too large one."""
         return await asyncio.to_thread(self.artifacts.picture, data, media_type)
 
     async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
-        """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
+        """Store a copy of a workspace file. Raises `BadRequest` for one that is not regular, or too large."""
         return await asyncio.to_thread(self.artifacts.file, self.cwd, path, name, media_type)
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
@@ -120,24 +120,24 @@ class _Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A call that was decided: what will run, exactly."""
+    """Decided call, with the exact action to run."""
 
     view: TurnView
-    """The turn as it was when that was decided."""
+    """The turn at the decision."""
     step: Step
     tool: Tool
     arguments: BaseModel
     action: Action
     action_sha: str
     reach: CallScope | None = None
-    """What its tool said that it reaches; None when that is what the spec says."""
+    """Scope that its tool determined. None: the scope in the spec."""
     scopes: frozenset[str] = frozenset()
-    """What people allowed this tool for longer than one call, this call's own with it."""
+    """Scopes allowed for this tool for longer than one call, this call's own included."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
-    """Runs prepared calls."""
+    """Runner of prepared calls."""
 
     office: PermitOffice
     workspaces: Workspaces
@@ -148,7 +148,7 @@ class Execution:
     redactor: Redactor
     subsessions: SubsessionService
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
-    """Of each program that a call starts."""
+    """Limits of each program that a call starts."""
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
@@ -159,11 +159,10 @@ class Execution:
         cancellation: Cancellation,
         done: Callable[[ToolResult], Any],
     ) -> ToolResult | Park:
-        """Run the call and return its result.
+        """Run the call and return its result. A tool's failure or timeout is a result.
 
-        When it is cut, `done` gets the partial result before the cancellation goes on.
-
-        Raises `PermissionError` when the permit does not hold. A tool's failure or timeout is a result.
+        On cancellation, `done` gets the partial result before the cancellation goes on. Raises `PermissionError` when
+        the permit is not valid.
         """
         if not self.office.holds(permit, lease, call.step.n, call.action_sha):
             raise PermissionError("This permit is for something else.")
@@ -196,15 +195,15 @@ class Execution:
             return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
         except Exception as error:  # noqa: BLE001 - a tool's failure is a result (house rule 9)
             self._log.exception("tool failed", tool=call.tool.spec.name)
-            # Strangers may have put words into it: a page, a file's name.
+            # The text may contain strangers' words: of a page, or a file's name.
             text = redacted_line(f"{type(error).__name__}: {error}", FAULT_CHARS, self.redactor)
             hint = f"{call.tool.spec.name} failed by a fault of its own."
             return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
 
     def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
-        """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
+        """Return the call's tool context. Raises `DragomanError` when its folder is not the one that was allowed."""
         cwd = self.workspaces.workspace(works_in(call.view.session))
-        # By its own name, which is the root's: another machine keeps its state elsewhere.
+        # Compare the folder's own name, which is the root's: another machine keeps its state elsewhere.
         if cwd.name != Path(call.action.cwd).name:
             raise DragomanError(
                 f"The workspace is {cwd} now, and this was allowed for {call.action.cwd}. Nothing was run.",
@@ -241,9 +240,9 @@ class Execution:
     def _whole(
         self, result: ToolResult, call: Prepared, lease: Lease, output: OutputBuffer, began: float
     ) -> ToolResult:
-        """Return the result as it is stored: every tool's text and hint are bounded here, its own text as its output.
+        """Return the result to store, with text and hint bounded; a tool's own text is cut like its output.
 
-        What is left out of the text is in a file.
+        Text that is left out is in a file.
         """
         seconds = self.clock.monotonic() - began
         tool = call.tool.spec.name

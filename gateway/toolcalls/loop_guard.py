@@ -1,7 +1,7 @@
-"""Beside the decision about a call: does this turn make the same call over and over? Pure.
+"""Loop guard: detects a turn that repeats the same calls. Pure. Used by `decide`.
 
-A model that is stuck repeats one call, or goes round in a few of them, across its answers. Somebody is asked before it
-goes on, and in the end nobody is.
+A model that is stuck repeats one call, or a cycle of a few, across its answers. First a person is asked before it goes
+on; in the end the call is refused without asking.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from gateway.domain.steps import Step
 from gateway.domain.views import TurnView
 
 LONGEST_CYCLE = 4
-"""Calls in one round: `A B C D A B C D …` is still seen."""
+"""Calls in the longest cycle detected: `A B C D A B C D …`."""
 ASK_FROM = 3
-"""Repeats from which a call that would be allowed is asked about instead."""
+"""Repeats from which a call that would be allowed needs a decision."""
 DENY_FROM = 10
-"""Repeats from which a call is refused, whatever else would be decided."""
+"""Repeats from which a call is refused, regardless of any other rule."""
 
 KeyOf = Callable[[Step], str]
-"""What makes two calls the same one. Must be a call's step; never raises."""
+"""Return the key that equal calls share. Takes the step of a call; must not raise."""
 
 
 def same_call(step: Step) -> str:
-    """Return the tool and its arguments in one form, whatever the order and spacing of the JSON they were given in."""
+    """Return the tool and its arguments in canonical JSON, independent of key order and spacing."""
     if step.call is None:
         return ""
     try:
@@ -36,10 +36,10 @@ def same_call(step: Step) -> str:
 
 
 def repeats(view: TurnView, n: int, key_of: KeyOf = same_call) -> int:
-    """Return how many times the round that ends with the call at step `n` was made right before it, in this turn.
+    """Return how often the cycle that ends with the call at step `n` was made right before it, in this turn.
 
-    A round is 1 to 4 calls: 3 for the last of `A A A A`, 2 for the last of `A B A B A B`, 0 for a call that is new, or
-    whose last round was another one. Whatever became of the calls before, they count. 0 when step `n` is not a call.
+    A cycle is 1 to 4 calls: 3 for the last of `A A A A`, 2 for the last of `A B A B A B`, 0 for a new call or one after
+    a different cycle. Earlier calls count regardless of their results. 0 when step `n` is not a call.
     """
     made = [step for step in view.steps if step.call is not None and step.n <= n]
     if not made or made[-1].n != n:
@@ -56,9 +56,9 @@ def _rounds(keys: list[str], length: int) -> int:
 
 
 def checked(decision: Decision, repeated: int) -> Decision:
-    """Return the decision about a call that `repeats` says was made so often.
+    """Return the decision about a call, tightened by its number of repeats.
 
-    The hint of a refusal and `Ask.because` say how often.
+    The hint of a refusal and `Ask.because` contain the number.
     """
     if isinstance(decision, Deny):
         return decision

@@ -1,7 +1,7 @@
-"""What a running tool prints: between a process' pipe and a `ToolResult`; shown live, kept head and tail.
+"""Output buffer of a running tool: shown live, head and tail kept for the result. Used by `execution`.
 
-Memory does not grow with the output. Until something has to be left out there is no file; from then on a file holds
-all of it: one for people, and a copy where tools can read it.
+Memory does not grow with the output. Short output has no file. Longer output is written to a file in full: one for
+people, and a copy where tools can read it.
 """
 
 from __future__ import annotations
@@ -20,38 +20,46 @@ from gateway.ports import Clock
 from gateway.system.redaction import Redactor
 
 OnText: TypeAlias = Callable[[int, str], None]
-"""Takes the offset in characters and the text from there on."""
+"""Handler of live text: takes the offset in characters and the text from there on."""
 
 OpenCopy: TypeAlias = Callable[[str], int | None]
-"""Creates the copy of that name and returns its descriptor; None where it cannot be made."""
+"""Create the copy of that name and return its descriptor; None when it cannot be created."""
 
 HALF_BYTES = 25_600
+"""Bytes of the head, and of the tail."""
 HALF_LINES = 1_000
+"""Lines of the head, and of the tail."""
 FILE_BYTES = 64 * 2**20
+"""Bytes of the file with the whole output."""
 LIVE_CHARS = 256 * 1024
+"""Characters shown live in full; beyond them only the last are shown now and then."""
 LIVE_TAIL_BYTES = 8_192
+"""Bytes that one such live update shows."""
 LIVE_EVERY_S = 1.0
+"""Seconds between such live updates."""
 CONTINUATION = bytes(range(0x80, 0xC0))
-"""The bytes that go on with a UTF-8 character."""
+"""Continuation bytes of UTF-8."""
 FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
 
 
 TEXT_CHARS = 70_000
-"""Of a result's text. A buffer's own text is shorter, also where it says `[hidden]` for what was shorter than that."""
+"""Characters of a result's text. A buffer's text is shorter, even where `[hidden]` replaced a shorter secret."""
 HINT_CHARS = 4_000
+"""Characters of a result's hint."""
 CODE_CHARS = 100
+"""Characters of a result's code."""
 
 
 def too_long(text: str) -> bool:
-    """Whether a text that a tool returned is to be cut as what it printed is."""
+    """Return True when a tool's returned text must be cut like its output."""
     most = 2 * HALF_BYTES
     return len(text) > most or text.count("\n") >= 2 * HALF_LINES or len(text.encode(errors="replace")) > most
 
 
 def bounded(result: ToolResult) -> ToolResult:
-    """Return a result whose words are no longer than is stored and shown; the same one when they are not.
+    """Return the result with text, hint and code within their limits; the same object when they are already.
 
-    For every result of every tool, a refusal or an error as well.
+    Apply to every result of every tool, refusals and errors too.
     """
     over = len(result.text) > TEXT_CHARS
     if not over and len(result.hint) <= HINT_CHARS and len(result.code) <= CODE_CHARS:
@@ -73,9 +81,9 @@ def _without_middle(text: str) -> tuple[str, int]:
 
 
 class OutputBuffer:
-    """An `Output`. Keeps the first and the last 1,000 lines or 25,600 bytes; close it when the tool has ended.
+    """`ports.Output` of one call: keeps the first and the last 1,000 lines or 25,600 bytes. Close it after the tool.
 
-    Not for use from several threads. Writing to the file blocks for a moment; it goes to the system's page cache.
+    Not thread-safe. A write to the file blocks for a moment; it goes to the system's page cache.
     """
 
     def __init__(
@@ -87,12 +95,12 @@ class OutputBuffer:
         on_text: OnText | None = None,
         copy: OpenCopy | None = None,
     ) -> None:
-        """Take where the whole output goes if it is long: `name` in `folder`, which is made when needed, and a `copy`.
+        """Take the destination of a long output: `name` in `folder`, created when needed, and a `copy`.
 
-        `on_text` is called from `write`, first with all text, after 256 Ki characters at most once a second with the
-        last of it. An older file of the same name (of a call that is run again) is replaced. `redactor` hides secrets
-        in what is shown and returned, also those that come in pieces or are cut in two; of the file, which may be
-        long and no text, it hides the configured ones, not what only looks like one.
+        `on_text` is called from `write`: first with all text, after 256 Ki characters at most once a second with the
+        last part. An older file of the same name (of a call that runs again) is replaced. `redactor` hides secrets in
+        shown and returned text, also those split between writes or cut in two. In the file, which may be long and
+        binary, it hides configured secrets only, not text that merely looks like one.
         """
         self._redactor = redactor
         self._head = bytearray()
@@ -102,25 +110,25 @@ class OutputBuffer:
         self._tail_lines = 0
         self._total = 0
         self._file = _WholeFile(folder / name, redactor, copy)
-        self._live = _LiveText(clock, _Unsecret(redactor, on_text)) if on_text else None
+        self._live = _LiveText(clock, _TextRedactor(redactor, on_text)) if on_text else None
 
     @property
     def dropped_bytes(self) -> int:
-        """How many of them `text` leaves out."""
+        """Number of bytes that `text` leaves out."""
         return self._total - len(self._head) - len(self._kept_tail())
 
     @property
     def full_output(self) -> str:
-        """The name of the file with everything (up to 64 MiB); empty when there is none."""
+        """Name of the file with the whole output (up to 64 MiB); empty when there is none."""
         return self._file.path.name if self._file.usable else ""
 
     @property
     def has_copy(self) -> bool:
-        """Whether the copy has everything, too."""
+        """True when the copy is complete too."""
         return self._file.copied
 
     def write(self, data: bytes) -> None:
-        """Take some output. Never fails: a file that cannot be written is given up."""
+        """Append output. Never fails: a file that cannot be written is given up."""
         self._total += len(data)
         if self._live:
             self._live.add(data)
@@ -129,7 +137,7 @@ class OutputBuffer:
         self._add_tail(data if self._head_full else self._add_head(data))
 
     def text(self) -> str:
-        """Return what is kept, bytes that are not UTF-8 replaced, with a line that says how much was left out."""
+        """Return head and tail, invalid UTF-8 replaced, with a line between that counts the bytes left out."""
         dropped = self.dropped_bytes
         if not dropped:
             return self._redactor.text((self._head + self._tail).decode(errors="replace"))
@@ -142,13 +150,13 @@ class OutputBuffer:
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}… {dropped:,} bytes left out …\n{tail}"
 
     def close(self) -> None:
-        """End the file and show the last text live. Twice is safe; what is written later is kept in memory only."""
+        """Close the file and show the last text live. Idempotent; later output is kept in memory only."""
         self._file.close()
         if self._live:
             self._live.close()
 
     def _add_head(self, data: bytes) -> bytes:
-        """Fill the head and return what belongs to the tail."""
+        """Fill the head and return the rest, for the tail."""
         room = HALF_BYTES - len(self._head)
         end = min(len(data), room)
         lines = data.count(b"\n", 0, end)
@@ -180,7 +188,7 @@ class OutputBuffer:
             del self._tail[:-HALF_BYTES]
 
     def _kept_tail(self) -> bytearray:
-        """The last bytes and lines that may be kept, beginning with a whole character."""
+        """Return the last bytes and lines within the limits, from a whole character on."""
         if not self._file.begun:
             return self._tail
         tail = self._tail[-HALF_BYTES:]
@@ -194,11 +202,11 @@ class OutputBuffer:
 
 
 class _WholeFile:
-    """The whole output, in a file that is private to the daemon. A failing disk never fails the call."""
+    """File with the whole output, private to the daemon. A failing disk never fails the call."""
 
     def __init__(self, path: Path, redactor: Redactor, copy: OpenCopy | None) -> None:
         self.path = path
-        self._unsecret = _UnsecretBytes(redactor)
+        self._unsecret = _BytesRedactor(redactor)
         self._open_copy = copy
         self.begun = False
         self.usable = False
@@ -208,7 +216,7 @@ class _WholeFile:
         self._written = 0
 
     def begin(self, data: bytes | bytearray) -> None:
-        """Make the file with everything so far. Once."""
+        """Create the file with all output so far. Call once."""
         self.begun = True
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -221,18 +229,18 @@ class _WholeFile:
         self.write(data)
 
     def write(self, data: bytes | bytearray) -> None:
-        """Append, up to the cap; one note says that it was reached."""
+        """Append data up to the limit, then one note that it was reached."""
         if self._fd is None:
             return
         room = FILE_BYTES - self._written
         self._written += len(data)
         self._put(self._unsecret.add(data[:room]))
         if len(data) > room:
-            self._put(FILE_NOTE.encode())  # what is held may be a secret that is cut here
+            self._put(FILE_NOTE.encode())  # drop held text: it may be a secret cut here
             self._end()
 
     def close(self) -> None:
-        """Close it. Twice is safe."""
+        """Close the file. Idempotent."""
         self._put(self._unsecret.end())
         self._end()
 
@@ -248,7 +256,7 @@ class _WholeFile:
             self._drop_copy(self._copy_fd)
         if self._fd is None or _all_written(self._fd, data):
             return
-        # Half a file passes for a whole one, and on a full disk the space is needed.
+        # Remove a partial file: it would pass for a whole one, and a full disk needs the space.
         if self._copy_fd is not None:
             self._drop_copy(self._copy_fd)
         self._end()
@@ -257,7 +265,7 @@ class _WholeFile:
             self.path.unlink()
 
     def _drop_copy(self, fd: int) -> None:
-        """Empty and close the copy. Its name may be another file's by now, so it is left."""
+        """Empty and close the copy. Do not unlink it: the name may be another file's by now."""
         self._copy_fd, self.copied = None, False
         with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)
@@ -266,7 +274,7 @@ class _WholeFile:
 
 
 def _all_written(fd: int, data: bytes) -> bool:
-    """Write all of it; return False when the disk does not take it."""
+    """Write all data; return False when the disk does not take it."""
     rest = memoryview(data)
     try:
         while rest:
@@ -276,22 +284,22 @@ def _all_written(fd: int, data: bytes) -> bool:
     return True
 
 
-class _UnsecretBytes:
-    """Takes configured secrets out of bytes that come in pieces. As Latin-1 any bytes are text, and the same again."""
+class _BytesRedactor:
+    """Streaming redactor of configured secrets in bytes. Decodes as Latin-1, which maps any bytes to text and back."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = ""
 
     def add(self, data: bytes | bytearray) -> bytes:
-        """Take some more; return all of it but what may be the beginning of a secret."""
+        """Append data; return all but a possible beginning of a secret."""
         text = self._held + data.decode("latin-1")
         end = len(text) - self._redactor.pending_known(text)
         self._held = text[end:]
         return self._without(text[:end])
 
     def end(self) -> bytes:
-        """Return what is held."""
+        """Return the held rest."""
         held, self._held = self._held, ""
         return self._without(held)
 
@@ -299,8 +307,8 @@ class _UnsecretBytes:
         return self._redactor.known(text)[0].encode("latin-1")
 
 
-class _Unsecret:
-    """Hands on the text as it comes without secrets. The end of a line waits while it may be the beginning of one."""
+class _TextRedactor:
+    """Streaming redactor of live text. Holds the end of a line back while it may be the beginning of a secret."""
 
     def __init__(self, redactor: Redactor, on_text: OnText) -> None:
         self._redactor = redactor
@@ -308,10 +316,10 @@ class _Unsecret:
         self._held = ""
         self._next = 0
         self._hidden = 0
-        """How many characters less there are of what was handed on."""
+        """Characters by which the passed text became shorter."""
 
     def add(self, start: int, text: str, *, gap: bool) -> None:
-        """Take the text from an offset on. `gap`: something before it was left out."""
+        """Append the text at an offset. `gap`: text before it was left out."""
         if gap:
             skipped = self._redactor.begins_inside(text)
             self._held, text = "", text[skipped:]
@@ -322,7 +330,7 @@ class _Unsecret:
             self._hand_on(len(self._held) - self._redactor.pending(self._held, by_lines=True))
 
     def end(self) -> None:
-        """Hand on what is held."""
+        """Pass the held rest on."""
         self._hand_on(len(self._held))
 
     def _hand_on(self, length: int) -> None:
@@ -335,13 +343,13 @@ class _Unsecret:
 
 
 class _LiveText:
-    """The text as it comes, for people who watch: all of it up to a limit, then now and then the last of it.
+    """Live text for people who watch: all of it up to a limit, then now and then the last part.
 
-    Past the limit only what is shown is decoded: replacing the bytes of a binary flood costs five times as much as
-    counting them. Counted so, invalid bytes may put an offset out by a little; offsets never go back.
+    Past the limit only shown text is decoded: replacing the bytes of a binary flood costs five times as much as
+    counting them. With counting, invalid bytes may shift an offset a little; offsets never decrease.
     """
 
-    def __init__(self, clock: Clock, unsecret: _Unsecret) -> None:
+    def __init__(self, clock: Clock, unsecret: _TextRedactor) -> None:
         self._clock = clock
         self._unsecret = unsecret
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -353,7 +361,7 @@ class _LiveText:
         self._closed = False
 
     def add(self, data: bytes) -> None:
-        """Take some output and show it when it is time to."""
+        """Append output, and show it when an update is due."""
         if self._chars < LIVE_CHARS:
             self._show(self._decoder.decode(data))
             return
@@ -366,7 +374,7 @@ class _LiveText:
             self._show_last()
 
     def close(self) -> None:
-        """Show what was held back. Twice is safe."""
+        """Show the held text. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -398,7 +406,7 @@ class _LiveText:
 
 
 def _after_line(data: bytes | bytearray, lines: int) -> int:
-    """Return the offset after that many line ends."""
+    """Return the offset after `lines` line ends."""
     at = 0
     for _ in range(lines):
         at = data.index(b"\n", at) + 1
@@ -406,7 +414,7 @@ def _after_line(data: bytes | bytearray, lines: int) -> int:
 
 
 def _unfinished(data: bytes | bytearray) -> int:
-    """Return how many bytes at the end begin a UTF-8 character that goes on after it."""
+    """Return the number of bytes at the end that belong to an incomplete UTF-8 character."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

@@ -1,4 +1,4 @@
-"""Between decision and execution: the right to run one exact action, which `toolcalls` alone issues."""
+"""Permits to run one exact action. Issued by `scheduler` after the decision, verified by `execution`."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from gateway.domain.turns import Lease
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The right to run one exact action as one step under one lease. Only `PermitOffice.issue` makes one that holds."""
+    """Permit to run one exact action as one step under one lease. Only `PermitOffice.issue` makes a valid one."""
 
     mac: bytes
 
 
 class PermitOffice:
-    """Issues and verifies permits with a key that lives in this process only."""
+    """Issuer and verifier of permits, with a key that exists in this process only."""
 
     def __init__(self) -> None:
-        """Make the key."""
+        """Draw the key."""
         self._key = secrets.token_bytes(32)
 
     def issue(self, lease: Lease, n: int, action_sha: str) -> Permit:
-        """Make the permit for this step. Called by `toolcalls` once the step is stored as started."""
+        """Return the permit for this step. Call once the step is stored as started."""
         return Permit(self._mac(lease, n, action_sha))
 
     def holds(self, permit: Permit, lease: Lease, n: int, action_sha: str) -> bool:
-        """Whether this permit is for exactly this."""
+        """Return True when the permit is for exactly this lease, step and action."""
         return hmac.compare_digest(permit.mac, self._mac(lease, n, action_sha))
 
     def _mac(self, lease: Lease, n: int, action_sha: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The tools of this daemon, by name: what each is, how its arguments are checked, how the owner configured it."""
+"""Registry of the daemon's tools: spec, arguments and configuration of each. Used by `decide` and `agent/prompt`."""
 
 from __future__ import annotations
 
@@ -20,50 +20,51 @@ from gateway.ports import ToolContext
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 PROBLEMS_SAID = 5
+"""Invalid arguments that a hint describes."""
 PROBLEMS_AT_MOST = 100
-"""Of one call's arguments, for the first of them to be said."""
+"""Invalid arguments of one call beyond which the hint gives only their number."""
 PARTS_AT_MOST = 100_000
-"""Lists and objects in one call's arguments, about: 300,000 lists, in 1 MB, took a quarter of a second to read."""
+"""Opening brackets and braces in one call's arguments: 300,000 lists, in 1 MB, took a quarter of a second to parse."""
 
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool with its configuration."""
+    """Tool with its configuration."""
 
     spec: ToolSpec
     policy: ToolPolicy
     arguments: type[BaseModel]
     run: Run
     reach: Callable[[Any], CallScope] | None = None
-    """What a call with these arguments reaches; None: what the spec says."""
+    """Return the scope of a call with these arguments. None: the scope in the spec."""
     schema: Mapping[str, Any] | None = None
-    """What a model is offered, where the settings block a part of `arguments`; None: all of it."""
+    """Schema offered to models, where the settings block a part of `arguments`. None: all of it."""
     keeps: bool = False
-    """Something between calls, as a browser does."""
+    """True when the tool keeps state between calls, as a browser does."""
     missing: str = ""
-    """Why it cannot work on this machine, with the cure: nobody is offered it then. Empty: it can."""
+    """Why the tool cannot work on this machine, with the cure; then it is not offered. Empty: it can."""
 
     @property
     def in_order(self) -> bool:
-        """Whether its calls run one after the other: the next one meets, or is asked about, what this one left."""
+        """True when calls run in sequence: each depends on the state or the approvals that the last one left."""
         return self.keeps or self.reach is not None
 
 
 class Registry:
-    """Tools by name. A second tool of one name is an error."""
+    """Tools by name. Names are unique."""
 
     def __init__(self, tools: Iterable[Tool], *, sandboxed: bool) -> None:
-        """Take the tools, and whether a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
+        """Register the tools. `sandboxed`: a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
         self._sandboxed = sandboxed
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             name = tool.spec.name
             if not NAME.fullmatch(name):
-                raise ConfigError(f"{name!r} is not a tool's name.", cure="Use lower case letters, digits and `_`.")
+                raise ConfigError(f"{name!r} is not a valid tool name.", cure="Use lower case letters, digits and `_`.")
             if name in self._tools:
-                raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
+                raise ConfigError(f"Two tools are named {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
         self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
@@ -76,28 +77,28 @@ class Registry:
 
     @property
     def commands(self) -> Mapping[str, ToolSpec]:
-        """Every tool's spec, by each word that calls it by hand: its name, and its shorter one if it has that."""
+        """Every tool's spec, by each command that calls it: its name, and its short name if it has one."""
         return self._commands
 
     @property
     def of_children(self) -> frozenset[str]:
-        """The names of the tools that spawn sub-sessions or look after them."""
+        """Names of the tools that spawn or manage sub-sessions."""
         return self._of_children
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of this name."""
+        """Return the tool of this name, or None."""
         return self._tools.get(name)
 
     def seen_by(self, session: Session) -> list[Tool]:
-        """The tools that exist in this session, by name."""
+        """Return the tools that exist in this session, sorted by name."""
         return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
 
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
-        """What a model in this session is shown; of one tool always the same object."""
+        """Return the tools offered to a model in this session; the same object for a tool each time."""
         return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
 
     def resolve(self, name: str, session: Session) -> Tool | Deny:
-        """Return the tool when it exists here, else why not. Never raises."""
+        """Return the tool when it exists in the session, else the refusal. Never raises."""
         tool = self._tools.get(name)
         if tool is None:
             names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
@@ -107,7 +108,7 @@ class Registry:
     def _missing(self, tool: Tool, session: Session) -> Deny | None:
         if tool.missing:
             return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
-        # By its own kind: below a main session nothing runs on the host.
+        # By the session's own kind: a main session's children never run on the host.
         if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
             return Deny(
                 reason=DenyReason.SANDBOX_MISSING,
@@ -117,7 +118,7 @@ class Registry:
 
 
 def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
-    """Return the validated arguments, or what is wrong with them. Text that is not JSON is never taken for `{}`."""
+    """Return the validated arguments, or the refusal. Text that is not JSON is never taken for `{}`."""
     if len(text) > ARGUMENTS_AT_MOST:
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than a million characters.")
     if text.count("[") + text.count("{") > PARTS_AT_MOST:
@@ -134,7 +135,7 @@ def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
 
 
 def usage(spec: ToolSpec) -> str:
-    """Say how the tool is called by hand."""
+    """Return the usage of the tool's command."""
     return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
 
 
@@ -152,7 +153,7 @@ def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
 
 
 def _problems(error: ValidationError) -> str:
-    """Say the first of them. Of very many none: pydantic gives all or nothing, and 100,000 took half a second."""
+    """Describe the first errors. Beyond `PROBLEMS_AT_MOST` only count them: rendering 100,000 took half a second."""
     if error.error_count() > PROBLEMS_AT_MOST:
         return f"{error.error_count()} of the arguments are wrong or unknown"
     found = error.errors(include_url=False, include_context=False, include_input=False)
@@ -161,7 +162,7 @@ def _problems(error: ValidationError) -> str:
 
 def _problem(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
-    said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's own words before a tool's
+    said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's prefix for a tool's own message
     return f"{where}: {said}"
 
 

@@ -1,4 +1,4 @@
-"""Beside a call's result: what of it is shown to people as a picture or a file. Pure."""
+"""File slots for the artifacts in a call's result. Pure. Used by `scheduler`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gateway.domain.tools import Artifact, ToolCall, ToolResult
 from gateway.domain.views import TurnView
 
 SHOWN_CHARS = 200
+"""Characters of a caption's part; a longer text is left out."""
 
 
 def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
-    """Return a FILE slot for each picture and then each file of step `n`, in order, where the turn takes place.
+    """Return a FILE slot for each picture and then each file of step `n`, in order, in the turn's conversation.
 
-    For `finish_step`, with the result. None on the web page, which shows the step itself with all that came of it; and
-    none of a child: what it finds is its parent's to tell, and people who never spoke with a child would be sent files
-    that nobody announced. They stay in the child's session, for whoever looks there.
+    For `finish_step`, with the result. None on the web page, which shows the step with its whole result. None for a
+    child: people who never spoke with it would get files that nobody announced, and its parent reports its findings.
+    A child's files stay in its session.
     """
     call, where = view.steps[n].call, view.turn.conversation
     if call is None or view.session.lineage is not None or shown_when_stored(where):
@@ -28,16 +29,16 @@ def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
     found = [*_pictures(call, result), *result.files]
     said = caption(call)
     return [
-        NewSlot(conversation=where, kind=SlotKind.FILE, text=f"{said}{_place(k, found)}", n=n, file=one)
+        NewSlot(conversation=where, kind=SlotKind.FILE, text=f"{said}{_position(k, found)}", n=n, file=one)
         for k, one in enumerate(found, 1)
     ]
 
 
 def caption(call: ToolCall) -> str:
-    """Say in one plain line what a file came of: `browser open: https://example.org/`. Nothing in it formats.
+    """Return the call that made a file, in one plain line without markup: `browser open: https://example.org/`.
 
-    The tool, its action, and the first other text among its arguments. What is longer than a line is left out, not cut:
-    half of a secret would not be known for one when secrets are taken out.
+    The tool, its action, and the first other text among its arguments. A text longer than a line is left out, not cut:
+    redaction would not recognise half of a secret.
     """
     texts = {key: _plain(value) for key, value in _arguments(call.arguments).items() if isinstance(value, str)}
     head = " ".join(filter(None, [_plain(call.tool) or "a tool", texts.pop("action", "")]))
@@ -46,7 +47,7 @@ def caption(call: ToolCall) -> str:
 
 
 def _pictures(call: ToolCall, result: ToolResult) -> list[Artifact]:
-    """Its pictures as files, named by their tool."""
+    """Return the result's pictures as files, named by their tool."""
     return [
         Artifact(
             file=picture.file,
@@ -57,7 +58,7 @@ def _pictures(call: ToolCall, result: ToolResult) -> list[Artifact]:
     ]
 
 
-def _place(k: int, all_: Sequence[Artifact]) -> str:
+def _position(k: int, all_: Sequence[Artifact]) -> str:
     return f" ({k} of {len(all_)})" if len(all_) > 1 else ""
 
 
@@ -70,5 +71,5 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """The text on one line; empty when it is too long for a caption."""
+    """Return the text on one line; empty when it is too long for a caption."""
     return plain(text) if len(text) <= SHOWN_CHARS else ""

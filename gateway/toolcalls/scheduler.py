@@ -1,9 +1,9 @@
-"""The calls of an answer: decide each, ask or run, store the result. No tool runs but from here.
+"""Scheduler of the calls of an answer: decide each, ask or run, store the result. Used by `agent`; only entry to tools.
 
-All calls are decided before any runs. Refused ones get their results at once, asked ones share a card; what reads
-runs side by side, the rest one at a time, each as soon as it is allowed. Only the calls of a tool that keeps something
-between them go in their order: each is decided when the one before it has its result, and is not run when that one
-waits. What a call waits for (a decision, a sub-session) is a row: when nothing else is left to do, the turn can park.
+All calls are decided before any runs. Refused ones get their results at once, asked ones share a card. Reading calls
+run in parallel, the rest one at a time, each as soon as it is allowed. Only the calls of a stateful tool run in order:
+each is decided when the one before it has its result, and is not run when that one waits. A wait (for a decision, a
+sub-session) is a row: when nothing else is left to do, the turn can park.
 """
 
 from __future__ import annotations
@@ -53,20 +53,25 @@ from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.result_files import file_slots
 
 SIDE_BY_SIDE = 4
+"""Reading calls that run in parallel."""
 READS = frozenset({Risk.NONE, Risk.READ})
+"""Risks of reading calls."""
 STORE_AGAIN_S = 1.0
+"""Backoff in seconds after a failure of the store."""
 WRITTEN_WITHIN_S = 1.0
-"""So long the end of a turn waits for what became of its call; a store that hangs must not hold up a stop for ever."""
-DOING_CHARS = 120
+"""Timeout in seconds for the write of a call's outcome when its turn is cancelled: a hanging store must not block a
+stop."""
+ACTIVITY_CHARS = 120
+"""Characters of a call in the activity text."""
 
 T = TypeVar("T")
-Tell = Callable[[Activity], None]
-"""Told what is done now, whenever that changes. Must not raise."""
+OnActivity = Callable[[Activity], None]
+"""Handler of each change of activity. Must not raise."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ToolCalls:
-    """Brings the calls of a turn's last answer to their results."""
+    """Scheduler that brings the calls of a turn's last answer to their results."""
 
     registry: Registry
     journal: TurnJournal
@@ -83,7 +88,7 @@ class ToolCalls:
     _log: Any = field(default_factory=lambda: log("toolcalls"))
 
     def __post_init__(self) -> None:
-        """Make what decides."""
+        """Make the decider."""
         self._deciding = CallDecider(
             registry=self.registry,
             workspaces=self.execution.workspaces,
@@ -93,22 +98,24 @@ class ToolCalls:
             redactor=self.execution.redactor,
         )
 
-    async def settle(self, view: TurnView, lease: Lease, cancellation: Cancellation, doing: Tell) -> TurnView | None:
-        """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
+    async def settle(
+        self, view: TurnView, lease: Lease, cancellation: Cancellation, on_activity: OnActivity
+    ) -> TurnView | None:
+        """Decide and run the calls of the turn as far as possible now; pass each change of activity to `on_activity`.
 
-        Return how it stands when every call has its result, None when only waits are left.
+        Return the turn's new view when every call has its result, None when only waits are left.
         """
         topic = turn_topic(lease.turn)
-        say = _Saying(doing=doing, clean=self.execution.redactor.text)
+        reporter = _ActivityReporter(on_activity=on_activity, redact=self.execution.redactor.text)
         async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
             now = _Running()
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
-            # A decision may have come before anybody listened here; of a turn without waits none can.
+            # A decision may have come before the subscription; a turn without waits cannot get one.
             now.known = None if view.waits else view
             while True:
                 changed.clear()
-                busy = frozenset(running)  # before reading: a call that ends meanwhile stands in the view as it was
+                busy = frozenset(running)  # before the read: the view may be older than a call's end meanwhile
                 try:
                     view, now.known = now.known or await self.queries.turn(lease.turn), None
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
@@ -116,7 +123,7 @@ class ToolCalls:
                 except StoreError as error:
                     if not running:
                         raise
-                    await self._a_moment(lease, error)  # what runs is not ended for that
+                    await self._back_off(lease, error)  # running calls go on
                     continue
                 for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
@@ -126,12 +133,12 @@ class ToolCalls:
                 if not running and not changed.is_set():
                     break
                 now.all_there_is = all(step.n in running for step in unfinished)
-                await now.until_more(say)
+                await now.until_more(reporter)
             watcher.cancel()
         if unfinished:
             view = await self.queries.turn(lease.turn)
         settled = all(step.state is StepState.FINISHED for step in view.steps)
-        say.waiting(view)
+        reporter.waiting(view)
         return view if settled else None
 
     # --- decide -------------------------------------------------------------------------------
@@ -139,35 +146,36 @@ class ToolCalls:
     async def _decide(
         self, view: TurnView, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
     ) -> list[Runnable]:
-        """Decide every call that has no result yet; refuse and ask now, return what may run."""
-        look, order = _Look(view=view), _InOrder()
+        """Decide every call without a result; refuse and ask now, return those that may run."""
+        look, order = _Look(view=view), _CallOrder()
         for step in unfinished:
             await asyncio.sleep(0)  # a model may make 50 calls of 64 KiB in one answer: 13 ms for each
-            kept = self._deciding.kept(step)
-            if order.waits_for_end(kept, runs=step.n in running):
+            tool = self._deciding.ordered_tool(step)
+            if order.waits_for_end(tool, runs=step.n in running):
                 continue
-            behind = step.state is StepState.PLANNED and order.is_behind_a_wait(kept)
-            found = after_a_wait(kept) if behind else await self._look_at(look, step, kept)
-            order.found(kept, found)
+            behind = step.state is StepState.PLANNED and order.is_behind_a_wait(tool)
+            found = after_a_wait(tool) if behind else await self._look_at(look, step, tool)
+            order.found(tool, found)
             if isinstance(found, ToolResult):
-                # A sub-session's words come as its model gave them.
+                # A sub-session's answer is not redacted yet.
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
                 await self.journal.finish_step(lease, step.n, bounded(clean))
-        if look.asked and look.place is not None:
-            await self._ask(view, lease, look.asked, look.place)
+        if look.asked and look.audience is not None:
+            await self._ask(view, lease, look.asked, look.audience)
         return look.runnable
 
-    async def _look_at(self, look: _Look, step: Step, kept: str) -> Found | None:
-        """Decide one call; None: it still waits."""
+    async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
+        """Decide one call; None: it still waits. `tool`: its name when calls run in order, else empty."""
         view, wait = look.view, look.waits.get(step.n)
-        if kept and look.allowed is None and (wait is None or wait.state is not WaitState.OPEN):
+        if tool and look.allowed is None and (wait is None or wait.state is not WaitState.OPEN):
             look.allowed = await self.journal.allowed_scopes(view.session.id)
         allowed = look.allowed or ()
         if step.state is StepState.PLANNED:
             found = self._deciding.first(view, step, look.same, allowed, askable=True)
             if isinstance(found, Asked):
-                look.place = look.place or await self.approvals.audience(view.session, view.turn, self.clock.now())
-                if not look.place.anybody:
+                if look.audience is None:
+                    look.audience = await self.approvals.audience(view.session, view.turn, self.clock.now())
+                if not look.audience.anybody:
                     found = self._deciding.first(view, step, look.same, allowed, askable=False)
         else:
             found = self._deciding.later(view, step, wait, allowed)
@@ -177,7 +185,7 @@ class ToolCalls:
             look.runnable.append(found)
         return found
 
-    async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], place: Audience) -> None:
+    async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience) -> None:
         until = self.clock.now() + self.expiry[view.session.root_kind]
         waits = [
             NewWait(
@@ -191,7 +199,7 @@ class ToolCalls:
             for one in asked
         ]
         titles = [asking.title(one.request) for one in asked]
-        slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
+        slots = asking.card_slots([wait.id for wait in waits], titles, audience, view.session, view.turn)
         most = None if view.session.root_kind is SessionKind.MAIN else self.limits.open_approvals
         opened = await self.journal.open_waits(lease, waits, slots, most=most)
         if opened is None:
@@ -221,29 +229,29 @@ class ToolCalls:
             now.ended(n)
 
     async def _start(self, one: Runnable, lease: Lease, cancellation: Cancellation) -> StartOutcome | None:
-        """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        """Store the start of a call; None when the store failed: nothing was started, and the call is decided again."""
         started: list[StartOutcome] = []
         action = one.call.action
-        beginning = StartRecord(
+        record = StartRecord(
             tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
         )
 
-        async def begin() -> None:
-            started.append(await self.journal.start_step(lease, one.call.step.n, one.wait, beginning))
+        async def start() -> None:
+            started.append(await self.journal.start_step(lease, one.call.step.n, one.wait, record))
 
         try:
-            await _to_its_end(begin)
+            await _finish_write(start)
         except StoreError as error:
-            await self._a_moment(lease, error)
+            await self._back_off(lease, error)
             return None
         except asyncio.CancelledError:
-            # Nothing of it was run. Without a result nobody would know that.
+            # Nothing was run. Without a result the outcome would be unknown.
             if StartOutcome.STARTED in started and (result := cut_short(cancellation)) is not None:
                 await self.journal.finish_step(lease, one.call.step.n, result)
             raise
         return started[0]
 
-    async def _a_moment(self, lease: Lease, error: StoreError) -> None:
+    async def _back_off(self, lease: Lease, error: StoreError) -> None:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
@@ -252,7 +260,7 @@ class ToolCalls:
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
         async def store_partial(result: ToolResult) -> None:
-            await _to_its_end(partial(self.journal.finish_step, lease, n, result))
+            await _finish_write(partial(self.journal.finish_step, lease, n, result))
 
         await self.points.hit("J12")
         outcome = await self.execution.run(permit, call, lease, cancellation, store_partial)
@@ -263,10 +271,10 @@ class ToolCalls:
         await self.points.hit("J14")
 
     async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
-        """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
+        """Store the result of a call. Retry until the store can write: the call cannot be run again."""
         while True:
             try:
-                return await _to_its_end(partial(self.journal.finish_step, lease, n, outcome, slots))
+                return await _finish_write(partial(self.journal.finish_step, lease, n, outcome, slots))
             except StoreError as error:
                 self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
                 await asyncio.sleep(STORE_AGAIN_S)
@@ -274,90 +282,92 @@ class ToolCalls:
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """The calls that run now."""
+    """Calls that run now."""
 
     calls: dict[int, Prepared] = field(default_factory=dict[int, Prepared])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when one ends, and when something happened to the turn."""
+    """Set when a call ends, and on each event of the turn."""
     with_result: set[int] = field(default_factory=set[int])
-    """Calls that ran and have their results."""
+    """Finished calls with stored results."""
     all_there_is: bool = False
-    """Whether no other call is without a result: then there is nothing to decide before the last of them ends."""
+    """True when every other call has its result: then nothing can be decided before the last one ends."""
     known: TurnView | None = None
-    """How the turn stands, where it need not be read."""
+    """Current view of the turn, where it need not be read again."""
 
     def stored(self, n: int, view: TurnView | None) -> None:
-        """The result of one is stored; the last one's comes with how the turn stands then."""
+        """Record a stored result; the last one comes with the turn's new view."""
         self.with_result.add(n)
         self.known = view or self.known
 
     def ended(self, n: int) -> None:
-        """One is over."""
+        """Remove an ended call and wake the scheduler."""
         del self.calls[n]
         self.all_there_is = self.all_there_is and n in self.with_result
         self.changed.set()
 
-    async def until_more(self, say: _Saying) -> None:
-        """Wait until there may be something to decide; say what runs meanwhile."""
-        say.running(self.calls)
+    async def until_more(self, reporter: _ActivityReporter) -> None:
+        """Wait until there may be something to decide; report running calls meanwhile."""
+        reporter.running(self.calls)
         await self.changed.wait()
         while self.calls and self.all_there_is:
             self.changed.clear()
-            say.running(self.calls)
+            reporter.running(self.calls)
             await self.changed.wait()
 
 
 @dataclass(slots=True, kw_only=True)
 class _Look:
-    """What one look at a turn found out, each thing once and only when it was needed."""
+    """Findings of one pass over a turn, each determined once and only when needed."""
 
     view: TurnView
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
-    place: Audience | None = None
+    audience: Audience | None = None
     allowed: Scopes | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)
-    """The last one of a step: what was asked anew, or the sub-session that an approval let begin."""
+    """Last wait of each step: that of a repeated request, or of the sub-session that an approval started."""
 
     def __post_init__(self) -> None:
-        """Sort the waits by their steps."""
+        """Index the waits by step."""
         self.waits = {wait.n: wait for wait in self.view.waits if wait.kind is not WaitKind.TIMER}
 
 
-class _InOrder:
-    """For one look at a turn: which tools that keep something have a call that comes first. `""` names no such tool."""
+class _CallOrder:
+    """Tools with calls in order whose earlier call runs or waits, for one pass over a turn. `""` names no such tool."""
 
     def __init__(self) -> None:
-        """Nothing comes first yet."""
+        """Start empty."""
         self._run: set[str] = set()
         self._wait: set[str] = set()
 
-    def waits_for_end(self, kept: str, *, runs: bool) -> bool:
-        """Whether a call is not looked at now: it runs, or one before it does or is about to."""
-        if runs and kept:
-            self._run.add(kept)
-        return runs or kept in self._run
+    def waits_for_end(self, tool: str, *, runs: bool) -> bool:
+        """Return True when a call must not be decided now: it runs, or an earlier one runs or is about to."""
+        if runs and tool:
+            self._run.add(tool)
+        return runs or tool in self._run
 
-    def is_behind_a_wait(self, kept: str) -> bool:
-        """Whether a call before it waits for somebody."""
-        return kept in self._wait
+    def is_behind_a_wait(self, tool: str) -> bool:
+        """Return True when an earlier call waits."""
+        return tool in self._wait
 
-    def found(self, kept: str, found: Found | None) -> None:
-        """Remember what became of a call."""
-        if kept and not isinstance(found, ToolResult):
-            (self._run if isinstance(found, Runnable) else self._wait).add(kept)
+    def found(self, tool: str, found: Found | None) -> None:
+        """Record the outcome of a call."""
+        if tool and not isinstance(found, ToolResult):
+            (self._run if isinstance(found, Runnable) else self._wait).add(tool)
 
 
 def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
-    """Whether a call of this risk may start beside those that run."""
+    """Return True when a call of this risk may start beside the running ones."""
     alike = [other for other in running.values() if (other.tool.spec.risk in READS) == (risk in READS)]
     return len(alike) < (SIDE_BY_SIDE if risk in READS else 1)
 
 
-async def _to_its_end(write: Callable[[], Awaitable[T]]) -> T:
-    """Await a write of what became of a call. A cancellation goes on when it has ended: whoever ends the turn next must
-    find it written. A write that never began does not say that it ended, and is waited for as one that hangs.
+async def _finish_write(write: Callable[[], Awaitable[T]]) -> T:
+    """Await the write of a call's outcome, shielded: a cancellation goes on when the write has ended.
+
+    The next step of ending the turn must find it written. A write that never began sets no event, and costs the same
+    timeout as one that hangs.
     """
     ended = asyncio.Event()
 
@@ -381,38 +391,37 @@ async def _relay(events: AsyncIterator[LiveEvent], changed: asyncio.Event) -> No
         changed.set()
 
 
-# --- what is done now, in a line ------------------------------------------------------------------
+# --- activity, in a line --------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
-class _Saying:
-    """Tells what is done now, when that is something else than before."""
+class _ActivityReporter:
+    """Reporter of the turn's activity, on changes only."""
 
-    doing: Tell
-    clean: Callable[[str], str]
-    """Takes secrets out."""
-    _said: Activity = field(default_factory=Activity)
+    on_activity: OnActivity
+    redact: Callable[[str], str]
+    _last: Activity = field(default_factory=Activity)
 
     def running(self, calls: Mapping[int, Prepared]) -> None:
-        """Tell of the calls that run; of the first one what it does."""
+        """Report the running calls: the first one by its text, the others by number."""
         if not calls:
             return
         first = next(iter(calls.values()))
         beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._say(Activity(text=f"{one_line(self.clean(_of_call(first)), DOING_CHARS)}{beside}"))
+        self._report(Activity(text=f"{one_line(self.redact(_of_call(first)), ACTIVITY_CHARS)}{beside}"))
 
     def waiting(self, view: TurnView) -> None:
-        """Tell what the turn waits for, nothing being left to run."""
-        self._say(waits_for(view))
+        """Report the turn's waits, when nothing is left to run."""
+        self._report(waits_for(view))
 
-    def _say(self, now: Activity) -> None:
-        if now != self._said:
-            self._said = now
-            self.doing(now)
+    def _report(self, now: Activity) -> None:
+        if now != self._last:
+            self._last = now
+            self.on_activity(now)
 
 
 def waits_for(view: TurnView) -> Activity:
-    """Say what a turn waits for, in words of decisions first, since somebody can do something about those."""
+    """Return a turn's waits as its activity. Its text names decisions first, since a person can act on those."""
     open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER]
     asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
     text = ""

@@ -1,6 +1,6 @@
-"""Beside a running call: the sub-sessions of its session. What a child may have is decided here, whatever is asked.
+"""Sub-sessions of a session: spawn, list and stop, and the rights and budget of each. Used by `execution` and `agent`.
 
-A child's rights are a part of its parent's: `rights_of_child` is the one place that makes them, and is pure.
+A child's rights are a part of its parent's, whatever the call asks for. Only `rights_of_child` makes them; it is pure.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
 PART_OF_TOKENS = 6
-"""A child may use a sixth of its parent's tokens at most: five live ones leave the parent one."""
+"""Divisor of the parent's token limit for one child: five live children leave the parent a sixth."""
 ENDS_WITHIN = timedelta(hours=24)
-"""How long a parent waits, decisions included, before its child is stopped."""
+"""Timeout of a child, decisions included; then it is stopped."""
 TITLE_CHARS = 60
+"""Characters of a child's title."""
 NAME_CHARS = 64
+"""Characters of a name in a hint."""
 NAMES_IN_A_HINT = 20
+"""Names listed in a hint."""
 STOPPED = "Stopped by the session that spawned it."
 _USE_NO_MORE = ENDED | {TurnState.STOPPING}
-"""Of a turn that stops, only results are written: no model is asked any more."""
+"""States in which a turn uses no more tokens: a stopping turn only writes results."""
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
     {
@@ -56,29 +59,29 @@ _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What a session may have and use at most."""
+    """Tools and limits of a session."""
 
     tools: frozenset[str]
     active_s: float
-    """Seconds of work of one turn."""
+    """Working time of one turn in seconds."""
     tokens: int
-    """Of one turn; 0 is no limit."""
+    """Tokens of one turn; 0 is no limit."""
     depth: int
-    """0 for a root."""
+    """Levels below the root; 0 for a root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a turn may still use, or give to a child. Both may be below 0."""
+    """Rest of a turn's budget, for itself or a child. Both may be below 0."""
 
     active_s: float
     tokens: int
-    """Without a meaning where there is no limit."""
+    """Meaningless where there is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnDenied:
-    """Why a child cannot be what was asked for."""
+    """Refusal of a spawn, with its reason."""
 
     code: str
     hint: str
@@ -86,7 +89,7 @@ class SpawnDenied:
 
 
 def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) -> Rights:
-    """What a session may have: the tools that exist in it, and its own limits or those of every turn."""
+    """Return a session's rights: the tools that exist in it, and its own limits or the configured ones."""
     line = session.lineage
     if line is None:
         return Rights(tools=frozenset(visible), active_s=limits.active.total_seconds(), tokens=limits.tokens, depth=0)
@@ -94,14 +97,14 @@ def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) ->
 
 
 def tokens_used(view: TurnView) -> int:
-    """Return the tokens that the turn's answers read and wrote, and those of the children that it waited for."""
+    """Return the input and output tokens of the turn's answers, and of the children that it waited for."""
     own = (step.answer.usage for step in view.steps if step.answer is not None)
     used = sum(own, used_by_children(view.waits))
     return used.input_tokens + used.output_tokens
 
 
 def told_of(view: TurnView) -> frozenset[int]:
-    """Return the steps whose children answered: what those used is in their waits, with all below them."""
+    """Return the steps whose children answered: their waits hold the usage, with that of all descendants."""
     answered = (WaitKind.CHILD, WaitState.ANSWERED)
     return frozenset(wait.n for wait in view.waits if (wait.kind, wait.state) == answered)
 
@@ -109,9 +112,9 @@ def told_of(view: TurnView) -> frozenset[int]:
 def rights_of_child(
     parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float, of_children: Collection[str]
 ) -> Rights | SpawnDenied:
-    """Cut a child's rights out of its parent's and of what that has left; never is one of them more. Pure.
+    """Return a child's rights, none of them above its parent's or the parent's remaining budget. Pure.
 
-    `at_most_s`: seconds of work that any child has at most. `of_children`: the tools that spawn and look after them.
+    `at_most_s`: highest working time of any child, in seconds. `of_children`: the tools that spawn and manage children.
     A tool that the parent lacks is refused, not left out.
     """
     depth = parent.depth + 1
@@ -134,48 +137,48 @@ def rights_of_child(
         tools &= set(task.tools)
     if agent is not None and agent.tools is not None:
         tools &= set(agent.tools)
-    if depth == MAX_DEPTH:  # it has no children to look after
+    if depth == MAX_DEPTH:  # it can have no children
         tools -= frozenset(of_children)
     return Rights(
         tools=frozenset(tools),
         active_s=min(wanted_s, at_most_s, parent.active_s, left.active_s),
-        # 0 would be no limit at all.
+        # At least 1, since 0 means no limit.
         tokens=min(left.tokens, max(1, parent.tokens // PART_OF_TOKENS)) if parent.tokens else 0,
         depth=depth,
     )
 
 
 def title_of(task: str) -> str:
-    """A few words of the task: its first line, without what does not show."""
+    """Return the task's first line, shortened, without invisible characters."""
     first = next((line for line in task.splitlines() if line.strip()), "")
     return one_line(first, TITLE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsessionService:
-    """What the family of every call is made with."""
+    """Service behind the sub-sessions of every call: store, registry, limits, and the budget of running children."""
 
     children: Children
     queries: Queries
     registry: Registry
     agents: Mapping[str, Agent]
-    """The configured agents, by name."""
+    """Configured agents, by name."""
     models: Models
     limits: TurnLimits
     clock: Clock
     redactor: Redactor
     spawning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One spawning at a time: two calls of one answer must not both be given what is left."""
+    """Lock around a spawn: two calls of one answer must not both get the remaining budget."""
 
     def of(self, view: TurnView, n: int, lease: Lease) -> CallSubsessions:
-        """The family of the session of this turn, for its step `n`, held under this lease."""
+        """Return the sub-sessions of this turn's session, for its step `n` under this lease."""
         return CallSubsessions(subsessions=self, view=view, n=n, lease=lease)
 
     async def tokens_untold(self, view: TurnView) -> int:
-        """Return the tokens of children that nobody waits for, or waits for no longer: see `tokens_of`.
+        """Return the tokens of children that the turn does not wait for, or no longer: see `tokens_of`.
 
-        What such a child was given is held back until its task ends: it works beside the turn and may use all of it. Of
-        a turn whose children have all answered none is read: their tokens are in `tokens_used`.
+        Such a child's budget is reserved until its task ends: it works beside the turn and may use all of it. When all
+        children have answered, none is read: their tokens are in `tokens_used`.
         """
         told = told_of(view)
         if not any(
@@ -185,9 +188,9 @@ class SubsessionService:
         return await self.tokens_of(await self.children.children_of(view.turn.id), told)
 
     async def tokens_of(self, children: Sequence[ChildLine], told: Collection[int]) -> int:
-        """Return the tokens that are these children's: used, with all below them; or given, while that is more.
+        """Return the tokens of these children: used, with all descendants; or their budget, while that is more.
 
-        `told`: the steps whose children answered; what those used is in their waits.
+        `told`: the steps whose children answered; their usage is in their waits.
         """
         tokens = 0
         for line in children:
@@ -201,7 +204,7 @@ class SubsessionService:
         return tokens
 
     async def used_by(self, line: ChildLine) -> int:
-        """Return the tokens that a child has used so far, with its own children, which have none."""
+        """Return the tokens that a child has used so far, with its own children's, which have no children."""
         with_its_own = [line, *await self.children.children_of(line.turn.id)]
         return sum(one.input_tokens + one.output_tokens for one in with_its_own)
 
@@ -212,97 +215,97 @@ class SubsessionService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSubsessions:
-    """`ports.Family` of one call."""
+    """`ports.Subsessions` of one call."""
 
     subsessions: SubsessionService
     view: TurnView
-    """The turn as it was when the call was decided."""
+    """The turn at the call's decision."""
     n: int
     lease: Lease
 
     async def spawn(self, task: Task) -> ToolResult | Park:
-        """Begin a child, with at most the rights of this session."""
+        """Start a child, with at most the rights of this session."""
         async with self.subsessions.spawning:
             child = self._new_child(task, await self._left())
             if isinstance(child, SpawnDenied):
                 return ToolResult(status=child.status, text="", code=child.code, hint=child.hint)
-            begun = await self.subsessions.children.spawn(self.lease, self.n, child)
-        if isinstance(begun, SpawnRefusal):
-            refusal = _limit(begun)
+            spawned = await self.subsessions.children.spawn(self.lease, self.n, child)
+        if isinstance(spawned, SpawnRefusal):
+            refusal = _limit(spawned)
             return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
-        if begun is not None:
-            return Park(wait=begun)
+        if spawned is not None:
+            return Park(wait=spawned)
         return ToolResult(
-            status=ResultStatus.OK, text=f"{child.session} has begun. What it says last comes later, as a message."
+            status=ResultStatus.OK, text=f"{child.session} has begun. Its last answer comes later, as a message."
         )
 
     async def members(self) -> Sequence[ChildLine]:
-        """All below this session."""
+        """Return all descendants of this session."""
         return await self.subsessions.children.family(self.view.session.id)
 
     async def stop(self, child: SessionId) -> int:
-        """Stop one of them with all below it; where several people speak, only what the same person asked for.
+        """Stop a descendant with all below it; in a shared session, only one that the same person asked for.
 
-        Owners, too: who is one is not known here, and `/stop` is theirs.
+        That holds for owners too: they are not known here, and have `/stop`.
         """
         session = self.view.session
-        # A child works for one person, whoever is said to speak in its later turns; so do a main session and a dm.
+        # A child works for one person, whatever principal its later turns have; so do a main session and a dm.
         shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
         only = self.view.turn.principal if shared else None
         return await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
 
     async def _left(self) -> Left:
-        """What the turn has left now. The child of this very call, which a crash may have left, counts as not begun."""
-        families, turn = self.subsessions, self.view.turn
+        """Return the turn's remaining budget. A child of this very call, left by a crash, does not count."""
+        service, turn = self.subsessions, self.view.turn
         own = child_session(turn.id, self.n)
-        begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
-        now = await families.queries.turn(turn.id)  # read last: what ends in between counts twice, not in neither
-        given = await families.tokens_of(begun, told_of(now))
-        held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
-        most = rights_of(self.view.session, (), families.limits)
+        others = [line for line in await service.children.children_of(turn.id) if line.session.id != own]
+        now = await service.queries.turn(turn.id)  # read last: a child that ends in between counts twice, not never
+        given = await service.tokens_of(others, told_of(now))
+        held = service.clock.now() - (self.lease.expires_at - LEASE_LASTS)
+        most = rights_of(self.view.session, (), service.limits)
         return Left(
             active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),
             tokens=most.tokens - tokens_used(now) - given,
         )
 
     def _new_child(self, task: Task, left: Left) -> NewChild | SpawnDenied:
-        families = self.subsessions
+        service = self.subsessions
         if not task.text.strip():
             return SpawnDenied(
                 code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR
             )
-        unknown = _unknown("agent", task.agent, families.agents) or _unknown("model", task.model, families.models.names)
+        unknown = _unknown("agent", task.agent, service.agents) or _unknown("model", task.model, service.models.names)
         if unknown:
             return unknown
         if task.mode is SpawnMode.SESSION and _nobody_asked(self.view):
-            # Its end would begin a turn like this one: without a person in between that could go on for ever.
-            hint = "No person asked for this turn: a sub-session's end began it. Use the mode run, or ask the person."
+            # Its end would start a turn like this one: without a person in between that could loop forever.
+            hint = "No person asked for this turn: a sub-session's end started it. Use the mode run, or ask the person."
             return SpawnDenied(code="nobody_asked", hint=hint)
-        agent = families.agents.get(task.agent)
-        visible = [tool.spec.name for tool in families.registry.seen_by(self.view.session)]
-        parent = rights_of(self.view.session, visible, families.limits)
-        at_most_s = families.limits.child_active.total_seconds()
-        rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
+        agent = service.agents.get(task.agent)
+        visible = [tool.spec.name for tool in service.registry.seen_by(self.view.session)]
+        parent = rights_of(self.view.session, visible, service.limits)
+        at_most_s = service.limits.child_active.total_seconds()
+        rights = rights_of_child(parent, left, task, agent, at_most_s, service.registry.of_children)
         if isinstance(rights, SpawnDenied):
             return rights
         above = self.view.session.lineage
         return NewChild(
             session=child_session(self.view.turn.id, self.n),
-            title=title_of(families.redactor.text(task.text)),
+            title=title_of(service.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools)),
             mode=task.mode,
-            # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
+            # Stored, not looked up later: a grandchild without settings of its own inherits its parent's.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),
             active_s=rights.active_s,
             tokens=rights.tokens,
-            expires_at=families.clock.now() + ENDS_WITHIN,
+            expires_at=service.clock.now() + ENDS_WITHIN,
         )
 
 
 def _nobody_asked(view: TurnView) -> bool:
-    """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
+    """Return True when the end of a sub-session started the turn and no person has written in it."""
     asking = [one.message.principal for one in view.inputs if not one.context]
     return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
 
@@ -322,7 +325,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> SpawnDenied | None
 
 
 def _names(names: Sequence[str]) -> str:
-    """Some names in a hint; a model may make them of any length and number."""
+    """Return the names for a hint, shortened: a model may choose any length and number."""
     shown = ", ".join(name[:NAME_CHARS] for name in names[:NAMES_IN_A_HINT]) or "none"
     more = len(names) - NAMES_IN_A_HINT
     return f"{shown} and {more} more" if more > 0 else shown

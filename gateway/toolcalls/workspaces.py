@@ -1,4 +1,4 @@
-"""Beside the path of a message: where on the disk a session's tools work, and what its calls leave is kept."""
+"""Folders of each session: the workspace of its tools, and the outputs of its calls. Used by `execution` and `app`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gateway.errors import DragomanError
 from gateway.system.safe_open import create_beneath
 
 READABLE = ".dragoman/output"
-"""The workspace's folder of long outputs."""
+"""Folder of long outputs in the workspace."""
 READABLE_AT_MOST = 20
-"""Files in that folder."""
+"""Files kept in that folder."""
 
 
 class Workspaces:
-    """Each session's folders, inside the state folder and readable by the daemon's user alone."""
+    """Folders of each session, in the state folder and readable by the daemon's user alone."""
 
     def __init__(self, root: Path) -> None:
         """Take the state folder."""
         self.root = root
 
     def look(self) -> None:
-        """Raise `DragomanError` when something else stands where all of them are kept. Makes nothing."""
+        """Raise `DragomanError` when the parent of these folders exists and is no folder. Creates nothing."""
         for path in (self.root / "workspaces", self.root / "outputs"):
             if os.path.lexists(path) and not os.path.isdir(path):
                 raise DragomanError(
@@ -34,9 +34,9 @@ class Workspaces:
                 )
 
     def workspace(self, session: SessionId) -> Path:
-        """Where the session's tools work; made when it is asked for. Links are followed: a card names what is used.
+        """Return the session's workspace, created when missing. Links are followed: a card names the resolved path.
 
-        Raises `DragomanError` when something else stands in its place: a tool on the host may put it there.
+        Raises `DragomanError` when something else is in its place: a tool on the host may put it there.
         """
         path = self.root / "workspaces" / _folder_name(session)
         try:
@@ -47,14 +47,14 @@ class Workspaces:
             raise DragomanError(text, cure="Remove what stands there.") from error
 
     def outputs(self, session: SessionId) -> Path:
-        """Where the session's long outputs are kept. Not made here."""
+        """Return the folder of the session's long outputs. Not created here."""
         return self.root / "outputs" / _folder_name(session)
 
     def readable_output(self, session: SessionId, name: str) -> int | None:
         """Create a file for a long output in the workspace's folder `READABLE`, where tools can read it.
 
-        Return its descriptor, which the caller closes; None where it cannot be made: a tool may have put anything
-        there. The last 20 of them stay.
+        Return its descriptor, which the caller closes; None when it cannot be created: a tool may have put anything
+        there. The newest 20 stay.
         """
         try:
             return create_beneath(self.workspace(session), [*READABLE.split("/"), name], newest=READABLE_AT_MOST)
@@ -62,9 +62,9 @@ class Workspaces:
             return None
 
     def kept(self, session: SessionId, name: str) -> Path | None:
-        """Where a file that one of the session's calls kept is, if it still is there.
+        """Return the path of an artifact of the session, or None when it is gone.
 
-        Its name comes from a stored result. Never a link, whose end might be anything.
+        The name comes from a stored result. Never a link, whose target might be anything.
         """
         if Path(name).name != name:
             return None
@@ -76,7 +76,7 @@ class Workspaces:
 
 
 def kept_for(session: SessionId, epoch: int) -> str:
-    """Name whose things a tool keeps: a session's, until its history begins anew. Letters, digits, `-` and `_`."""
+    """Return the key for a tool's state: one per session and epoch. Only letters, digits, `-` and `_`."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "-", session)[:24]
     return f"{readable}-{epoch}-{hashlib.sha256(f'{epoch} {session}'.encode()).hexdigest()[:16]}"
 

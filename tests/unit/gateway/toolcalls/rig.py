@@ -1,4 +1,4 @@
-"""What decides, by itself, and the steps and waits that it is given."""
+"""Rig for tests of the decider: the decider alone, and steps and waits for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tool(risk: Risk = Risk.EXECUTE, effect: Effect = Effect.UNSAFE, **given: Any
 
 
 def reaching(what: CallScope) -> Tool:
-    """A tool all of whose calls reach this."""
+    """Return a tool all of whose calls have this scope."""
 
     def reach(_: Text) -> CallScope:
         return what
@@ -93,7 +93,7 @@ def waiting(
 
 
 def asked(by: CallDecider, one: Step) -> ApprovalRequest:
-    """What was asked about a call."""
+    """Return the approval request of a call."""
     found = first(by, one)
     assert isinstance(found, Asked)
     return found.request

@@ -1,4 +1,4 @@
-"""Beside the tests of sub-sessions: an engine whose tools spawn, and what a test asks of it."""
+"""Rig for tests of sub-sessions: an engine with spawning tools, and helpers around it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS = TurnLimits(tokens=600_000, active=timedelta(minutes=15), child_active=t
 
 
 def own_tool(module: ModuleType) -> Tool:
-    """A tool of Dragoman with its own defaults."""
+    """Return one of Dragoman's tools with its defaults."""
     spec = module.SPEC
     policy = ToolPolicy(
         availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
@@ -47,7 +47,7 @@ def spawning(
     limits: TurnLimits = LIMITS,
     **more: Any,
 ) -> Engine:
-    """An engine with the tools of sub-sessions beside these."""
+    """Return an engine with these tools and those of sub-sessions."""
     own = [own_tool(module) for module in (sessions_spawn, sessions_list, sessions_stop)]
     engine = Engine(folder, [*tools, *own], agents=agents, limits=limits, **more)
     engine.models.others.update(big=engine.model, small=engine.model)
@@ -55,12 +55,12 @@ def spawning(
 
 
 def call(tool: str, n: int = 0, **arguments: Any) -> ToolCall:
-    """A call as a model makes it."""
+    """Return a call as a model makes it."""
     return ToolCall(id=CallId(f"c{n}"), tool=tool, arguments=json.dumps(arguments))
 
 
 async def planned(engine: Engine, *calls: ToolCall, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> Lease:
-    """A held turn of a root whose first answer made these calls."""
+    """Return a claimed root turn whose first answer made these calls."""
     turn = await engine.say(who=who, where=where)
     lease = await engine.claim()
     assert lease.turn == turn
@@ -69,14 +69,14 @@ async def planned(engine: Engine, *calls: ToolCall, who: Principal = ANN_TELEGRA
 
 
 async def answered(engine: Engine, lease: Lease, *calls: ToolCall) -> None:
-    """The model's next answer of a held turn makes these calls."""
+    """Plan the next answer of a claimed turn, with these calls."""
     view = await engine.store.turn(lease.turn)
     given = [one.id for one in view.inputs if one.given is None]
     await engine.store.plan(lease, Answer(text="", calls=calls, model="scripted"), given=given, slots=[])
 
 
 async def ended(engine: Engine, lease: Lease, text: str, state: TurnState = TurnState.DONE) -> None:
-    """The turn ends with these words."""
+    """End the turn with this text."""
     view = await engine.store.turn(lease.turn)
     slot = NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text)
     answer = Answer(text=text, model="scripted") if state is TurnState.DONE else None
@@ -85,13 +85,13 @@ async def ended(engine: Engine, lease: Lease, text: str, state: TurnState = Turn
 
 
 async def child_wait(engine: Engine, turn: TurnId) -> Wait:
-    """The one wait on a child that a turn has."""
+    """Return the turn's only wait for a child."""
     (wait,) = [one for one in await engine.waits(turn) if one.kind is WaitKind.CHILD]
     return wait
 
 
 async def a_child(engine: Engine, **asked: Any) -> tuple[Lease, Lease]:
-    """A turn of Ann's that waits for one child, and the child's turn, claimed."""
+    """Return a turn of Ann's that waits for one child, and the child's claimed turn."""
     parent = await planned(engine, call("sessions_spawn", task="count", **asked))
     assert not await engine.settle(parent)
     return parent, await engine.claim()

@@ -1,4 +1,4 @@
-"""Files that a call keeps for people: what is copied, under which name, and what is not."""
+"""Artifact store: accepted and refused files, and their names."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def _nothing(_: Path) -> Path:
 
 
 @pytest.mark.parametrize("named", [_link, _link_to_folder, _link_within, _pipe, _nothing])
-def test_what_is_put_in_the_way_is_not_kept(
+def test_file_rejects_what_a_tool_put_in_its_place(
     workspace: Path, artifacts: ArtifactStore, tmp_path: Path, named: Callable[[Path], Path]
 ) -> None:
     path = named(workspace)
-    with pytest.raises(BadRequest, match="no regular file in the workspace"):
+    with pytest.raises(BadRequest, match="not a regular file in the workspace"):
         artifacts.file(workspace, path, "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
@@ -118,10 +118,10 @@ def test_what_is_put_in_the_way_is_not_kept(
         "/etc/passwd",
     ],
 )
-def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
+def test_file_rejects_all_but_regular_workspace_files(
     workspace: Path, artifacts: ArtifactStore, tmp_path: Path, path: str, absolute: bool
 ) -> None:
-    with pytest.raises(BadRequest, match="no regular file in the workspace"):
+    with pytest.raises(BadRequest, match="not a regular file in the workspace"):
         artifacts.file(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
@@ -142,10 +142,10 @@ def test_a_file_that_is_too_large_is_not_kept(
     assert [path.stat().st_size for path in (tmp_path / "outputs").iterdir()] == ([size] if kept else [])
 
 
-def test_a_copy_does_not_follow_a_link(workspace: Path, artifacts: ArtifactStore, tmp_path: Path) -> None:
+def test_copy_does_not_follow_a_link(workspace: Path, artifacts: ArtifactStore, tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "t1-2-f1.bin").symlink_to(tmp_path / "secret")
-    with pytest.raises(DragomanError, match="could not be kept"):
+    with pytest.raises(DragomanError, match="could not be stored"):
         artifacts.file(workspace, Path("page.pdf"), "x", "")
 
     assert (tmp_path / "secret").read_bytes() == b"secret"

@@ -1,4 +1,4 @@
-"""Calls of a tool that says what each reaches: what is asked about, what an approval covers, in which order they go."""
+"""Calls with a scope from their tool: requests, the cover of an approval, and the order of calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCRIPTS_ARE_OFF = "Scripts are off. The owner can turn them on."
 
 
 def reach(args: Text) -> CallScope:
-    """What a call of the fake browser can do at worst: `open HOST/…`, `upload`, `script`, `broken`; the rest reads."""
+    """Return the scope of a call of the fake browser: `open HOST/…`, `upload`, `script`, `broken`; others read."""
     action, _, what = args.text.partition(" ")
     match action:
         case "open":
@@ -55,7 +55,7 @@ def reach(args: Text) -> CallScope:
 
 @dataclass(slots=True)
 class Browser:
-    """A tool that keeps something: it remembers its calls, and what it was allowed at each."""
+    """Stateful tool that records its calls, and the scopes allowed at each."""
 
     fake: FakeTool = field(
         default_factory=lambda: FakeTool(name="browser", risk=Risk.NETWORK, effect=Effect.UNSAFE, approval={})
@@ -63,12 +63,12 @@ class Browser:
     scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def run(self, ctx: ToolContext, args: Text) -> ToolResult:
-        """Remember the scopes."""
+        """Record the scopes."""
         self.scopes.append(ctx.scopes)
         return done(args.text)
 
     def tool(self) -> Tool:
-        """As the registry takes it."""
+        """Return the tool for the registry."""
         self.fake.body = self.run
         return replace(self.fake.tool(), reach=reach)
 
@@ -94,13 +94,13 @@ def engine(tmp_path: Path, browser: Browser, shell: FakeTool, look: FakeTool) ->
 
 
 async def allow(engine: Engine, lease: Lease) -> None:
-    """Somebody allows what is open."""
+    """Approve every open request."""
     (wait,) = [one for one in await engine.waits(lease.turn) if one.state is WaitState.OPEN]
     await engine.press(wait.id)
 
 
 async def until_result(engine: Engine, lease: Lease, n: int) -> None:
-    """Wait until a call has ended."""
+    """Wait until a call has its result."""
 
     async def ended() -> bool:
         return (await engine.results(lease.turn))[n - 1] is not None
@@ -109,13 +109,13 @@ async def until_result(engine: Engine, lease: Lease, n: int) -> None:
 
 
 async def again(engine: Engine, lease: Lease, *named: str) -> bool:
-    """The model answers once more, with these calls."""
+    """Plan the model's next answer, with these calls."""
     await engine.store.plan(lease, calls(*named), given=[], slots=[])
     return await engine.settle(lease)
 
 
 async def opened(engine: Engine, *hosts: str) -> Lease:
-    """A turn in which these hosts were allowed."""
+    """Return a turn in which these hosts were allowed."""
     lease = await engine.planned(f"browser:open {hosts[0]}/")
     for host in hosts[1:]:
         assert not await engine.settle(lease)
@@ -366,12 +366,12 @@ async def test_behind_a_refused_call_the_next_one_is_decided_at_once(engine: Eng
 
 
 class CountingStore(FailingStore):
-    """Counts how often the allowed scopes were read."""
+    """Store that counts reads of the allowed scopes."""
 
     reads = 0
 
     async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Count, and read."""
+        """Count the read, then read."""
         self.reads += 1
         return await super().allowed_scopes(session)
 

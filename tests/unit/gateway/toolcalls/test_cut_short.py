@@ -1,4 +1,4 @@
-"""Calls that are stopped while the store takes its time: what became of each is written down, or soon given up."""
+"""Calls cancelled during a slow write: the outcome is stored, or given up after a timeout."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.fakes import FailingStore, FakeTool, calls, in_background, un
 from tests.support.makers import inbound
 
 A_WHILE_S = 2 * FIRST_LOOK_S
-"""A stop is seen meanwhile."""
+"""Seconds of a slow write, long enough for a stop to be seen."""
 
 
 class Slow(FailingStore):
-    """A store that takes a while to say that a call began, or to write what came of it."""
+    """Store that is slow to confirm a call's start, or to write its result."""
 
     def __init__(self, *, starts: bool = False, ends_s: float = 0.0) -> None:
         super().__init__(FakeClock())
@@ -36,7 +36,7 @@ class Slow(FailingStore):
         self.start = StartOutcome.STARTED
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-        """Start, and say so later."""
+        """Start the step, and return later."""
         started = self.start
         if started is StartOutcome.STARTED:
             started = await super().start_step(lease, n, wait, beginning)
@@ -48,7 +48,7 @@ class Slow(FailingStore):
     async def finish_step(
         self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
     ) -> TurnView | None:
-        """Finish after a while."""
+        """Finish the step after a delay."""
         if self.ends_s:
             self.under_way.set()
             await asyncio.sleep(self.ends_s)
@@ -64,7 +64,7 @@ def write() -> FakeTool:
 
 
 async def _stopped(folder: Path, store: Slow, write: FakeTool) -> tuple[Engine, TurnId]:
-    """A turn that was stopped while the store was at it."""
+    """Return a turn stopped during a write."""
     engine = Engine(folder, [write], store=store)
     engine.model.script = [calls("write:x")]
 

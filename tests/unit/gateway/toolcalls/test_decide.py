@@ -1,4 +1,4 @@
-"""What becomes of a call for which nothing was done yet, and in which words: by itself, without an engine around it."""
+"""Decisions about new calls and their texts, by the decider alone, without an engine."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:
             {},
             DENIED,
             "too_long_to_show",
-            "It is longer than 64 KiB as shown, so nobody could read it before allowing it. Make it shorter.",
+            "It is longer than 64 KiB as shown, too long to be read before a decision. Make it shorter.",
         ),
     ],
 )
-def test_what_is_refused_says_so_and_is_counted(
+def test_refusal_has_a_reason_and_is_counted(
     tmp_path: Path, made: Step, given: Mapping[str, Any], status: ResultStatus, code: str, hint: str
 ) -> None:
     by = deciding(tmp_path, tool(**given))
@@ -151,14 +151,14 @@ def test_what_is_just_short_enough_to_show_is_asked(tmp_path: Path) -> None:
     assert len(found.request.rendered) == 65_536
 
 
-def test_a_call_beyond_the_most_of_a_turn_is_refused(tmp_path: Path) -> None:
+def test_call_is_refused_beyond_the_limit_of_a_turn(tmp_path: Path) -> None:
     by = deciding(tmp_path, tool(Risk.READ), limits=TurnLimits(calls=2))
     steps = [step(n, arguments=f'{{"text": "{n}"}}') for n in (1, 2, 3)]
     view = turn_view(steps=steps)
 
     assert [isinstance(first(by, one, view), Runnable) for one in steps] == [True, True, False]
     assert first(by, steps[2], view) == ToolResult(
-        status=DENIED, text="", code="configured", hint="A turn may make 2 calls; this one is beyond."
+        status=DENIED, text="", code="configured", hint="A turn may make 2 calls; this one exceeds the limit."
     )
 
 
@@ -193,7 +193,7 @@ def test_a_decision_that_fails_is_no_and_the_log_says_why(tmp_path: Path) -> Non
     assert exc_info
 
 
-def test_a_tool_that_cannot_say_what_a_call_reaches_is_refused(tmp_path: Path) -> None:
+def test_call_is_refused_when_its_scope_fails(tmp_path: Path) -> None:
     def broken(_: Text) -> CallScope:
         raise LookupError("no such host")
 
@@ -203,9 +203,9 @@ def test_a_tool_that_cannot_say_what_a_call_reaches_is_refused(tmp_path: Path) -
         status=DENIED,
         text="",
         code="policy_error",
-        hint="shell could not say what this call reaches, so the answer is no.",
+        hint="shell could not determine the scope of this call, so the answer is no.",
     )
-    assert [(one["event"], one["tool"]) for one in logs] == [("reach failed", "shell")]
+    assert [(one["event"], one["tool"]) for one in logs] == [("call scope failed", "shell")]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_half_a_surrogate_pair_in_arguments_is_compared_like_any_other() -> None
 
 
 class Rich(Text):
-    """Arguments that are no JSON by themselves, one with another name for its model."""
+    """Arguments that need conversion to JSON, one of them with an alias."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -298,9 +298,9 @@ def test_what_is_bound_is_plain_data_by_the_names_of_the_arguments(tmp_path: Pat
 # --- whose calls run in order ---------------------------------------------------------------------
 
 
-def test_a_tool_that_keeps_something_is_named_and_others_are_not(tmp_path: Path) -> None:
-    assert deciding(tmp_path, reaching(CallScope(risk=Risk.READ))).kept(step()) == "shell"
-    assert deciding(tmp_path, replace(tool(), keeps=True)).kept(step()) == "shell"
-    assert deciding(tmp_path).kept(step()) == ""
-    assert deciding(tmp_path).kept(step(tool="nosuch")) == ""
-    assert deciding(tmp_path).kept(replace(step(), call=None)) == ""
+def test_ordered_tool_names_tools_with_calls_in_order(tmp_path: Path) -> None:
+    assert deciding(tmp_path, reaching(CallScope(risk=Risk.READ))).ordered_tool(step()) == "shell"
+    assert deciding(tmp_path, replace(tool(), keeps=True)).ordered_tool(step()) == "shell"
+    assert deciding(tmp_path).ordered_tool(step()) == ""
+    assert deciding(tmp_path).ordered_tool(step(tool="nosuch")) == ""
+    assert deciding(tmp_path).ordered_tool(replace(step(), call=None)) == ""

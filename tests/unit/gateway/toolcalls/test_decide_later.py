@@ -1,4 +1,4 @@
-"""What becomes of a call that was asked about, was cut in half by a crash, or began a sub-session, each by itself."""
+"""Decisions about calls that were asked about, interrupted by a crash, or spawned a child."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
                 status=ERROR,
                 text="",
                 code="child_failed",
-                hint="The sub-session ended in a way that is not known.",
+                hint="The sub-session ended in an unknown way.",
             ),
         ),
         (
@@ -267,7 +267,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
                 status=ERROR,
                 text="",
                 code="child_failed",
-                hint="The sub-session ended in a way that is not known.",
+                hint="The sub-session ended in an unknown way.",
             ),
         ),
         (
@@ -285,7 +285,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
         ),
     ],
 )
-def test_the_one_result_of_a_child_says_how_it_ended(tmp_path: Path, wait: Wait, result: ToolResult) -> None:
+def test_result_of_child_states_how_it_ended(tmp_path: Path, wait: Wait, result: ToolResult) -> None:
     one = step(state=StepState.STARTED)
 
     assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result

@@ -456,12 +456,12 @@ async def test_pictures_are_kept_beside_the_output_under_names_that_a_second_run
     ("size", "media_type", "says"),
     [
         (PICTURE_BYTES + 1, "image/png", "The picture has 10,000,001 bytes. At most 10,000,000 are kept."),
-        (1, "image/svg+xml", "'image/svg+xml' is no picture. Use one of image/png"),
-        (1, "", "'' is no picture."),
-        (1, "../" * 100, "is no picture."),
+        (1, "image/svg+xml", "'image/svg+xml' is not a picture type. Use one of image/png"),
+        (1, "", "'' is not a picture type."),
+        (1, "../" * 100, "is not a picture type."),
     ],
 )
-async def test_what_is_no_picture_or_too_large_is_not_kept(
+async def test_picture_rejects_other_types_and_large_data(
     tmp_path: Path, size: int, media_type: str, says: str
 ) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:

@@ -1,4 +1,4 @@
-"""What a running tool has to keep things by: whose they are, what it was allowed, files for people."""
+"""Tool context of stateful tools: key of the state, allowed scopes, artifacts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.fakes import FakeTool, Text, done
 
 @dataclass(slots=True)
 class Seen:
-    """A tool that looks at its context."""
+    """Tool that records its context."""
 
     kept_for: list[str] = field(default_factory=list[str])
     sandboxes: list[SandboxMode | None] = field(default_factory=list[SandboxMode | None])
     scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
-        """Look."""
+        """Record the context."""
         self.kept_for.append(ctx.kept_for)
         self.sandboxes.append(ctx.sandbox)
         self.scopes.append(ctx.scopes)
@@ -36,7 +36,7 @@ class Seen:
 def prepared(
     engine: Engine, view: TurnView, sandbox: SandboxMode | None, scopes: frozenset[str] = frozenset()
 ) -> Prepared:
-    """The first call of a turn, allowed with these scopes."""
+    """Return the first call of a turn, allowed with these scopes."""
     tool = engine.registry.get("fake")
     assert tool is not None
     cwd = str(engine.workspaces.workspace(view.session.id))
@@ -71,7 +71,7 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
     assert seen.scopes == [{"example.org"}, frozenset()]
 
 
-async def test_a_file_that_cannot_be_kept_is_an_error_that_says_why(tmp_path: Path) -> None:
+async def test_file_that_cannot_be_stored_is_an_error_with_reason(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         return replace(done(), files=(await ctx.keep(Path("../secret"), "x", ""),))
 
@@ -81,4 +81,4 @@ async def test_a_file_that_cannot_be_kept_is_an_error_that_says_why(tmp_path: Pa
     found = await engine.result(lease.turn, 1)
 
     assert (found.status, found.files) == (ResultStatus.ERROR, ())
-    assert found.hint == "'../secret' is no regular file in the workspace. Name one that is."
+    assert found.hint == "'../secret' is not a regular file in the workspace. Name one that is."

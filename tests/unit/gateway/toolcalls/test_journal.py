@@ -1,4 +1,4 @@
-"""Which points of the journal a call passes, what of it is counted, how often the store is asked, who is."""
+"""Journal points of a call, its metrics, and the number of store reads and requests."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
 
 
 class CountingStore(FailingStore):
-    """Counts how often a turn was read."""
+    """Store that counts reads of a turn."""
 
     reads = 0
 
     async def turn(self, turn: TurnId) -> TurnView:
-        """Count, and read."""
+        """Count the read, then read."""
         self.reads += 1
         return await super().turn(turn)
 

@@ -1,4 +1,4 @@
-"""Nobody has more than was meant: an empty list is nothing, and what must be contained is, or does not run."""
+"""Least rights: an empty list grants nothing, and a contained tool runs contained or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.gateway.toolcalls.subsession_rig import a_child, answered, call,
 
 
 class Printed:
-    """An output that keeps all of it."""
+    """Output that keeps everything."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -41,7 +41,7 @@ def test_a_child_that_was_given_no_tools_has_none() -> None:
 
 
 async def asked_sandbox(engine: Engine) -> list[SandboxMode | None]:
-    """How the calls that wait for an approval would be contained."""
+    """Return the sandbox modes of calls that wait for approval."""
     waits = await engine.store.open_approvals()
     return [wait.approval.action.sandbox for wait in waits if wait.approval is not None]
 
@@ -73,7 +73,7 @@ def test_no_variable_of_the_dynamic_linker_reaches_the_holder(name: str) -> None
 
 
 def everything_in(folder: Path) -> list[str]:
-    """Files and folders, however deep."""
+    """Return all files and folders, recursively."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 

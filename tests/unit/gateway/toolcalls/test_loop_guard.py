@@ -22,7 +22,7 @@ def called(n: int, tool: str, arguments: str = "{}") -> Step:
 
 
 def of(letters: Sequence[str]) -> TurnView:
-    """A turn of one call an answer, the answer before it."""
+    """Return a turn with one call per answer."""
     steps: list[Step] = []
     for at, letter in enumerate(letters):
         answer = Answer(text="")

@@ -1,4 +1,4 @@
-"""Output: nothing is lost silently, memory stays flat, the disk may fail."""
+"""Output buffer: nothing is lost silently, memory stays flat, the disk may fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.clock import FakeClock
 
 
 class Shown:
-    """What somebody who watches has got."""
+    """Live text as a viewer receives it."""
 
     def __init__(self) -> None:
         self.pieces: list[tuple[int, str]] = []

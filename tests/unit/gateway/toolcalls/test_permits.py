@@ -1,4 +1,4 @@
-"""A permit is good for one action, step, turn and holder."""
+"""Permits: each is valid for one action, step, turn and holder."""
 
 from __future__ import annotations
 

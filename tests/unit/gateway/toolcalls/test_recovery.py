@@ -1,4 +1,4 @@
-"""What becomes of calls that a crash, a stop or a failure cut."""
+"""Recovery of calls interrupted by a crash, a stop or a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def engine(tmp_path: Path, tools: ToolBox) -> Engine:
 
 
 async def parked(engine: Engine, *named: str) -> Lease:
-    """A turn whose calls were settled as far as they can be, and which is parked."""
+    """Return a parked turn whose calls are settled as far as possible."""
     lease = await engine.planned(*named)
     assert not await engine.settle(lease)
     assert await engine.store.park(lease)
@@ -45,7 +45,7 @@ async def parked(engine: Engine, *named: str) -> Lease:
 
 
 async def woken(engine: Engine, lease: Lease) -> Lease:
-    """The same turn, claimed again."""
+    """Claim the same turn again."""
     again = await engine.claim()
     assert again.turn == lease.turn
     return again

@@ -124,11 +124,11 @@ def test_an_offer_has_the_schema_that_the_tool_gives() -> None:
     assert offer.schema == schema
 
 
-def test_what_a_tool_is_called_by_is_unique_and_plain() -> None:
-    with pytest.raises(ConfigError, match="Two tools are called read"):
+def test_tool_names_and_commands_are_unique_and_plain() -> None:
+    with pytest.raises(ConfigError, match="Two tools are named read"):
         Registry([READ.tool(), READ.tool()], sandboxed=True)
     for name in ("", "Shell", "a b", "a-b", "1a", "a" * 65, "shell\n", "ѕhell"):
-        with pytest.raises(ConfigError, match="not a tool's name"):
+        with pytest.raises(ConfigError, match="not a valid tool name"):
             Registry([FakeTool(name=name).tool()], sandboxed=True)
 
 

@@ -1,4 +1,4 @@
-"""What of a call is shown to people as a picture or a file."""
+"""File slots of a call's result."""
 
 from __future__ import annotations
 

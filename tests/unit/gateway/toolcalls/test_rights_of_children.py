@@ -1,4 +1,4 @@
-"""I12: whatever is asked for, a child has a part of its parent's rights, and the same people decide about it."""
+"""I12: a child has a part of its parent's rights, whatever it asks for, and the same approvers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PLENTY = Left(active_s=1e9, tokens=10**9)
 
 
 def within(child: Rights, parent: Rights) -> bool:
-    """Whether one has nothing that the other lacks; 0 tokens is no limit at all."""
+    """Return True when one has no right that the other lacks; 0 tokens is no limit."""
     tokens = parent.tokens == 0 or 0 < child.tokens <= parent.tokens
     return child.tools <= parent.tools and 0 < child.active_s <= parent.active_s and tokens
 

@@ -1,4 +1,4 @@
-"""What a turn is said to do while its calls are settled, in one line each time that changes."""
+"""Activity of a turn while its calls are settled, one line for each change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb, Wait, WaitKind, WaitState
 from gateway.system.cancellation import Cancellation
-from gateway.toolcalls.scheduler import DOING_CHARS, waits_for
+from gateway.toolcalls.scheduler import ACTIVITY_CHARS, waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN, EPOCH
@@ -60,7 +60,7 @@ def test_decisions_are_what_is_waited_for_first(kinds: list[WaitKind], line: str
 
 
 async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
-    """What is said while its calls run, a moment after they have begun."""
+    """Return the activity shortly after the calls have started."""
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
     work = asyncio.create_task(engine.calls.settle(view, lease, Cancellation(), lambda now: lines.append(now.text)))
@@ -86,12 +86,12 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
         (" " * 1_194 + "z", "read:"),  # nobody looks through more
     ],
 )
-async def test_a_call_is_said_by_its_tool_and_what_it_shows(tmp_path: Path, text: str, line: str) -> None:
+async def test_activity_shows_tool_and_argument_of_call(tmp_path: Path, text: str, line: str) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read], secrets=["hush-hush-42"])
 
     assert await told(engine, read, await engine.planned(f"read:{text}")) == [line, ""]
-    assert len(line) <= DOING_CHARS == 120
+    assert len(line) <= ACTIVITY_CHARS == 120
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def engine(tmp_path: Path, tools: ToolBox) -> Engine:
 
 
 async def parked(engine: Engine, *named: str) -> Lease:
-    """A turn whose calls were settled as far as they can be, and which is parked."""
+    """Return a parked turn whose calls are settled as far as possible."""
     lease = await engine.planned(*named)
     assert not await engine.settle(lease)
     assert await engine.store.park(lease)
@@ -48,7 +48,7 @@ async def parked(engine: Engine, *named: str) -> Lease:
 
 
 async def woken(engine: Engine, lease: Lease) -> Lease:
-    """The same turn, claimed again."""
+    """Claim the same turn again."""
     again = await engine.claim()
     assert again.turn == lease.turn
     return again
@@ -181,7 +181,7 @@ async def test_a_loop_that_nobody_can_be_asked_about_ends(engine: Engine, tools:
 
 
 async def nonsense(engine: Engine, *made: ToolCall) -> Lease:
-    """A held turn whose answer makes these calls."""
+    """Return a claimed turn whose answer makes these calls."""
     await engine.say()
     lease = await engine.claim()
     await engine.store.plan(lease, Answer(text="", calls=made), given=[], slots=[])
@@ -229,7 +229,7 @@ async def test_a_tool_that_there_is_not_is_a_short_result(engine: Engine, tools:
 
 
 class Faulty(Text):
-    """Arguments whose canonical form cannot be made."""
+    """Arguments without a canonical form."""
 
     number: float = float("nan")
 
@@ -248,7 +248,7 @@ async def test_a_decision_that_fails_is_a_refusal_and_the_others_go_on(tmp_path:
 
 
 def without_null(tool: FakeTool) -> Tool:
-    """A tool whose arguments keep NaN when they are written as JSON."""
+    """Return a tool whose arguments keep NaN in JSON."""
 
     class Keeps(Faulty):
         model_config = ConfigDict(ser_json_inf_nan="constants")

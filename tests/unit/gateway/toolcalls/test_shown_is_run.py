@@ -1,4 +1,4 @@
-"""What was shown on the card is what runs: all of it, also what the model did not say and a tool's default added."""
+"""The action on the card is the action that runs, including defaults that the model left out."""
 
 from __future__ import annotations
 

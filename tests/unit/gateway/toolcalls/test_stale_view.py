@@ -1,4 +1,4 @@
-"""A call that ends while its turn is read is looked at again, not begun again."""
+"""Stale view: a call that ends during a read of its turn is decided again, not started again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.fakes import FakeTool, Text, calls
 
 @dataclass
 class SlowViews:
-    """Reads a turn, and takes a while to hand it over."""
+    """Store that reads a turn and returns it late."""
 
     store: Any
 

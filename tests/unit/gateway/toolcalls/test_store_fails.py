@@ -1,4 +1,4 @@
-"""A store that fails beside a call: nothing runs twice for that, and nothing that ran is lost."""
+"""Store failures during a call: nothing runs twice, and no result is lost."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OK = ResultStatus.OK
 
 
 class Brittle(FailingStore):
-    """Its writes about calls fail as well, and an approval may be gone when its call begins."""
+    """Store whose writes about calls fail too; an approval may be gone when its call starts."""
 
     not_approved = False
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-        """Fail, or start."""
+        """Fail, or start the step."""
         self._maybe("start_step")
         if self.not_approved:
             return StartOutcome.NOT_APPROVED
@@ -41,7 +41,7 @@ class Brittle(FailingStore):
     async def finish_step(
         self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
     ) -> TurnView | None:
-        """Fail, or finish."""
+        """Fail, or finish the step."""
         self._maybe("finish_step")
         return await super().finish_step(lease, n, result, slots)
 

@@ -1,4 +1,4 @@
-"""Sub-sessions through the whole of the engine: real tools, real decisions, the memory store."""
+"""Sub-sessions through the whole engine: real tools, real decisions, the memory store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def engine(tmp_path: Path, tools: ToolBox) -> Engine:
 
 
 async def spawned(engine: Engine, lease: Lease, n: int = 1) -> Session:
-    """The child of a step, which must be there."""
+    """Return the child of a step, which must exist."""
     found = await engine.store.session(child_session(lease.turn, n))
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""Sub-sessions as people meet them: who is asked and where, commands by hand, what is said to be done."""
+"""Sub-sessions as people see them: approvers and conversations, commands, activity."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
 
 async def answered_later(engine: Engine, parent: Lease) -> None:
-    """Every child has ended."""
+    """End every child."""
     for one in await engine.store.family(parent.session):
         lease = await engine.claim()
         await ended(engine, lease, one.session.title)

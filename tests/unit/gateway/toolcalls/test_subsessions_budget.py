@@ -1,4 +1,4 @@
-"""What a child may use is cut from what its parent's turn has left; and no secret leaves a child by its words."""
+"""Budget of a child, cut from the rest of its parent's turn; secrets in a child's answer are redacted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spawns(count: int, mode: str = "run") -> list[ToolCall]:
 
 
 async def asks(engine: Engine, tokens: int, *calls: ToolCall) -> Lease:
-    """A held turn of a root whose first answer used so many tokens and made these calls."""
+    """Return a claimed root turn whose first answer used that many tokens and made these calls."""
     await engine.say()
     lease = await engine.claim()
     await says(engine, lease, tokens, *calls)
@@ -42,14 +42,14 @@ async def says(engine: Engine, lease: Lease, tokens: int, *calls: ToolCall) -> N
 
 
 async def finishes(engine: Engine, lease: Lease, tokens: int) -> None:
-    """A child says its last words, which used so many tokens."""
+    """End a child with an answer that used that many tokens."""
     given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
     answer = Answer(text="done", model="scripted", usage=Usage(input_tokens=tokens))
     assert await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
 
 
 async def line_of(engine: Engine, parent: Lease, n: int) -> Lineage:
-    """Where the child of a step comes from."""
+    """Return the lineage of the child of a step."""
     child = await engine.store.session(child_session(parent.turn, n))
     assert child is not None
     assert child.lineage is not None

@@ -1,4 +1,4 @@
-"""Each session has folders of its own, and a name that tools keep its things by."""
+"""Workspaces: folders for each session, and a key for the state of tools."""
 
 from __future__ import annotations
 
