@@ -160,41 +160,41 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
     mark = secrets.token_hex(8)  # drawn after all texts were written, so that none contains it
     each = min(CHARS_OF_EACH, max(room // 4, SHORTEST_RESULT))
     left = max(room - len(summary), room // 2)
-    told = _first_and_last(_blocks_of_turn(older[0], mark, each), left)
-    left -= sum(map(len, told))
+    blocks = _first_and_last(_blocks_of_turn(older[0], mark, each), left)
+    left -= sum(map(len, blocks))
     turns = 1
     for view in older[1:]:
         more = _blocks_of_turn(view, mark, each)
         left -= sum(map(len, more))
         if left < 0:
             break
-        told += more
+        blocks += more
         turns += 1
     before = block("The summary before", [summary] if summary else [], mark)
-    data = "\n\n".join(filter(None, [before, *told]))
-    said = UserText(text="Write the summary now.", data=data)
-    return ModelRequest(system=_SYSTEM, messages=(said,), tools=(), mark=mark), turns
+    data = "\n\n".join(filter(None, [before, *blocks]))
+    instruction = UserText(text="Write the summary now.", data=data)
+    return ModelRequest(system=_SYSTEM, messages=(instruction,), tools=(), mark=mark), turns
 
 
-def _first_and_last(told: list[str], room: int) -> list[str]:
+def _first_and_last(blocks: list[str], room: int) -> list[str]:
     """Return all blocks, or the first and last that fit into `room`, with a note of how many are left out."""
     kept, left = set[int](), room
-    for n in range(len(told)):  # the first, the last, the second, the last but one, …
-        at = n // 2 if n % 2 == 0 else len(told) - 1 - n // 2
-        left -= len(told[at])
+    for n in range(len(blocks)):  # the first, the last, the second, the last but one, …
+        at = n // 2 if n % 2 == 0 else len(blocks) - 1 - n // 2
+        left -= len(blocks[at])
         if left < 0 and kept:
             break
         kept.add(at)
-    if len(kept) == len(told):
-        return told
-    head = [one for at, one in enumerate(told) if at in kept and at <= len(told) // 2]
-    tail = [one for at, one in enumerate(told) if at in kept and at > len(told) // 2]
-    return [*head, f"[{len(told) - len(kept)} messages and calls between are left out]", *tail]
+    if len(kept) == len(blocks):
+        return blocks
+    head = [one for at, one in enumerate(blocks) if at in kept and at <= len(blocks) // 2]
+    tail = [one for at, one in enumerate(blocks) if at in kept and at > len(blocks) // 2]
+    return [*head, f"[{len(blocks) - len(kept)} messages and calls between are left out]", *tail]
 
 
 def _blocks_of_turn(view: TurnView, mark: str, chars: int) -> list[str]:
     """Return a turn as data blocks, with at most `chars` of each message."""
-    return [said for message in messages([], view, mark) for said in _blocks_of(message, mark, chars)]
+    return [one for message in messages([], view, mark) for one in _blocks_of(message, mark, chars)]
 
 
 def _blocks_of(message: Message, mark: str, chars: int) -> Iterator[str]:

@@ -167,7 +167,7 @@ class Status:
 
     def _publish(self) -> None:
         session, lineage = self.view.session, self.view.session.lineage
-        said = ProgressChanged(
+        event = ProgressChanged(
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
             conversation=self._conversation,
             by=session.id,
@@ -175,7 +175,7 @@ class Status:
             text=self._text,
             waits=self._waits,
         )
-        self.events.publish(ANSWERS, said)
+        self.events.publish(ANSWERS, event)
 
 
 async def _within(seconds: float, over: asyncio.Event) -> bool:
@@ -192,13 +192,13 @@ def summary(view: TurnView, answer: Answer | None, now: datetime, currency: str,
     calls = [step.call.tool for step in view.steps if step.call is not None]
     spent = _spent(view, answer)
     tokens = spent.input_tokens + spent.output_tokens
-    said = [
+    parts = [
         f"{count(len(calls), 'call')} ({_tools(calls, redactor)})" if calls else "",
         duration(_elapsed(view, now)),
         f"{tokens:,} tokens" if tokens else "",
         money(spent.cost_micros, currency) if spent.cost_micros else "",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, parts))
 
 
 def _took_long(view: TurnView, now: datetime, long_s: float) -> bool:

@@ -189,7 +189,7 @@ class TurnRunner:
         """Run step after step. Return True when the turn ended, False when it parked."""
         lease = holding.lease
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
-            text = f"Stopped: this was begun {BEGUN_AT_MOST} times and never came to its end. Write again to try anew."
+            text = f"Stopped: this was started {BEGUN_AT_MOST} times and never finished. Write again to retry."
             await self._fail(view, holding, text)
             return True
         if view.steps:
@@ -291,7 +291,7 @@ class TurnRunner:
                 shorter = await self.prompts.make_shorter(view, prompt) if error.too_long else None
                 if shorter is None:
                     raise
-                self._log.warning("asked again with less", model=model.name, error=str(error))
+                self._log.warning("prompt shortened", model=model.name, error=str(error))
             prompt = shorter
             stream.restart()
             stream.mark = prompt.request.mark
@@ -314,7 +314,7 @@ class TurnRunner:
                     case TextPart(text=text):
                         await stream.add(text)
                     case AnswerRestarted(because=because):
-                        self._log.warning("another model answers anew", because=because)
+                        self._log.warning("another model restarts the answer", because=because)
                         stream.restart()
                     case Complete(answer=answer):
                         self.metrics.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)

@@ -113,7 +113,7 @@ async def test_several_failures_at_once_end_only_their_turn(engine: Engine) -> N
     assert state(engine, turn) is TurnState.FAILED
 
 
-async def test_a_turn_that_ends_the_process_each_time_ends_itself(tmp_path: Path, shell: FakeTool) -> None:
+async def test_turn_fails_after_ten_crashes_of_the_process(tmp_path: Path, shell: FakeTool) -> None:
     """I44: a poison event cannot loop."""
     engine = Engine(tmp_path, [shell])
     turn = await engine.say("poison")
@@ -123,7 +123,7 @@ async def test_a_turn_that_ends_the_process_each_time_ends_itself(tmp_path: Path
     await engine.run(await engine.claim())
 
     assert (state(engine, turn), engine.model.requests) == (TurnState.FAILED, [])
-    assert (await engine.texts())[-1].startswith("Stopped: this was begun 10 times")
+    assert (await engine.texts())[-1].startswith("Stopped: this was started 10 times")
 
 
 async def test_a_turn_that_waits_for_many_decisions_is_not_taken_for_poison(engine: Engine, shell: FakeTool) -> None:

@@ -206,7 +206,7 @@ def a_wait(
 # --- what is said ---------------------------------------------------------------------------------
 
 
-async def test_what_is_done_is_said_once_and_only_when_it_changes(world: World) -> None:
+async def test_status_publishes_activity_only_on_change(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     for text in ["shell: df -h", "shell: df -h", "waits for a decision", ""]:
@@ -237,14 +237,14 @@ async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world
         (" \n ", "thinking"),
     ],
 )
-async def test_what_is_said_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
+async def test_status_text_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
     world.status(*await world.claimed()).set_activity(Activity(text=text))
 
     assert await world.texts() == [line]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "shell: " + "very " * 2_000, " " * 9_000 + SECRET, "`" * 10_000_000])
-async def test_what_is_said_is_short(world: World, text: str) -> None:
+async def test_status_text_is_short(world: World, text: str) -> None:
     world.status(*await world.claimed()).set_activity(Activity(text=text))
 
     (found,) = await world.texts()
@@ -252,14 +252,14 @@ async def test_what_is_said_is_short(world: World, text: str) -> None:
 
 
 @pytest.mark.parametrize("before", range(4_990 - len(SECRET), 5_001))
-async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world: World, before: int) -> None:
+async def test_status_text_hides_a_secret_at_its_cut(world: World, before: int) -> None:
     world.status(*await world.claimed()).set_activity(Activity(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
 
     (found,) = await world.texts()
     assert found in ("a", "a [hidden]")
 
 
-async def test_where_nothing_streams_nothing_is_said_or_written(world: World) -> None:
+async def test_status_is_silent_when_channel_does_not_stream(world: World) -> None:
     lease, view = await world.claimed(ANN_PAGE)
     status = world.status(lease, view)
     status.set_activity(Activity(text="shell: sleep 10"))
@@ -272,7 +272,7 @@ async def test_where_nothing_streams_nothing_is_said_or_written(world: World) ->
     assert (await world.texts(), world.store.opened, status.closing(view)) == ([], [], [])
 
 
-async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: World) -> None:
+async def test_child_status_goes_to_root_turn_without_own_line(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, of_child(view))
     await status.resume()
@@ -290,7 +290,7 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
 
 
 @pytest.mark.parametrize(("title", "shown"), [("a\nb", "a b"), (" ", "sub-session"), (SECRET, "[hidden]")])
-async def test_a_childs_title_is_plain_and_never_empty(world: World, title: str, shown: str) -> None:
+async def test_child_title_is_plain_and_never_empty(world: World, title: str, shown: str) -> None:
     lease, view = await world.claimed()
     child = of_child(view)
     status = world.status(lease, replace(child, session=replace(child.session, title=title)))
@@ -303,7 +303,7 @@ async def test_a_childs_title_is_plain_and_never_empty(world: World, title: str,
 # --- when it gets a message -----------------------------------------------------------------------
 
 
-async def test_a_turn_whose_calls_are_quick_has_no_message_and_no_further_commit(world: World) -> None:
+async def test_status_has_no_message_or_commit_when_calls_are_quick(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     await status.resume()
@@ -316,7 +316,7 @@ async def test_a_turn_whose_calls_are_quick_has_no_message_and_no_further_commit
     assert (world.store.opened, closing, world.line(view.turn.id)) == ([], [], None)
 
 
-async def test_calls_that_take_a_second_get_a_message_once_and_a_summary(world: World) -> None:
+async def test_status_opens_once_after_a_second_and_ends_in_summary(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
@@ -404,7 +404,7 @@ async def test_calls_that_fail_or_are_cut_end_the_watching(world: World) -> None
         ("waits for a sub-session", [], 0),
     ],
 )
-async def test_a_turn_that_parks_on_children_gets_its_message_at_once(
+async def test_status_opens_at_once_when_turn_parks_on_children(
     world: World, text: str, waits: list[WaitKind], opened: int
 ) -> None:
     lease, view = await world.claimed()
@@ -429,7 +429,7 @@ async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
     return one.lease, status, view
 
 
-async def test_the_next_holding_takes_the_line_up(world: World) -> None:
+async def test_status_is_resumed_by_next_holder(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     status.set_activity(Activity(text="shell: make"))

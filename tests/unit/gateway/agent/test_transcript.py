@@ -209,7 +209,7 @@ def test_what_others_said_is_one_labelled_block_before_the_text_and_never_in_it(
 
 
 @pytest.mark.parametrize("kind", SessionKind)
-def test_what_was_told_before_is_told_in_the_same_words(kind: SessionKind) -> None:
+def test_request_with_cache_equals_request_without(kind: SessionKind) -> None:
     """Whatever a turn holds: what depends on more than the turn is never taken from an earlier question."""
     turns = [
         [received("plain", 0)],

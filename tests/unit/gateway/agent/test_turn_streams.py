@@ -373,7 +373,7 @@ async def test_a_second_life_writes_the_answer_into_the_same_message(streaming: 
     assert (slot.id, slot.text) == (answer_slot(lease.turn, 0), "A new tale.")
 
 
-async def test_it_is_said_where_a_turn_works_until_it_parks(streaming: Engine) -> None:
+async def test_turn_publishes_active_until_it_parks(streaming: Engine) -> None:
     streaming.model.script = [calls("shell:ls")]
     await streaming.say()
     lease = await streaming.claim()
