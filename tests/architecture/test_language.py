@@ -1,0 +1,206 @@
+"""Form of docstrings, test names and commit subjects. Exceptions are counted per folder and may only shrink."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("gateway", "channels", "agent_tools", "config")
+NOT_FIRST = re.compile(
+    r"(?:Who|What|Whether|Where|How|Whatever|Whoever|Beside|Before|Below|Under|Between|Within|After|On the way)"
+    r"(?![\w-])"
+)
+"""Words that open a relative clause or place a thing before it is named."""
+NAME_LENGTH = 60
+SUBJECT_LENGTH = 72
+SUBJECT = re.compile(r"[a-z][a-z0-9_/., -]*: \S")
+FIRST_SUBJECT = "gateway: arrange the code in rooms"
+"""Start of the subject of the oldest commit after which subjects are checked."""
+
+Found: TypeAlias = tuple[str, str]
+"""A file, and the text in it that breaks a rule."""
+
+
+@cache
+def trees(top: str) -> Mapping[str, ast.Module]:
+    """Return the parsed modules of a top-level folder by path."""
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in (ROOT / top).rglob("*.py")}
+
+
+def opens_badly(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+    """Return the first line of a docstring that opens with a relative or placing word."""
+    text = (ast.get_docstring(node) or "").partition("\n")[0]
+    return text if NOT_FIRST.match(text) else None
+
+
+def bad_heads(modules: Mapping[str, ast.Module]) -> Iterator[Found]:
+    """Yield module heads that open badly."""
+    for file, module in modules.items():
+        if text := opens_badly(module):
+            yield file, text
+
+
+def bad_docstrings(modules: Mapping[str, ast.Module]) -> Iterator[Found]:
+    """Yield docstrings of classes and public functions that open badly."""
+    for file, module in modules.items():
+        for node in ast.walk(module):
+            match node:
+                case ast.ClassDef():
+                    documented = node
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if not name.startswith("_"):
+                    documented = node
+                case _:
+                    continue
+            if text := opens_badly(documented):
+                yield file, f"{documented.name}: {text}"
+
+
+def long_names(modules: Mapping[str, ast.Module]) -> Iterator[Found]:
+    """Yield names of tests that are too long."""
+    for file, module in modules.items():
+        for node in ast.walk(module):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if (
+                    name.startswith("test_") and len(name) > NAME_LENGTH
+                ):
+                    yield file, name
+                case _:
+                    pass
+
+
+Rule: TypeAlias = Callable[[Mapping[str, ast.Module]], Iterator[Found]]
+RULES: Mapping[str, tuple[Rule, Sequence[str]]] = {
+    "heads": (bad_heads, PRODUCT),
+    "docstrings": (bad_docstrings, PRODUCT),
+    "test_names": (long_names, ("tests",)),
+}
+"""Each rule by its table in `[tool.dragoman.language]`, with the folders it holds for."""
+
+
+def allowed(rule: str) -> dict[str, int]:
+    """Return the exceptions of pyproject.toml: how many, by folder."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return cast("dict[str, int]", project["tool"]["dragoman"]["language"][rule])
+
+
+def unkept(found: Sequence[Found], exceptions: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each folder that has more or fewer exceptions than its line allows.
+
+    A file counts for the longest folder that has a line, else for its top-level folder, where none are allowed.
+    """
+    by_folder: dict[str, list[str]] = {folder: [] for folder in exceptions}
+    for file, text in found:
+        above = [folder for folder in exceptions if file.startswith(f"{folder}/")]
+        folder = max(above, key=len, default=file.partition("/")[0])
+        by_folder.setdefault(folder, []).append(f"{file}: {text}")
+    sentences: list[str] = []
+    for folder, texts in by_folder.items():
+        most = exceptions.get(folder, 0)
+        if len(texts) > most:
+            sentences.append("\n".join([f"{folder} has {len(texts)}, {most} are allowed:", *sorted(texts)]))
+        elif len(texts) < most:
+            sentences.append(f"{folder} has {len(texts)}, {most} are allowed: lower the number in pyproject.toml")
+        elif folder in exceptions and most == 0:
+            sentences.append(f"{folder} has none: remove its line from pyproject.toml")
+    return sentences
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_language_rule_holds_and_exceptions_shrink(rule: str) -> None:
+    check, folders = RULES[rule]
+    found = [one for top in folders for one in check(trees(top))]
+    assert "\n".join(unkept(found, allowed(rule))) == ""
+
+
+def test_language_exceptions_name_rules_and_folders() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    tables = cast("dict[str, dict[str, int]]", project["tool"]["dragoman"]["language"])
+    assert set(tables) == set(RULES)
+    assert [folder for table in tables.values() for folder in table if not (ROOT / folder).is_dir()] == []
+
+
+def git(*arguments: str) -> str:
+    """Return what git prints in this checkout. Skip the test where git or a full history is missing."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed: commit subjects cannot be read")
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"not a git checkout that can be read: {done.stderr.strip()[:200]}")
+    return done.stdout
+
+
+def test_commit_subjects_have_an_area_and_are_short() -> None:
+    if Path(git("rev-parse", "--show-toplevel").strip()).resolve() != ROOT:
+        pytest.skip("not a git checkout of this project: a folder inside another repository")
+    if git("rev-parse", "--is-shallow-repository").strip() == "true":
+        pytest.skip("a shallow clone: the history does not reach back to the first commit to check")
+    starts = [line for line in git("log", "--format=%H %s").splitlines() if line[41:].startswith(FIRST_SUBJECT)]
+    if not starts:
+        pytest.skip(f'the history has no commit "{FIRST_SUBJECT}…"')
+    subjects = git("log", "--no-merges", "--format=%s", f"{starts[-1][:40]}..HEAD").splitlines()
+    assert [text for text in subjects if not is_subject(text)] == []
+
+
+def is_subject(text: str) -> bool:
+    """Return whether a subject is `area: summary` in one short line."""
+    return len(text) <= SUBJECT_LENGTH and SUBJECT.match(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("store: requeue turns whose lease expired during an outage", True),
+        ("channels/telegram: make an album one message", True),
+        ("config, cli: mend weak texts", True),
+        ("Tests say things once, and wait less", False),
+        ("Store: requeue turns", False),
+        ("store:requeue turns", False),
+        ("store: " + "x" * 66, False),
+    ],
+)
+def test_subject_form_is_recognised(text: str, good: bool) -> None:
+    assert is_subject(text) is good
+
+
+@pytest.mark.parametrize(
+    ("docstring", "good"),
+    [
+        ("Rate limiter for outgoing messages. What it counts stands below.", True),
+        ("What a channel wants.", False),
+        ("On the way out: claims slots.", False),
+        ("Before a model is asked.", False),
+        ("Before-hooks of a call.", True),
+        ("Whatsoever.", True),
+    ],
+)
+def test_opening_word_is_recognised(docstring: str, good: bool) -> None:
+    source = f'"""{docstring}"""\nclass A:\n    """{docstring}"""\n    def _f(self):\n        """{docstring}"""\n'
+    modules = {"a/b.py": ast.parse(source)}
+    assert [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings)] == ([0, 0] if good else [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "sentence"),
+    [
+        ({"a": 1, "a/b": 1}, ""),
+        ({"a": 2}, ""),
+        ({}, "a has 2, 0 are allowed:"),
+        ({"a": 1}, "a has 2, 1 are allowed:"),
+        ({"a": 3}, "a has 2, 3 are allowed: lower the number"),
+        ({"a": 2, "c": 0}, "c has none: remove its line"),
+    ],
+)
+def test_exceptions_hold_exactly(exceptions: dict[str, int], sentence: str) -> None:
+    sentences = "\n".join(unkept([("a/x.py", "Who"), ("a/b/y.py", "What")], exceptions))
+    assert sentences.startswith(sentence)
+    assert bool(sentences) is bool(sentence)
