@@ -1,4 +1,4 @@
-"""Every check, in order, each with its time: what `./run test` runs, and CI. No part of the path of a message.
+"""Runner of every check, in order and timed, for `./run test` and CI. No part of the path of a message.
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
 `--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole`, the usual
@@ -59,7 +59,7 @@ DOWNLOAD_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one check. A test run counts its tests, every other check counts as one."""
+    """Result of one check. A test run counts its tests, every other check counts as one."""
 
     ok: bool
     text: str = ""
@@ -73,7 +73,7 @@ Check: TypeAlias = Callable[[], Outcome]
 
 @dataclass(slots=True)
 class Report:
-    """Prints a line for each check and remembers it for the end."""
+    """Lines of the checks, printed at once and again at the end."""
 
     lines: list[str] = field(default_factory=list[str])
     passed: int = 0

@@ -1,4 +1,4 @@
-"""What holds for every test: none may leave a task or a process behind; and where several run at once, their order."""
+"""Fixtures and hooks for every test: no task or process may be left behind; order for parallel runs."""
 
 from __future__ import annotations
 

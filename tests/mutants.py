@@ -1,4 +1,4 @@
-"""Mutants: what `./run mutants` runs. No part of the path of a message.
+"""Mutation tests, for `./run mutants`. No part of the path of a message.
 
 mutmut changes one thing at a time in a copy of the modules that decide; the tests of that module must notice. Which
 modules and which tests, and which changes nobody could notice, says `tests/mutants.toml`.
@@ -88,7 +88,7 @@ class Area:
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What came of an area's mutants."""
+    """Results of an area's mutants."""
 
     killed: int = 0
     equivalent: int = 0

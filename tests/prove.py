@@ -1,4 +1,4 @@
-"""Try everything against the daemon and write `gateway/PROOF.md`: what `./run proof` runs. No part of a message's path.
+"""Fault suite that writes `gateway/PROOF.md`, for `./run proof`. No part of a message's path.
 
     ./run proof                      the fault suite, the state machine and the red twins
     ./run proof --seed 7             the same random deaths and floods as when the page said seed 7

@@ -1,4 +1,4 @@
-"""What the guides tell people to type exists."""
+"""Commands in the guides exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_THE_SCRIPT = {
     "proof": ROOT / "tests" / "prove.py",
     "add": ROOT / "pyproject.toml",
 }
-"""What `run` does by itself, and what it starts or reads for it."""
+"""Commands of the script `run` itself, with the file that each starts or reads."""
 
 
 def commands_in(text: str) -> set[str]:
@@ -44,7 +44,7 @@ COMMANDS = sorted({word for guide in GUIDES for word in words_of(guide)})
 
 
 def test_the_guides_name_the_first_commands() -> None:
-    """The search above finds something: without it the next test would pass on nothing."""
+    """Check that the search finds something: otherwise the next test would pass on nothing."""
     assert {"test", "link", "check", "sessions", "approvals"} <= set(COMMANDS)
 
 

@@ -1,4 +1,4 @@
-"""The list of `./run mutants` fits the code: what it names exists, and each exception says why."""
+"""List of `./run mutants` fits the code: its names exist, and each exception has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plug-ins look alike, and what guides name exists."""
+"""Plug-ins have the same files and names; paths and configuration in guides exist."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_not_applicable_names_channels_that_exist() -> None:
 
 @pytest.mark.parametrize("tool", plugins("agent_tools"), ids=lambda path: path.stem)
 def test_tools_have_the_same_names(tool: Path) -> None:
-    """A tool says what it is (SPEC), what it takes (Args) and how it runs: by itself (run), or kept (keep)."""
+    """A tool has SPEC and Args, and either run or, when it is stateful, keep."""
     source = tool if tool.suffix == ".py" else tool / "__init__.py"
     names = top_level_names(ast.parse(source.read_text(), filename=str(source)))
     assert TOOL_NAMES - names == frozenset()
@@ -105,7 +105,7 @@ def test_configuration_files_parse(example: Path) -> None:
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
 def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
-    """What a guide shows can be used as it stands: it loads, and without a warning."""
+    """Configuration in a guide loads as it stands, without a warning."""
     for block in re.findall(r"```toml\n(.*?)```", guide.read_text(), flags=re.DOTALL):
         file = tmp_path / "config.toml"
         file.write_text(block)

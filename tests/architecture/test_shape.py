@@ -1,4 +1,4 @@
-"""Functions and files stay small enough to be read at once; exceptions are named and may only shrink."""
+"""Length limits of functions and files. Exceptions are named and may only shrink."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ def test_exceptions_for_files_exist_and_only_shrink() -> None:
     assert stale(file_sizes(), FILE_LINES, allowed("files")) == []
 
 
-def test_functions_are_short_and_their_exceptions_exist_and_only_shrink() -> None:
-    """Both in one test: reading every file of ours takes seconds, and two tests may be two processes."""
+def test_functions_are_short_and_exceptions_only_shrink() -> None:
+    """Both in one test: parsing every file takes seconds, and two tests may be two processes."""
     sizes, exceptions = function_sizes(), allowed("functions")
     assert too_long(sizes, FUNCTION_LINES, exceptions) == []
     assert stale(sizes, FUNCTION_LINES, exceptions) == []
 
 
 def test_lint_exceptions_name_existing_files() -> None:
-    """A per-file exception of the linter goes away with its file."""
+    """Each per-file exception of the linter names an existing file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns: list[str] = list(project["tool"]["ruff"]["lint"]["per-file-ignores"])
     assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []

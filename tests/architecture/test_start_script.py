@@ -1,4 +1,4 @@
-"""`run` makes the environment when it must, only then, and repairs what was interrupted. Installing is a small fake."""
+"""Start script `run`: makes the environment when needed and repairs interrupted ones. uv is a small fake."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FAKE_PYTHON = '#!/bin/sh\necho started "$@"\n'
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A folder with the script, and a uv on PATH that only writes down what it was asked."""
+    """A folder with the script, and a uv on PATH that only records its arguments."""
 
     root: Path
     tools: Path
 
     def command(self) -> list[str]:
-        """Return how the script is started."""
+        """Return the command that starts the script."""
         return [sys.executable, str(self.root / "run")]
 
     def environment(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Checkout:
         return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=20, check=False)
 
     def asked(self) -> list[str]:
-        """Return what uv was asked so far."""
+        """Return the commands that uv was given so far."""
         log = self.tools / "log"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -89,7 +89,7 @@ def test_the_next_start_installs_nothing(checkout: Checkout) -> None:
 
 
 def test_more_is_added_once_and_stays(checkout: Checkout) -> None:
-    """What is heavy is installed for those who ask for it, and again when the environment is made anew."""
+    """A heavy extra is installed on request, and again when the environment is made anew."""
     first = checkout.run("add", "providers")
     assert (first.returncode, first.stdout) == (0, "")
     assert checkout.asked()[-1].endswith("-e .[telegram,slack,providers]")

@@ -1,4 +1,4 @@
-"""Tests that `./run test` leaves to `--all` say why."""
+"""Reasons of the tests that only `./run test --all` runs."""
 
 from __future__ import annotations
 

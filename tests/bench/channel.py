@@ -1,4 +1,4 @@
-"""The test channel for the bench of the event loop: it writes down the CPU of the daemon's longest callback.
+"""Test channel for the bench of the event loop: records the CPU time of the daemon's longest callback.
 
 `[channels.test]` with `module = "tests.bench.channel:factory"`, `port`, and `longest`, the file to write to.
 """

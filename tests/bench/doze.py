@@ -1,4 +1,4 @@
-"""The tool of the bench: it takes `DOZE_S` and nothing else. `[tools.doze] module = "tests.bench.doze"`."""
+"""Bench tool that sleeps for `DOZE_S`. `[tools.doze] module = "tests.bench.doze"`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPEC = ToolSpec(
 
 
 class Args(BaseModel):
-    """Calls of one answer differ, as they do in life."""
+    """Arguments that make the calls of one answer differ, as they do in life."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""One figure of the bench, whether its budget holds, and the table of them all."""
+"""Figures of the bench, their budgets, and the table of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEAD = ("what", "figure", "floor", "x floor", "budget", "x budget", "holds")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision that a budget may be missed, and by how much. Above that it is missed like any other."""
+    """A decision that allows to miss a budget, up to a limit. Above the limit it is a miss like any other."""
 
     number: str
     """As its file in `gateway/decisions` begins."""
@@ -26,7 +26,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Something measured, beside what the bare thing took in the same run."""
+    """A measurement, beside that of its floor in the same run."""
 
     what: str
     value: float

@@ -1,4 +1,4 @@
-"""The floor: a bare loop on the test channel that asks the model once, or nobody, and answers. It stores nothing.
+"""Floor on the test channel: a bare loop that asks the model once, or nobody, and answers. It stores nothing.
 
 `python -m tests.bench.floor --port PORT [--model URL]`; it prints a line when it is connected.
 """

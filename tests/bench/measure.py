@@ -1,4 +1,4 @@
-"""What is read from outside of a process that runs: CPU, memory, commits; and percentiles of what was timed."""
+"""Measurements of a running process from outside (CPU, memory, commits), and percentiles of durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rates of two channels have in common: an outbox that is full, what a core sends of it, and their figures."""
+"""Shared parts of the rate rows of two channels: a full outbox, messages sent per core, and the figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MS = 1000
 
 
 class Fake(Protocol):
-    """What a rate needs of a fake platform."""
+    """Interface of a fake platform for a rate row."""
 
     async def until(self, condition: Callable[[], bool], within_s: float = ...) -> None:
         """Wait until a condition holds; it is looked at after each call."""
@@ -79,7 +79,7 @@ async def sent_a_s(fake: Fake, watcher: Watcher, pid: int, count: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """How one answer was shown while it grew."""
+    """Timings of the edits of one growing answer."""
 
     calls_a_s: float
     """After the first one, from the moment that it was asked for."""

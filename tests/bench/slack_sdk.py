@@ -1,4 +1,4 @@
-"""The floor on Slack: slack-bolt and slack_sdk as they come. It hears and does nothing, or answers, or sends.
+"""Floor on Slack: slack-bolt and slack_sdk as they come. It receives only, or answers, or sends.
 
 `python -m tests.bench.slack_sdk --api-root URL --token TOKEN --app-token TOKEN [--model URL | --send COUNT --to
 FIRST --chats CHATS]`; it prints a line when it begins. It stores nothing.

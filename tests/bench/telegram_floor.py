@@ -1,4 +1,4 @@
-"""The floor on Telegram: a bare loop that polls, asks the model once, or nobody, and answers. It stores nothing.
+"""Floor on Telegram: a bare loop that polls, asks the model once, or nobody, and answers. It stores nothing.
 
 `python -m tests.bench.telegram_floor --api-root URL --token TOKEN [--model URL]`; it prints a line when it begins.
 """

@@ -1,4 +1,4 @@
-"""The floor of the rates: python-telegram-bot as it comes, which hears and does nothing, or sends.
+"""Floor of the rate rows: python-telegram-bot as it comes. It receives only, or sends.
 
 `python -m tests.bench.telegram_sdk --api-root URL --token TOKEN [--send COUNT --to FIRST_CHAT --chats CHATS]`; it
 prints a line when it begins.

@@ -1,4 +1,4 @@
-"""The bench itself runs, in a small way, so that it cannot rot."""
+"""Small run of the bench itself, so that it cannot rot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows measure: a daemon or a floor as a child process, on a chat platform of its own."""
+"""Subjects of the rows: a daemon or a floor as a child process, on a chat platform of its own."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ base_url = "{url}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How often each thing is done."""
+    """Numbers of repetitions."""
 
     turns: int = 100
     warm: int = 10
@@ -135,7 +135,7 @@ TINY = Counts(
 
 
 class Platform(Protocol):
-    """What the people of a bench need of a platform."""
+    """Interface of a platform for the people of a bench."""
 
     async def say(self, user: str, text: str) -> object:
         """Write as a person, in the direct chat; returns at once."""
@@ -144,7 +144,7 @@ class Platform(Protocol):
 
 @dataclass(slots=True)
 class Watcher:
-    """Sees every answer that the platform is asked to show; for the test platform it is the `answer_send`."""
+    """Observer of every answer that the platform is asked to show; for the test platform it is the `answer_send`."""
 
     seen: list[tuple[str, float, bool]] = field(default_factory=list[tuple[str, float, bool]])
     """To whom, when, and whether it is marked as a repetition."""
@@ -171,7 +171,7 @@ class Watcher:
 
 @dataclass(slots=True, kw_only=True)
 class Life:
-    """A daemon or a floor that runs, and the people who write to it."""
+    """A running daemon or floor, and the people who write to it."""
 
     platform: Platform
     watcher: Watcher

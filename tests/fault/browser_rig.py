@@ -47,7 +47,7 @@ PAGES = (Path(__file__).parent / "browser_pages.html").read_text()
 
 
 class Inner(asyncio.DatagramProtocol):
-    """What listens on loopback and must never be met, by TCP on IPv4 and IPv6, or by UDP."""
+    """Listeners on loopback that must never be reached, by TCP on IPv4 and IPv6, or by UDP."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -79,7 +79,7 @@ async def listening() -> AsyncGenerator[Inner]:
 
 @dataclass(slots=True)
 class Net:
-    """The network as the gates have it: names that lie, and a note of everything that was dialled."""
+    """The network as the egress proxies see it: names that lie, and a record of every connection attempt."""
 
     pages: int = 0
     """The port of the page server."""
@@ -169,7 +169,7 @@ tries(); onconnect = tries; oninstall = tries; onactivate = tries;
 
 
 class Attacked:
-    """A session at the tool as the daemon has it, with what it was told so far."""
+    """A session that uses the tool as in the daemon, with the results so far."""
 
     def __init__(self, tool: StatefulTool, workspace: Path, sandbox: SandboxMode, keeper: str = "ann") -> None:
         self.tool = tool

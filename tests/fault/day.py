@@ -1,6 +1,6 @@
-"""What a scripted day on Telegram needs: who says what, lives that end, and the judge of the evening.
+"""Rig of a scripted day on Telegram: people, killed lives of the daemon, and the judge of the evening.
 
-Whoever speaks through `Day` is written down; in the evening that is compared with the rows and with the chats.
+`Day` records every message; in the evening the record is compared with the rows and with the chats.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ RULES = [
 
 @dataclass(slots=True, kw_only=True)
 class Day:
-    """Everybody who writes on that day, and the lives of the daemon that answers."""
+    """The people of that day, and the lives of the daemon that answers."""
 
     wire: Wire
     mode: str

@@ -1,4 +1,4 @@
-"""What the fault tests of sub-sessions share: scripts of families, who presses, deaths in a row, and the judge."""
+"""Rig of the fault tests of sub-sessions: scripts of families, presses, deaths in a row, and the judge."""
 
 from __future__ import annotations
 

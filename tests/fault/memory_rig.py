@@ -1,7 +1,7 @@
-"""What the fault tests of memory share: a command line that may have only so much, and a daemon that gets no more.
+"""Rig of the fault tests of memory: a command line with a memory limit, and a daemon started by it.
 
-A control group holds a program and all that it starts together, as on a small machine: then the kernel ends somebody.
-Where none may be made, each process is held by itself, and is told that there is no more.
+A control group limits a program and all its children together, as a small machine does: the kernel then kills one.
+Without a control group each process has its own limit, and its allocations fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A limit that is there."""
+    """A memory limit in force."""
 
     prefix: tuple[str, ...]
     """What the command line of whoever is to be held begins with."""

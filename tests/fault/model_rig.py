@@ -1,4 +1,4 @@
-"""What the fault tests of models share: one daemon, people who write to it side by side, and a model that streams."""
+"""Rig of the fault tests of models: one daemon, people who write side by side, and a model that streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of a fault: compares what people, the platform and the model saw with what the store holds afterwards.
+"""Judge of a fault: compares the views of people, platform and model with the rows of the store afterwards.
 
 It knows nothing of how the daemon works. Every rule is a promise that holds whenever and wherever the daemon died.
 """
@@ -29,7 +29,7 @@ FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known from outside, and the rows of the session."""
+    """Observations from outside, and the rows of the session."""
 
     said: Sequence[str]
     """What people wrote, each text once; those that must keep their order in that order."""

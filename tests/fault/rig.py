@@ -1,4 +1,4 @@
-"""What the fault tests share: a page that comes back by itself, and quiet as figures."""
+"""Shared rig of the fault tests: a page that reconnects by itself, and figures of a quiet daemon."""
 
 from __future__ import annotations
 

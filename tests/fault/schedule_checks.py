@@ -1,4 +1,4 @@
-"""What must hold after every schedule, read from what the store did, what tools did, and what people saw."""
+"""Checks after every schedule, on the store's transitions, the tools' runs and the shown messages."""
 
 from __future__ import annotations
 

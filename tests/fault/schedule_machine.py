@@ -1,6 +1,6 @@
 """One machine of a schedule: a daemon that is real but for its server, its socket, its model and its tools.
 
-Everything that it asks of the store travels there and back, and is written down where the store does it.
+Every request to the store travels there and back, and is recorded where the store carries it out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MESSAGE = re.compile(r"\bm\d+\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One transition that the store made for a machine, in their order."""
+    """One transition that the store made for a machine, in order."""
 
     n: int
     at: float
@@ -57,7 +57,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A tool did what it does."""
+    """One run of a tool's effect."""
 
     at: float
     machine: str
@@ -94,7 +94,7 @@ class Machine:
 
 
 class Way:
-    """The store as one life of a machine reaches it. A life that is over reaches nothing."""
+    """Path of one life of a machine to the store. A life that is over reaches nothing."""
 
     def __init__(self, world: World, machine: Machine) -> None:
         """Belong to the present life."""
@@ -154,7 +154,7 @@ class Way:
 
 
 class Ears:
-    """`ports.Live` of one machine."""
+    """`ports.EventBus` of one machine."""
 
     def __init__(self, world: World) -> None:
         """Hear what the store tells."""
@@ -176,7 +176,7 @@ class Ears:
 
 
 class _Heard:
-    """What a machine hears, which may be a part of it."""
+    """A machine's subscription, which may lose events."""
 
     def __init__(self, world: World, events: AsyncIterator[LiveEvent]) -> None:
         self._world, self._events = world, events
@@ -302,7 +302,7 @@ def is_of_the_store(error: BaseException) -> bool:
 
 
 class _NoServer:
-    """Nobody opens the page."""
+    """A server without visitors."""
 
     port = 0
 
@@ -314,7 +314,7 @@ class _NoServer:
 
 
 class _NoControl:
-    """Nobody types a command."""
+    """A control socket without commands."""
 
     async def run(self, reachable: asyncio.Event) -> None:
         """Wait for the end."""

@@ -56,7 +56,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moods:
-    """How often, of a thousand requests, the platform does not just do it."""
+    """Rates of each disturbance of the platform, per thousand requests."""
 
     slow: int = 0
     refuses: int = 0
@@ -261,7 +261,7 @@ class PlatformChannel:
 
 @dataclass(slots=True, kw_only=True)
 class Crowd:
-    """Who writes and presses."""
+    """The people who write and press."""
 
     platform: Platform
     dice: Random

@@ -64,7 +64,7 @@ AT_CALLS = ("finish_step", "finish_step", "start_step", "claim", "turn", "park",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What happens in a schedule, about."""
+    """Approximate rates of the events of a schedule."""
 
     machines: tuple[int, ...] = (2,)
     messages: int = 6

@@ -1,4 +1,4 @@
-"""What the fault tests of Slack share: a daemon with its workspaces and its model, and the judge of what people see.
+"""Rig of the fault tests of Slack: a daemon with its workspaces and its model, and the judge of the shown messages.
 
 `oracle` judges the rows of a session. Here those rows are compared with the conversations themselves: what stands there
 and is no slot's message was shown twice, for Slack can be asked what became of a message.

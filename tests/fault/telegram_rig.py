@@ -1,4 +1,4 @@
-"""What the fault tests of Telegram share: a daemon on its wire, and the judge of what people see there.
+"""Rig of the fault tests of Telegram: a daemon on its wire, and the judge of the shown messages.
 
 `oracle` judges the rows of a session. Here those rows are compared with the chats themselves: what stands there and is
 no slot's message was shown twice.
@@ -216,7 +216,7 @@ def slots_of(rows: Mapping[str, Sequence[Item]], channel: str = "telegram") -> l
 
 
 class Asks(Protocol):
-    """What has a model that was asked."""
+    """Counts of requests to the model."""
 
     @property
     def model(self) -> ScriptedModel:

@@ -1,6 +1,6 @@
-"""A browser under attack: real Chromium, real enclosure, real gates; whatever a page tries, it reaches nothing inside.
+"""A browser under attack: real Chromium, sandbox session and egress proxies; no page reaches anything inside.
 
-One browser for each way of containment tries all of it. What counts is what listens inside, and what a gate dialled.
+One browser for each way of containment tries all of it. The listeners inside and the proxies' connections are judged.
 """
 
 from __future__ import annotations

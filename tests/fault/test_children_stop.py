@@ -1,4 +1,4 @@
-"""F27: what ends a family. /stop and /new end a tree of 1 + 5 within a second; SIGTERM does not; limits do.
+"""F27: the end of a family. /stop and /new end a tree of 1 + 5 within a second; SIGTERM does not; limits do.
 
 The tree: two children whose model streams (nobody waits for the second), one whose command runs, one with an open card,
 and one that is allowed to begin in the very moment of the /stop.

@@ -1,4 +1,4 @@
-"""F06: the write-ahead log of a killed daemon is damaged or cut short, and its database while it runs. All is told."""
+"""F06: the write-ahead log of a killed daemon is damaged or cut short, its database while it runs. All is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F29: memory that runs out, for the daemon itself or because a tool takes all of it. What was taken is answered."""
+"""F29: memory runs out, for the daemon itself or because a tool takes all of it. Every accepted message is answered."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ STOPPED_WITHIN_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What somebody's model answers, one after the other, before it answers as it should; and what must come of it."""
+    """A person's faulty model answers in order, before the good one, and the expected outcome."""
 
     who: str
     replies: tuple[Reply, ...]

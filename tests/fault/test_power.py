@@ -35,7 +35,7 @@ NOT_WATCHED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """A message that was taken, and how far the recording had come when its sender knew."""
+    """An accepted message, and the position of the recording when its sender knew."""
 
     text: str
     at: int
@@ -43,7 +43,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Day:
-    """What a daemon wrote, and what it acknowledged meanwhile."""
+    """Recorded writes of a daemon, and its acknowledgements meanwhile."""
 
     daemon: Daemon
     record: Path

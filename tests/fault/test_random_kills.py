@@ -111,7 +111,7 @@ class People:
 
 @dataclass(slots=True)
 class Back:
-    """How long it took from a start until what it is for went on."""
+    """Seconds from a start until each kind of work went on."""
 
     takes_s: list[float] = field(default_factory=list[float])
     """Until messages are taken."""

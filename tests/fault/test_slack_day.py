@@ -72,7 +72,7 @@ DEATHS = 9
 
 @dataclass(slots=True, kw_only=True)
 class Day:
-    """Everybody who writes on that day, and the lives of the daemon that answers. What is said is written down."""
+    """The people of that day, and the lives of the daemon that answers. Every message is recorded."""
 
     wire: Wire
     said: dict[str, list[str]] = field(default_factory=dict[str, list[str]])

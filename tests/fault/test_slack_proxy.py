@@ -1,4 +1,4 @@
-"""A daemon whose only way out is a proxy: Slack and the model are reached, and its password stands in no log."""
+"""A daemon whose only way out is a proxy: Slack and the model are reached, and no log has its password."""
 
 from __future__ import annotations
 

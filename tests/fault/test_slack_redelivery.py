@@ -25,7 +25,7 @@ REASONS = {"socket": "timeout", "http": "http_timeout"}
 
 
 class Talk:
-    """What is said, by session, and what Slack tells of it."""
+    """Messages by session, and Slack's events for them."""
 
     def __init__(self, one: Wire) -> None:
         """Begin with nothing said."""

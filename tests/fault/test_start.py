@@ -1,4 +1,4 @@
-"""Bad beginnings: whatever is wrong with the place or the configuration, the daemon says what to do and leaves."""
+"""Failing starts: for every fault of the folder or the configuration the daemon names a cure and exits."""
 
 from __future__ import annotations
 

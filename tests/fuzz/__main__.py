@@ -1,4 +1,4 @@
-"""`./run fuzz [PARSER …]`: give odd inputs to what reads what others wrote, and keep every one that breaks it.
+"""`./run fuzz [PARSER …]`: give odd inputs to every parser of foreign data, and keep each one that breaks it.
 
     ./run fuzz                       each parser for a minute
     ./run fuzz --seconds 600         for ten, as `./run test --large` does

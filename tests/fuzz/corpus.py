@@ -1,4 +1,4 @@
-"""The inputs that are kept for each parser: `corpus/<parser>/<hash>`, a long one packed as `<hash>.z`."""
+"""Kept inputs of each parser: `corpus/<parser>/<hash>`, a long one packed as `<hash>.z`."""
 
 from __future__ import annotations
 

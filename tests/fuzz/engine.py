@@ -35,7 +35,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """Something that reads what others wrote."""
+    """A parser of foreign data."""
 
     name: str
     target: Callable[[bytes], None]
@@ -51,7 +51,7 @@ class TooSlow(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What an input did to a parser."""
+    """Effect of one input on a parser."""
 
     data: bytes
     what: str
@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What fuzzing one parser came to."""
+    """Result of fuzzing one parser."""
 
     runs: int = 0
     seconds: float = 0.0
@@ -122,7 +122,7 @@ def _what(error: BaseException) -> str:
 
 
 class Reached:
-    """Notes which lines of some modules were reached; a function all of whose lines were costs nothing more."""
+    """Line coverage of some modules; a function that is fully covered costs nothing more."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         """Take the modules."""

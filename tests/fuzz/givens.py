@@ -1,4 +1,4 @@
-"""What the parsers' targets share: how bytes become what a parser takes, and people and clocks that never change."""
+"""Shared parts of the parsers' targets: conversion of bytes, and people and clocks that never change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def request(method: str, path: str, headers: CIMultiDict[str], body: bytes = b""
 
 
 class _Around:
-    """What stands around a request: nobody who reads the answer."""
+    """Surroundings of a request, without a reader of the answer."""
 
     transport = ssl_context = peername = sockname = length = None
     writer = property(lambda self: self)
@@ -120,7 +120,7 @@ def check_refused(refused: Refused) -> None:
 
 
 class BrokenSink:
-    """Fails at every message and press, and keeps what is refused."""
+    """`ports.Sink` that fails at every message and press, and keeps refused events."""
 
     def __init__(self) -> None:
         self.refused: list[Refused] = []
@@ -137,7 +137,7 @@ class BrokenSink:
 
 
 class GoodSink(BrokenSink):
-    """Takes everything, and checks it."""
+    """`ports.Sink` that accepts and checks everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class GoodSink(BrokenSink):
 
 
 class NoNotes:
-    """Notes of a channel in which nothing stands."""
+    """An empty key-value store of a channel."""
 
     async def read(self) -> Mapping[str, str]:
         return {}

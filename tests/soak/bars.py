@@ -1,4 +1,4 @@
-"""What a soak is judged by: each figure beside the most that it may be. No part of the path of a message."""
+"""Limits of a soak: each figure beside its maximum. No part of the path of a message."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What a life holds while nobody writes and nothing is to be done."""
+    """Memory figures of a life while it is idle."""
 
     life: int
     descriptors: int

@@ -1,4 +1,4 @@
-"""The judge of a soak: what was said, shown and run, compared with the rows that are stored. It counts, and goes on.
+"""Judge of a soak: compares messages, showings and runs with the stored rows. It counts faults and goes on.
 
 `tests/fault/oracle.py` judges single sessions and raises; after an hour one wants to know all.
 """

@@ -1,4 +1,4 @@
-"""Who writes in a soak, what they ask for, and what they press. They do not know that the daemon dies."""
+"""People of a soak: their messages, requests and presses. They do not know that the daemon dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a soak reads of the daemon from outside every few seconds, and how fast each of it grows. No part of a path."""
+"""Samples of the daemon from outside, every few seconds, and the slope of each. No part of a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model of a soak answers, by what somebody wrote: `#12 story`. It refuses now and then, as models do."""
+"""Script of a soak's model: answers by the message, `#12 story`. It refuses now and then, as models do."""
 
 from __future__ import annotations
 

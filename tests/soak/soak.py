@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, and how much of everything."""
+    """Duration and amounts of a soak."""
 
     minutes: float
     seed: int

@@ -1,4 +1,4 @@
-"""What goes wrong around a daemon in a soak: platforms refuse, connections break, tools die, the store is held."""
+"""Faults around a daemon in a soak: platforms refuse, connections break, tools die, the store is locked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a soak takes place: one daemon with Telegram, Slack, the web page and a model, all of them on loopback."""
+"""Surroundings of a soak: one daemon with Telegram, Slack, the web page and a model, all on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fake platform may send in place of a file: `hub.give` of Slack's and of Telegram's."""
+"""Bodies that a fake platform may send in place of a file: `hub.give` of Slack's and of Telegram's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every `ToolContext` of a test has: nothing that a tool could use, until the test gives it."""
+"""Base of every test's `ToolContext`: a tool can use nothing of it until the test provides it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `ports.ToolPlace` whose enclosures contain nothing: programs run on the host, and gates let everything through."""
+"""A `ports.ToolHost` without containment: programs run on the host, and egress proxies refuse nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.ports import Clock, TurnedAway
 
 
 class OpenGate:
-    """A `ports.Gate` that refuses nothing and remembers whom it was asked for."""
+    """A `ports.EgressProxy` that refuses nothing and remembers its scopes."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -71,7 +71,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 class OpenEnclosure:
-    """A `ports.Enclosure` around nothing."""
+    """A `ports.SandboxSession` without a sandbox."""
 
     def __init__(self, folder: Path, program: Path, gates: int) -> None:
         self.folder = folder
@@ -127,7 +127,7 @@ class OpenEnclosure:
 
 
 class OpenPlace:
-    """A `ports.ToolPlace` in a test's folder."""
+    """A `ports.ToolHost` in a test's folder."""
 
     def __init__(self, folder: Path, settings: Any, clock: Clock) -> None:
         self.folder = folder

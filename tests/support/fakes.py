@@ -1,4 +1,4 @@
-"""Small fakes of what stands around the engine: tools, a model, a channel, a store that fails when told."""
+"""Small fakes around the engine: tools, a model, a channel, a store that fails when told."""
 
 from __future__ import annotations
 

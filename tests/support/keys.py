@@ -1,4 +1,4 @@
-"""Conversations by their keys: what a key says can be told apart again, so that no two places share one."""
+"""Conversations by their keys, which are unique and can be parsed back."""
 
 from __future__ import annotations
 

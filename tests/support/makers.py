@@ -1,4 +1,4 @@
-"""Makers of what tests hand to the store: each gives a plain, valid thing and takes what the test is about."""
+"""Makers of values for the store: each returns a plain, valid one and takes the fields that the test is about."""
 
 from __future__ import annotations
 

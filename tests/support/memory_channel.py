@@ -1,4 +1,4 @@
-"""A whole channel and its platform in one process: what a channel must do, in the fewest lines.
+"""A whole channel and its platform in one process, in the fewest lines.
 
 The platform keeps every event until it is acknowledged, takes texts of 1,000 characters with buttons below, and files.
 What is not sent as `plain` it reads as markup: it would ring everybody who is named, and make links of addresses.
@@ -54,7 +54,7 @@ class Message:
 
 @dataclass(slots=True)
 class MemoryPlatform:
-    """The other side. `fail` says of each call what becomes of it: an exception, or nothing."""
+    """The platform. `fail` decides for each call: an exception, or nothing."""
 
     messages: dict[str, Message] = field(default_factory=dict[str, Message])
     events: dict[str, Any] = field(default_factory=dict[str, Any])

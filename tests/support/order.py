@@ -1,4 +1,4 @@
-"""In which order tests run where several processes share them: what takes long first. No part of the path of a message.
+"""Order of tests where several processes share them: long ones first. No part of the path of a message.
 
 Each process begins with an even part of the list, and whoever has nothing left takes from the ends of the others. Long
 tests at the end would leave a processor idle for a minute; at the beginning of all parts they would be in each other's

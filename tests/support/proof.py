@@ -1,4 +1,4 @@
-"""What a test states beside its bar, for `./run proof` and for whoever reads a failure. No part of a message's path.
+"""Figures that tests state beside their bars, for `./run proof` and for readers of a failure. No part of a path.
 
 Four variables of the environment: `DRAGOMAN_PROOF` names the file that figures are appended to, a JSON object a line;
 `DRAGOMAN_SEED` is the seed of everything random, to see a run again; `DRAGOMAN_LARGE=1` asks for the large sizes,

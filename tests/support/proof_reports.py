@@ -1,4 +1,4 @@
-"""What other commands found, as parts of the page that `./run proof` writes. No part of the path of a message.
+"""Reports of other commands, as parts of the page that `./run proof` writes. No part of the path of a message.
 
 Each takes what the command wrote with `--json`, and is empty without. Above them what they share: a table in Markdown.
 """

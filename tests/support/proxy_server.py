@@ -14,7 +14,7 @@ PIECE = 65_536
 
 @dataclass(slots=True)
 class ProxyServer:
-    """What it was asked for, and what it wants."""
+    """Requests that the proxy received, and the password that it demands."""
 
     user: str = ""
     """`user:password` that it wants; empty for none."""

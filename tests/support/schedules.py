@@ -65,7 +65,7 @@ class _Walk:
 
 
 class _Priorities:
-    """Who is first stays first for long: others starve, as they do behind a slow disk or a busy core."""
+    """Priorities that last: the others starve, as behind a slow disk or a busy core."""
 
     def __init__(self, dice: Random) -> None:
         self._dice = dice

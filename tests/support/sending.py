@@ -1,4 +1,4 @@
-"""Slots to be sent on the test engine, and channels that are slow, paced or send in parts."""
+"""Slots to be sent on the test engine, and channels that are slow, rate limited or send in parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def asked(engine: Engine) -> SlotId:
 
 @dataclass(slots=True)
 class PacedChannel(FakeChannel):
-    """A channel with a pace for each chat."""
+    """A channel with a rate limit for each chat."""
 
     every_s: float = 10
     burst: int = 1

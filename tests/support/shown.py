@@ -1,4 +1,4 @@
-"""What a channel is given to show, made as the gateway makes it: slots, and the rows of cards."""
+"""Rendered slots and rows of cards, made as the gateway makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around a channel in its own tests: a sink, a host, notes that remember and can fail, faults."""
+"""Surroundings of a channel in its own tests: a sink, a host, a key-value store that can fail, faults."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FakeSink:
 
 @dataclass(slots=True, kw_only=True)
 class FakeHelm:
-    """`ports.Helm`: every lease is ours while `ours`."""
+    """`ports.ChannelHost`: every lease is ours while `ours`."""
 
     ours: bool = True
     broken: bool = False
@@ -114,7 +114,7 @@ class FakeHelm:
 
 @dataclass(slots=True, kw_only=True)
 class FakeNotes:
-    """`ports.ChannelNotes` in a dict."""
+    """`ports.ChannelKeyValue` in a dict."""
 
     kept: dict[str, str] = field(default_factory=dict[str, str])
     broken: bool = False
@@ -132,7 +132,7 @@ class FakeNotes:
 
 @dataclass(slots=True)
 class Taken:
-    """What a file that is fetched is written to. Raises its error once it has so many bytes."""
+    """Target of a fetched file. Raises its error once it has so many bytes."""
 
     pieces: list[bytes] = field(default_factory=list[bytes])
     full_at: int = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Makers of turns as they are read from a store: each gives a plain, valid thing and takes what the test is about."""
+"""Makers of turns as read from a store: each returns a plain, valid one and takes the fields that the test is about."""
 
 from __future__ import annotations
 

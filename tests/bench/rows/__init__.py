@@ -1,4 +1,4 @@
-"""The rows of the bench, by the names that `--only` takes."""
+"""Rows of the bench, by the names that `--only` takes."""
 
 from __future__ import annotations
 

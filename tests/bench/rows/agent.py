@@ -1,4 +1,4 @@
-"""Rows on Telegram's wire: what an agent does besides answering, and what a turn costs that does none of it.
+"""Rows on Telegram's wire: turns with calls, sub-sessions and streaming, beside a plain turn.
 
 What the model takes by itself is 0 ms but for the streamed answer, where the floor takes it too.
 """
@@ -149,7 +149,7 @@ async def children(bench: Bench) -> list[Figure]:
 
 
 class _Took:
-    """What turns of one kind took, each alone."""
+    """Durations and CPU times of turns of one kind, each run alone."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

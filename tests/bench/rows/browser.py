@@ -1,4 +1,4 @@
-"""Rows: the browser on a page that the bench serves, driven by commands from the web page; and what memory it takes.
+"""Rows: the browser on a page that the bench serves, driven by commands from the web page; and its memory.
 
 The floor is playwright by itself with the same Chromium and the same page: no turn, no sandbox, no proxy.
 """

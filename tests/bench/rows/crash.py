@@ -1,4 +1,4 @@
-"""Row: killed as by `kill -9` with messages in flight, and started again."""
+"""Row: restart after a `kill -9` with messages in flight."""
 
 from __future__ import annotations
 

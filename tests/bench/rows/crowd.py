@@ -1,4 +1,4 @@
-"""Rows: many chats at once, what they leave in memory, and the longest callback meanwhile."""
+"""Rows: many chats at once, the memory afterwards, and the longest callback meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows: what a turn costs when there is much already: sessions, a long history, sub-sessions, a long queue.
+"""Rows: cost of a turn beside many sessions, a long history, many sub-sessions, a long queue.
 
 Each size beside the smallest, in the same moments. The stores are filled through their own protocol; the turns that
 are measured come over the wire.

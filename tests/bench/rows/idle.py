@@ -1,4 +1,4 @@
-"""Rows: what the daemon costs before anybody writes: memory, the CPU of its start, and of `--help`."""
+"""Rows: cost of an idle daemon: memory, CPU time of its start and of `--help`."""
 
 from __future__ import annotations
 

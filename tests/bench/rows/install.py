@@ -1,4 +1,4 @@
-"""Row: what an installation without extras brings, in a fresh environment. Slow, so only with `--install`."""
+"""Row: size of an installation without extras, in a fresh environment. Slow, so only with `--install`."""
 
 from __future__ import annotations
 

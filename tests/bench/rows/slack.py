@@ -1,4 +1,4 @@
-"""Rows on Slack's wire: what a core hears and sends beside the bare SDK, and how often a growing answer is edited."""
+"""Rows on Slack's wire: messages received and sent per core beside the bare SDK, and edits of a growing answer."""
 
 from __future__ import annotations
 

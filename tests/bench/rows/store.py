@@ -1,4 +1,4 @@
-"""Row: the store's transitions in a second, beside bare commits of one row on the same disk."""
+"""Row: transitions of the store per second, beside bare commits of one row on the same disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows: what the others measure on the test channel, over Telegram's wire; the floor is a bare loop on the same one."""
+"""Rows: the measurements of the test channel, repeated on Telegram's wire; the floor is a bare loop on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows on Telegram's wire: what a core hears and sends, how often a growing answer is edited, the longest callback."""
+"""Rows on Telegram's wire: messages received and sent per core, edits of a growing answer, the longest callback."""
 
 from __future__ import annotations
 

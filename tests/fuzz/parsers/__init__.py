@@ -1,4 +1,4 @@
-"""Every parser of what others wrote, by name. A new one is added here and gets a folder in `corpus/`."""
+"""All parsers of foreign data, by name. A new one is added here and gets a folder in `corpus/`."""
 
 from __future__ import annotations
 

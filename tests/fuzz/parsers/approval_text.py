@@ -1,4 +1,4 @@
-"""How an action is shown to whoever decides, and what a button carries: exactly that, and nothing forged."""
+"""Text of an action on its card, and button tokens: shown exactly, and nothing forged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message that begins with `/` asks for, and what people drive tools with when there is no model."""
+"""Parser of messages that begin with `/`, and of the operator's commands for tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said on the control socket: every line is answered with one line, and the server goes on serving."""
+"""Requests on the control socket: every line is answered with one line, and the server goes on serving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headers of a request to our own server: whose page it is, where it comes from, who is signed in."""
+"""Headers of a request to our own server: origin, source address and sign-in."""
 
 from __future__ import annotations
 

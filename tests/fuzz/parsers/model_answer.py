@@ -1,4 +1,4 @@
-"""What a model's server sends: an answer that is whole and can be stored, however its bytes come, or a `ModelError`."""
+"""Answers of a model's server: whole and storable, however their bytes arrive, or a `ModelError`."""
 
 from __future__ import annotations
 

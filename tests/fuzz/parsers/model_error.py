@@ -1,4 +1,4 @@
-"""What a model's server refuses: words with a cure, bounded, without the key, whatever stands in its error page."""
+"""Refusals of a model's server: a bounded text with a cure and without the key, for every error page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slack answers to our requests: a good answer, or an error whose meaning for the slot is known."""
+"""Answers of Slack to our requests: a result, or an error whose meaning for the slot is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slack tells, over a socket or by HTTP: a payload becomes exactly one meaning, whatever bolt makes of it."""
+"""Payloads from Slack, over a socket or by HTTP: each has exactly one meaning, whatever bolt makes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes over Slack's socket: every envelope is taken and acknowledged, and no message ends it but a goodbye."""
+"""Messages on Slack's socket: every envelope is acknowledged, and only a goodbye ends the connection."""
 
 from __future__ import annotations
 

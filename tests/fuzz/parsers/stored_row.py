@@ -1,4 +1,4 @@
-"""What stands in a store that somebody else wrote to: a payload that is read, or an error that says it is none."""
+"""Payloads in a store that another program wrote to: read, or refused by an error that names them."""
 
 from __future__ import annotations
 

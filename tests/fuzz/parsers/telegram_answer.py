@@ -1,4 +1,4 @@
-"""What Telegram answers to our requests: a result, or an error whose meaning for the slot is known."""
+"""Answers of Telegram to our requests: a result, or an error whose meaning for the slot is known."""
 
 from __future__ import annotations
 

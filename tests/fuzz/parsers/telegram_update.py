@@ -1,4 +1,4 @@
-"""What Telegram tells: a webhook's body becomes exactly one of a message, a press, a chat's new id, or a refusal."""
+"""Updates from Telegram: a webhook's body becomes exactly one of a message, a press, a chat's new id, or a refusal."""
 
 from __future__ import annotations
 

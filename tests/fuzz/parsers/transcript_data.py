@@ -1,4 +1,4 @@
-"""What others said, as a model is given it: inside of blocks that they cannot end, by names that they cannot forge."""
+"""Messages of others in a prompt: inside blocks that they cannot end, with names that they cannot forge."""
 
 from __future__ import annotations
 

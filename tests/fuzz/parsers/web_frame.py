@@ -1,4 +1,4 @@
-"""What a page says: a frame becomes what it asks for, or a `BadRequest` with words for whoever sent it."""
+"""Frames from the page: each becomes its request, or a `BadRequest` with words for its sender."""
 
 from __future__ import annotations
 

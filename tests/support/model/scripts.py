@@ -1,4 +1,4 @@
-"""What a scripted model says, and to which question."""
+"""Script of a model: answers and the prompts that they fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Call(Part):
 
 
 class UsageFigures(Part):
-    """What the answer says it cost."""
+    """Token figures of an answer."""
 
     prompt: int = 10
     completion: int = 5
@@ -39,7 +39,7 @@ class UsageFigures(Part):
 
 
 class Reply(Part):
-    """One answer, and what goes wrong with it.
+    """One answer, and its faults.
 
     In `text`, `reasoning` and the calls' arguments `{result1}` is the first tool result after the last user message,
     without the lines that mark it as data, `{results}` all of them so, `{text}` that message, `{nth}` its number in the
@@ -87,7 +87,7 @@ class Reply(Part):
 
 
 class Rule(Part):
-    """A reply for every question that fits. What is left out fits anything."""
+    """A reply for every prompt that fits. An omitted field fits anything."""
 
     text: str = ""
     """A regular expression to be found in the last user message."""
@@ -151,7 +151,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a request asks, as far as scripts look at it."""
+    """A request, as far as scripts look at it."""
 
     text: str = ""
     """The last user message."""

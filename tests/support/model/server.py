@@ -1,4 +1,4 @@
-"""The server: takes questions, finds the script's reply, sends it, and remembers how it went."""
+"""Server of a scripted model: takes requests, finds the script's reply, sends it, and records the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire: a reply as the events of a stream, or as one JSON."""
+"""Wire form of a reply: the events of a stream, or one JSON."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def watched(environment: Mapping[str, str], record: Path) -> dict[str, str]:
 
 
 class Fate(StrEnum):
-    """What becomes of writes that were not synced when the power goes."""
+    """Outcome of unsynced writes when the power goes."""
 
     LOST = "lost"
     """None of them reached the disk."""
@@ -86,7 +86,7 @@ class _Stored:
 
 
 class Disk:
-    """What a recording's files are on the disk. Records are done in order; a power cut can be asked for in between."""
+    """Files of a recording as they are on the disk. Records apply in order, with a power cut at any point."""
 
     def __init__(self) -> None:
         """Begin with nothing."""

@@ -95,7 +95,7 @@ class Delivery:
 
 
 class Way(Protocol):
-    """How deliveries travel: by sockets or over HTTP."""
+    """Transport of deliveries: by sockets or over HTTP."""
 
     async def send(self, delivery: Delivery, attempt: int, reason: str) -> Try:
         """One attempt; never raises but for cancellation. `reason`: why the one before failed."""

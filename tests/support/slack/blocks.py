@@ -1,4 +1,4 @@
-"""What the fake Slack refuses about blocks: the fields and limits of Block Kit, a table of shapes.
+"""Checks of blocks by the fake Slack: the fields and limits of Block Kit, a table of shapes.
 
 Each shape is one page under https://docs.slack.dev/reference/block-kit/: `blocks/…`, `block-elements/…`,
 `composition-objects/…`. Pure: returns nothing, or raises `Refusal` with the place of the fault, as the real one does.

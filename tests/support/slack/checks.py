@@ -1,4 +1,4 @@
-"""What the fake Slack refuses about calls, texts and metadata, with the error codes of the real one.
+"""Checks of calls, texts and metadata by the fake Slack, with the error codes of the real one.
 
 The limits and codes are those of the method pages, https://docs.slack.dev/reference/methods/METHOD, unless another
 page is named beside them. Pure: returns what was meant, or raises `Refusal`.

@@ -1,4 +1,4 @@
-"""The doors of the fake: finds the workspace of a request by its token, and refuses tokens as Slack does."""
+"""Routes of the fake: finds the workspace of a request by its token, and refuses tokens as Slack does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of calls, and what goes wrong with one: a test's script looks at each call and may give it a fault."""
+"""Log of calls, and their faults: a test's script looks at each call and may give it a fault."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to a call. Make one with the functions below."""
+    """A fault of one call. Make one with the functions below."""
 
     wait_s: float = 0.0
     """Before it acts."""

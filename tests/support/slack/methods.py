@@ -1,4 +1,4 @@
-"""Which function answers which method."""
+"""Table of methods and the functions that answer them."""
 
 from __future__ import annotations
 

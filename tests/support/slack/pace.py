@@ -1,4 +1,4 @@
-"""How often the fake Slack lets itself be called: https://docs.slack.dev/apis/web-api/rate-limits. Off unless asked."""
+"""Rate limits of the fake Slack: https://docs.slack.dev/apis/web-api/rate-limits. Off unless asked."""
 
 from __future__ import annotations
 

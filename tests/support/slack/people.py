@@ -1,4 +1,4 @@
-"""What people do in a workspace: each act changes it and tells the app, as their own Slack would."""
+"""Acts of people in a workspace: each changes it and tells the app, as their own Slack would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people press, submit and command: interactivity, and what becomes of it on their screen."""
+"""Presses, submissions and commands of people (interactivity), and their effect on the screen."""
 
 from __future__ import annotations
 

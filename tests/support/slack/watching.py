@@ -1,4 +1,4 @@
-"""What people see in a workspace, and what the app asked for: all that a test looks at."""
+"""Messages that people see in a workspace, and requests of the app: all that a test looks at."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class Hub:
-    """What all workspaces of one server have in common."""
+    """Shared state of all workspaces of one server."""
 
     port: int = 0
     log: list[Call] = field(default_factory=list[Call])

@@ -20,7 +20,7 @@ ARGUMENTS_AT_MOST = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What is known of one method."""
+    """Facts of one method."""
 
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     """Name and type: str, bool, int, list, object, blocks."""

@@ -1,4 +1,4 @@
-"""What the fake Telegram refuses about texts, entities and buttons, with the sentences of the real one.
+"""Checks of texts, entities and buttons by the fake Telegram, with the sentences of the real one.
 
 Pure: given what a bot sent, returns what people would see, or raises `Refusal`.
 """

@@ -1,4 +1,4 @@
-"""What people do in the chats of a bot: each act changes the chats and puts an update where the bot will find it."""
+"""Acts of people in the chats of a bot: each changes the chats and puts an update where the bot will find it."""
 
 from __future__ import annotations
 

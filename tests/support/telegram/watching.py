@@ -1,4 +1,4 @@
-"""What people see in the chats of a bot, and what the bot asked for: all that a test looks at."""
+"""Messages that people see in the chats of a bot, and requests of the bot: all that a test looks at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class Hub:
-    """What all bots of one server have in common."""
+    """Shared state of all bots of one server."""
 
     port: int = 0
     log: list[Call] = field(default_factory=list[Call])

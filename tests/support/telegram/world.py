@@ -122,7 +122,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Toast:
-    """What a person saw after a press."""
+    """The message that a person saw after a press."""
 
     text: str
     alert: bool

@@ -18,7 +18,7 @@ SPEC = ToolSpec(
 
 
 class Args(BaseModel):
-    """What to look at."""
+    """Arguments: the thing to look at."""
 
     model_config = ConfigDict(extra="forbid")
 

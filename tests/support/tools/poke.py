@@ -18,7 +18,7 @@ SPEC = ToolSpec(
 
 
 class Args(BaseModel):
-    """What to poke."""
+    """Arguments: the thing to poke."""
 
     model_config = ConfigDict(extra="forbid")
 
