@@ -1,7 +1,7 @@
 """Mutation tests, for `./run mutants`. No part of the path of a message.
 
-mutmut changes one thing at a time in a copy of the modules that decide; the tests of that module must notice. Which
-modules and which tests, and which changes nobody could notice, says `tests/mutants.toml`.
+mutmut changes one thing at a time in a copy of the deciding modules; the tests of that module must fail.
+`tests/mutants.toml` lists modules, tests, and the changes that no test can detect.
 """
 
 from __future__ import annotations

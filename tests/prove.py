@@ -11,8 +11,8 @@
     ./run proof --only F02 --large --json FILE     what was found goes into a file, and no page is written
     ./run proof --larger FILE        with what was found there, beside the usual size of it
 
-What misses its bar stands at the top of the page, and the exit code is 1. A budget that is missed as far as a decision
-allows is named there too, and is no miss.
+Figures that miss their bar are named at the top of the page, and the exit code is 1. A miss that a decision allows is
+named there too, and is no failure.
 """
 
 from __future__ import annotations

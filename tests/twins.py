@@ -1,7 +1,7 @@
 """Red twins, for `./run twins`. No part of the path of a message.
 
 Each file of `tests/fault/twins` breaks one invariant of the safety table in one place, and names tests. On a copy of
-the project with that change, one of them must fail: what no test notices is not kept by tests.
+the project with that change, one of them must fail.
 """
 
 from __future__ import annotations

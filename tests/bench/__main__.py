@@ -1,8 +1,8 @@
 """`./run bench`: measure the budgets of gateway/ARCHITECTURE.md, each beside a floor in the same run.
 
-Rows run one after the other, each with daemons and floors of its own as child processes, SQLite on a real disk. What
-misses its budget is named, and what a decision allows to miss it, apart; the exit code is 0 all the same unless
-`--strict`: then a miss that no decision allows ends with 1.
+Rows run one after the other, each with daemons and floors of its own as child processes, SQLite on a real disk. Rows
+that miss their budget are named, those that a decision allows apart. The exit code is 0; with `--strict` it is 1
+after a miss that no decision allows.
 """
 
 from __future__ import annotations

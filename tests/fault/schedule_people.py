@@ -1,6 +1,6 @@
 """The world outside of the machines of a schedule: a platform with its moods, people who write and press, a channel.
 
-What was written to the platform takes effect whatever becomes of the machine that wrote it.
+A request to the platform takes effect even when the machine that sent it has died.
 """
 
 from __future__ import annotations

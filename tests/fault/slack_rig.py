@@ -1,7 +1,7 @@
 """Rig of the fault tests of Slack: a daemon with its workspaces and its model, and the judge of the shown messages.
 
-`oracle` judges the rows of a session. Here those rows are compared with the conversations themselves: what stands there
-and is no slot's message was shown twice, for Slack can be asked what became of a message.
+`oracle` judges the rows of a session. Here those rows are compared with the conversations themselves: a
+message there that belongs to no slot was shown twice, since Slack can be asked for the fate of a message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rig of the fault tests of Telegram: a daemon on its wire, and the judge of the shown messages.
 
-`oracle` judges the rows of a session. Here those rows are compared with the chats themselves: what stands there and is
-no slot's message was shown twice.
+`oracle` judges the rows of a session. Here those rows are compared with the chats themselves: a message there that
+belongs to no slot was shown twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """F19, the sockets alone: they hang, are told to go, are turned away; readiness tells the truth and nothing is lost.
 
-What takes Slack's own half a minute is measured on the account itself with every time limit a tenth; what is
-quick, on a daemon.
+Cases that take Slack's own half a minute run on the account itself with a tenth of every timeout; quick ones run on
+a daemon.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     ./run fuzz --seed 7              the same inputs as when it said seed 7
     ./run fuzz --json FILE           the figures too; `./run proof --fuzz FILE` puts them on its page
 
-What raises what is not documented, or takes more than a second of processor time or half a gigabyte of memory, is
+A parser that raises an undocumented error, or takes more than a second of CPU time or half a gigabyte of memory, is
 named, and the exit code is 1.
 """
 

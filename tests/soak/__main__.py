@@ -6,7 +6,7 @@
     ./run soak --seed 7              the same people, presses and troubles as when it said seed 7
     ./run soak --json FILE           every figure, life and sample; `./run proof --soak FILE` puts it on its page
 
-What misses its bar is named in the end, and the exit code is 1.
+Figures that miss their bar are named at the end, and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A whole channel and its platform in one process, in the fewest lines.
 
 The platform keeps every event until it is acknowledged, takes texts of 1,000 characters with buttons below, and files.
-What is not sent as `plain` it reads as markup: it would ring everybody who is named, and make links of addresses.
+Text that is not sent as `plain` is read as markup: it would notify everybody named, and make links of addresses.
 """
 
 from __future__ import annotations

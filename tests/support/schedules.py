@@ -1,4 +1,4 @@
-"""An event loop under a seed: what is ready runs in an order of the seed's, and time passes when nothing is ready.
+"""Seeded event loop: ready callbacks run in an order of the seed's, and time passes when nothing is ready.
 
 No thread, no socket, no real second. Tasks and callbacks belong to a place, such as a machine, which can be suspended:
 nothing of it runs until it is resumed, as under SIGSTOP. What callbacks of one place asked for runs in the order in

@@ -1,8 +1,8 @@
-"""Daemons that begin where their imports end: forked from a process that has imported everything already.
+"""Daemons forked from a process that has imported everything already. Used by tests that kill many times.
 
 A start costs 0.5 s of CPU, of which nine tenths are imports; tests start the daemon by the hundred to kill it in the
-midst of its work. What such a life does is what any other does, from reading the configuration on, in a process of
-its own. Tests of starting, of memory and of a first day begin as people do (`Daemon.warm` is false).
+midst of its work. Such a life runs the usual code from reading the configuration on, in a process of
+its own. Tests of starting, of memory and of a first day start the program as people do (`Daemon.warm` is false).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Has SQLite tell every write and sync of this process: Python runs this at its start when its folder is on PYTHONPATH.
+"""Recorder of SQLite's writes and syncs in this process. Python runs it at its start when its folder is on PYTHONPATH.
 
 SQLite reaches files through a table of functions, its VFS. Here the functions that change something are led through
 Python, which does what was asked and then appends a record of it to the file that `RECORD` names. Nothing needs to be
