@@ -16,7 +16,6 @@ from tests.support.makers import (
     ANN_SLACK,
     ANN_TELEGRAM,
     BOB,
-    CHAT,
     OTHER_CHAT,
     chat,
     drop,
@@ -154,10 +153,10 @@ async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, c
     clock.advance(5)
     await scene.store.control(route(), inbound("/stop", where=CHAT), control(ControlEffect.STOP))
     await scene.say(where=OTHER_CHAT, who=ANN_SLACK)
-    reach = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
-    assert reach.direct == {ANN_TELEGRAM: (CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
+    contact = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
+    assert contact.direct == {ANN_TELEGRAM: (OTHER_CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
     assert at < clock.now()
-    assert reach.page_seen_at is None
+    assert contact.page_seen_at is None
 
 
 async def test_only_those_asked_for_are_told(scene: Scene) -> None:
