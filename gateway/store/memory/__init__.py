@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from gateway.store.event_bus import LocalEventBus
-from gateway.store.memory.accounts import MemoryAccounts
-from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.intake import MemoryIntake
-from gateway.store.memory.key_value import MemoryKeyValue
 from gateway.store.memory.outbox import MemoryOutbox
-from gateway.store.memory.scopes import MemoryScopes
+from gateway.store.memory.records import MemoryRecords
 from gateway.store.memory.sweeps import MemorySweeps
-from gateway.store.memory.usage import MemoryUsage
 from gateway.store.memory.views import MemoryQueries
 
 
@@ -21,15 +17,11 @@ class MemoryStore(
     MemoryIntake,
     MemoryDrops,
     MemoryEngine,
-    MemoryScopes,
     MemoryChildren,
-    MemoryUsage,
     MemorySweeps,
     MemoryOutbox,
-    MemoryAccounts,
-    MemoryKeyValue,
+    MemoryRecords,
     MemoryQueries,
-    MemoryAudit,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 

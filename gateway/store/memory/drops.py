@@ -12,12 +12,11 @@ from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.constants import REFUSAL_EVERY
-from gateway.store.memory.albums import Albums
-from gateway.store.memory.inbound_ops import event_of
+from gateway.store.memory.inbound_ops import InboundOps, event_of
 from gateway.store.memory.rows import TurnRow
 
 
-class MemoryDrops(Albums):
+class MemoryDrops(InboundOps):
     """`ports.Intake`: `drop`, `amend` and `refuse`."""
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:

@@ -18,16 +18,14 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
-from gateway.store.asking import within
+from gateway.store.answer_rules import cost_of
+from gateway.store.call_rules import audit_row, may_consume, within
 from gateway.store.child_rules import last_words
-from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turn_ops import TurnOps
-from gateway.store.start_rules import audit_row, may_consume
-from gateway.store.usage import cost_of
 
 
-class MemoryEngine(MemoryAudit, TurnOps):
+class MemoryEngine(TurnOps):
     """`ports.Lanes` and `ports.Steps`."""
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:

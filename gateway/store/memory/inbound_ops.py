@@ -1,14 +1,18 @@
-"""What the memory store's transitions of intake share: which event it is, its session, its message."""
+"""Shared steps of the memory store's intake transitions: sessions, messages, albums."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
-from gateway.domain.ids import InboundId, TurnId, mint
+from gateway.domain.ids import InboundId, SessionId, TurnId, mint
 from gateway.domain.messages import Inbound, Press, Received
 from gateway.domain.routes import Route
 from gateway.domain.sessions import Session
 from gateway.domain.slots import shown_when_stored
+from gateway.domain.turns import TurnKind
+from gateway.store import message_parts
+from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turn_ops import TurnOps
 
 
@@ -41,7 +45,64 @@ class InboundOps(TurnOps):
         self.put_received(session.id, received)
         return received
 
+    # --- albums -----------------------------------------------------------------------------
+
+    def joined_to_album(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow | None:
+        """Store a message in the turn of its album, if it has one that takes it. Return that turn."""
+        row = self.turns.get(self.albums[_album(message)]) if _album(message) in self.albums else None
+        if row is None or not _is_theirs(row, session.id, message):
+            return None
+        turn = row.turn
+        fate = message_parts.fate(kind, turn.kind, turn.state, begun=turn.started_at is not None)
+        if fate is message_parts.Fate.APART:
+            return None
+        received = self.receive(session, message, turn.id, continues=True)
+        self.events[event_of(message)] = received.id
+        row.inputs.append(received.id)
+        if fate is message_parts.Fate.JOINS:
+            self.hold_for_more(row, message, now)
+        else:
+            self.touched.turns.add(turn.id)
+        self.offer(row)
+        return row
+
+    def album_begins(self, message: Inbound, row: TurnRow) -> None:
+        """Note the turn that further messages of the album join."""
+        if message.album:
+            self.albums[_album(message)] = row.turn.id
+            self.album_heard.pop(_album(message), None)
+
+    def heard_of_album(self, message: Inbound, received: Received) -> None:
+        """Note a message of an album that was said beside the bot: a later one may be for it."""
+        if message.album:
+            self.album_heard.setdefault(_album(message), []).append(received.id)
+
+    def beside(self, session: Session, message: Inbound) -> list[InboundId]:
+        """Return the messages of this one's album, by the same person, that were said beside the bot before it."""
+        heard = [self.inbounds[one] for one in self.album_heard.get(_album(message), ())]
+        context = self.all_sessions[session.id].context
+        return [one.id for one in heard if one.message.principal == message.principal and one.id in context]
+
+    def parts(self, row: TurnRow) -> list[Received]:
+        """Return what a turn was asked, without what was said beside the bot."""
+        return [one for one in (self.inbounds[i] for i in row.inputs) if not one.context]
+
+    def hold_for_more(self, row: TurnRow, message: Inbound, now: datetime) -> None:
+        """Let the turn wait for more of its last message, or no longer."""
+        parts = self.parts(row)
+        self.hold_back(row, message_parts.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
+
 
 def event_of(event: Inbound | Press) -> tuple[str, str, str]:
     """What an event is known by."""
     return (event.conversation.channel, event.conversation.account, event.event_key)
+
+
+def _album(message: Inbound) -> tuple[str, str, str]:
+    return (message.conversation.channel, message.conversation.account, message.album)
+
+
+def _is_theirs(row: TurnRow, session: SessionId, message: Inbound) -> bool:
+    turn = row.turn
+    same = (turn.principal, turn.conversation) == (message.principal, message.conversation)
+    return same and turn.session == session

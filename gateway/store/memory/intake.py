@@ -15,14 +15,13 @@ from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
+from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.memory.albums import Albums
-from gateway.store.memory.inbound_ops import event_of
+from gateway.store.memory.inbound_ops import InboundOps, event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 
 
-class MemoryIntake(Albums):
+class MemoryIntake(InboundOps):
     """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(

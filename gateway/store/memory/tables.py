@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime
 
-from gateway.domain.audit import AuditRow
+from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.messages import Conversation, Received
 from gateway.domain.routes import Route, empty_session
@@ -16,12 +16,14 @@ from gateway.domain.steps import Step
 from gateway.domain.turns import ENDED, Turn, TurnKind
 from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import Wait
+from gateway.policy.audit import beginning_of, sealed
 from gateway.ports import Clock
+from gateway.store.answer_rules import together
+from gateway.store.codec import EPOCH
 from gateway.store.constants import HELD, UNDECIDED
 from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
 from gateway.store.notifications import Notifications
-from gateway.store.usage import together
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 
@@ -105,6 +107,16 @@ class Tables:
         """Add to what this person's turns used of this model on this day."""
         key = (new.day, new.principal, new.model)
         self.books[key] = together(self.books[key], new) if key in self.books else new
+
+    def add_audit_row(self, row: AuditRow) -> None:
+        """Write a row as the next one, whatever its place and its hashes say."""
+        self.audit.append(sealed(row, self.last_audit()))
+
+    def last_audit(self) -> AuditHead:
+        """Return the place and hash of the last audit row."""
+        if not self.audit:
+            return AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+        return AuditHead(since=EPOCH, seq=self.audit[-1].seq, hash=self.audit[-1].hash)
 
     # --- turns, messages, steps -------------------------------------------------------------
 

@@ -17,9 +17,9 @@ from gateway.domain.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import NewWait, Wait, WaitKind, WaitState
 from gateway.errors import LeaseLost, NotFound
+from gateway.store.answer_rules import last_status, last_word
 from gateway.store.child_rules import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
-from gateway.store.draft_slots import last_status, last_word
 from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
 from gateway.store.memory.tables import Tables
 

@@ -17,19 +17,17 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
-from gateway.store.asking import within
+from gateway.store.answer_rules import cost_of
+from gateway.store.call_rules import audit_row, may_consume, within
 from gateway.store.child_rules import last_words
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
 from gateway.store.constants import COMMANDS_AT_ONCE
 from gateway.store.sqlite import slot_ops, turn_ops
-from gateway.store.sqlite.audit import add_audit_row
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.records import add_audit_row, add_spent
 from gateway.store.sqlite.rows import Columns, TurnColumns, wait_of
 from gateway.store.sqlite.tx import Tx
-from gateway.store.sqlite.usage import add_spent
 from gateway.store.sqlite.views import history_of, new_view, places_of_ended, turn_view, views_of
-from gateway.store.start_rules import audit_row, may_consume
-from gateway.store.usage import cost_of
 
 LEASE_US = LEASE_LASTS // MICROSECOND
 UNREAD_AT_MOST = 3

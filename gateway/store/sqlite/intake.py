@@ -12,9 +12,9 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
+from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.codec import dump_conversation, load_conversation
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.sqlite import albums, inbound_ops, slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnColumns, wait_of

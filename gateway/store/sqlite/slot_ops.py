@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, SlotKind, SlotState, shown_when_stored
+from gateway.store.answer_rules import last_status, last_word
 from gateway.store.codec import KEPT_FILE, MICROSECOND, dump_conversation, dump_json, load_conversation
-from gateway.store.draft_slots import last_status, last_word
 from gateway.store.sqlite.rows import TurnColumns
 from gateway.store.sqlite.tx import Tx, Values
 

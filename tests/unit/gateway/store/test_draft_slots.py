@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, SlotKind
-from gateway.store.draft_slots import last_status, last_word
+from gateway.store.answer_rules import last_status, last_word
 from tests.support.makers import CHAT, OTHER_CHAT
 
 ANSWER, NOTE, STATUS, FILE = SlotKind.ANSWER, SlotKind.NOTE, SlotKind.STATUS, SlotKind.FILE

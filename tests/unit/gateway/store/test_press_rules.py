@@ -11,7 +11,7 @@ import pytest
 from gateway.domain.ids import Principal, SessionId, TurnId, WaitId
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import PressResult, PressVerdict, Wait, WaitKind, WaitState
-from gateway.store.press_rules import is_stopped_by, result_of_press
+from gateway.store.call_rules import is_stopped_by, result_of_press
 from tests.support.makers import ANN_TELEGRAM, BOB, EPOCH, approval, approve, deny, refuse
 
 OPEN = Wait(

@@ -13,7 +13,7 @@ from gateway.domain.ids import NodeId, SessionId, TurnId, WaitId
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnKind
 from gateway.domain.waits import StartOutcome, Wait, WaitKind, WaitState
-from gateway.store.start_rules import audit_row, may_consume
+from gateway.store.call_rules import audit_row, may_consume
 from tests.support.makers import ANN_TELEGRAM, EPOCH, approval, beginning, sha
 
 LEASE = Lease(turn=TurnId("t1"), session=SessionId("main:ann"), node=NodeId("here#1"), fence=1, expires_at=EPOCH)

@@ -14,10 +14,10 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Spent
 from gateway.errors import ConfigError
 from gateway.store import open_store
+from gateway.store.answer_rules import cost_of, together
 from gateway.store.memory import MemoryStore
 from gateway.store.message_parts import Fate, fate, goes_on, held_until
-from gateway.store.sqlite.store import SqliteStore
-from gateway.store.usage import cost_of, together
+from gateway.store.sqlite import SqliteStore
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, BOB, EPOCH, attachment, inbound, seconds
 

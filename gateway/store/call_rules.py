@@ -1,0 +1,119 @@
+"""Rules for calls in every store: approvals opened, pressed, used for a start; turns that `/stop` ends. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from gateway.domain.audit import AuditRow, StartBasis, StartRecord
+from gateway.domain.ids import NodeId, Principal, TurnId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.waits import (
+    DECISION_GOOD_FOR_S,
+    TOO_LATE,
+    NewWait,
+    PressResult,
+    PressVerdict,
+    StartOutcome,
+    Wait,
+    WaitKind,
+    WaitState,
+)
+from gateway.store.codec import storable
+
+
+def within(
+    waits: Sequence[NewWait], slots: Sequence[NewSlot], already: int, most: int | None
+) -> tuple[Sequence[NewWait], Sequence[NewSlot]]:
+    """Return the waits that may open, the first ones, and the slots without rows of the others.
+
+    `already`: the requester's open approvals in the session. `most`: the limit; None is no limit.
+    """
+    if most is None or not any(wait.kind is WaitKind.APPROVAL for wait in waits):
+        return waits, slots
+    room = max(0, most - already)
+    opened = waits[:room]
+    left_out = frozenset(wait.id for wait in waits[room:])
+    rest = [replace(slot, waits=tuple(wait for wait in slot.waits if wait not in left_out)) for slot in slots]
+    kept = [slot for slot in rest if slot.waits or slot.kind is not SlotKind.CARD]
+    return opened, kept if opened else ()
+
+
+def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> PressResult:
+    """What comes of a press that was not handled before. Only APPROVED and DENIED decide the wait."""
+    if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
+        return verdict.refusal or PressResult.NOT_VALID
+    if wait.state in (WaitState.EXPIRED, WaitState.SUPERSEDED):
+        return PressResult.EXPIRED
+    if wait.state is not WaitState.OPEN:
+        return PressResult.ALREADY
+    if wait.expires_at <= now:
+        return PressResult.EXPIRED
+    return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
+
+
+def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
+    """Whether nothing is recorded of a press: its event is that of a message, which is accepted next."""
+    return verdict.written and result in TOO_LATE
+
+
+def stop_words(words: str, place: Conversation, here: Conversation) -> str:
+    """Return what a stopped turn says in its `place`: nothing where the reply to the command stands (`here`)."""
+    return "" if place == here else words
+
+
+def is_stopped_by(
+    only: Principal | None, turn: TurnId, whose: str, state: str, *, begun: bool, unheard: Collection[TurnId]
+) -> bool:
+    """Whether a turn is stopped: what is under way, and what would begin with nobody asking, as news of children.
+
+    `only`: whoever may stop no turns but their own. `unheard`: the turns that only tell of children that have ended.
+    """
+    theirs = only is None or whose == only
+    return theirs and (begun or turn in unheard) and state != TurnState.STOPPING
+
+
+def may_consume(wait: Wait, lease: Lease, n: int, action_sha: str, now: datetime) -> StartOutcome:
+    """Whether an approval lets this very step of the leased turn start: STARTED, or why not. TOO_OLD is over by now."""
+    if wait.state is not WaitState.APPROVED or (wait.turn, wait.n) != (lease.turn, n):
+        return StartOutcome.NOT_APPROVED
+    if wait.approval is None or wait.approval.action_sha != action_sha or wait.decided_at is None:
+        return StartOutcome.NOT_APPROVED
+    if (now - wait.decided_at).total_seconds() > DECISION_GOOD_FOR_S:
+        return StartOutcome.TOO_OLD
+    return StartOutcome.STARTED
+
+
+def audit_row(
+    lease: Lease, n: int, lane: TurnKind, state: StepState, wait: Wait | None, beginning: StartRecord, now: datetime
+) -> AuditRow:
+    """Return the row, without its place and its hashes. `state` is the step's before, `wait` the approval it uses."""
+    return AuditRow(
+        seq=0,
+        at=now,
+        session=lease.session,
+        turn=lease.turn,
+        n=n,
+        lane=lane,
+        tool=beginning.tool,
+        action_sha=beginning.action_sha,
+        because=_because(state, wait, scoped=beginning.scoped),
+        wait=None if wait is None else wait.id,
+        decided_by=None if wait is None else wait.decided_by,
+        sandbox="" if beginning.sandbox is None else beginning.sandbox.value,
+        node=NodeId(storable(lease.node)),
+        prev_hash="",
+        hash="",
+    )
+
+
+def _because(state: StepState, wait: Wait | None, *, scoped: bool) -> StartBasis:
+    if wait is not None:
+        return StartBasis.APPROVAL
+    if state is StepState.STARTED:
+        return StartBasis.AGAIN
+    return StartBasis.SCOPE if scoped else StartBasis.SETTINGS
