@@ -1,4 +1,4 @@
-"""Where everything that must survive is kept. `open_store(url)` chooses the implementation by the URL."""
+"""The durable store: all that must survive a restart. `open_store(url)` chooses the implementation by the URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.ports import Clock, Store
 
 
 def open_store(url: str, clock: Clock) -> Store:
-    """Open the store behind `url`: `sqlite:///absolute/path` or `memory://`. Raises `StoreError` or `ConfigError`."""
+    """Open the store at `url`: `sqlite:///absolute/path` or `memory://`. Raises `StoreError` or `ConfigError`."""
     if url == "memory://":
         from gateway.store.memory import MemoryStore
 
@@ -24,12 +24,12 @@ def open_store(url: str, clock: Clock) -> Store:
 
 
 def is_there(url: str) -> bool:
-    """Whether there is a store at `url` from an earlier time."""
+    """Return whether a store exists at `url` already."""
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))
 
 
 def check_store(url: str) -> None:
-    """Raise `StoreError` for a file that `open_store` would refuse for what it is. Opens no store, changes nothing."""
+    """Raise `StoreError` for a file that `open_store` would refuse by its content. Opens no store, changes nothing."""
     if not url.startswith("sqlite:///"):
         return
     from gateway.store.sqlite.opening import check_file, check_lock

@@ -13,14 +13,14 @@ from gateway.domain.steps import Answer, Usage
 from gateway.domain.views import Spent
 
 STATUS_LEFT = "Ended."
-"""What a status line says of a turn that ended without a word for it."""
+"""Text of a status line whose turn ended without a text for it."""
 
 
 def last_word(slots: Sequence[NewSlot], early: Sequence[tuple[SlotId, Conversation]]) -> list[NewSlot]:
-    """Return a turn's last slots, the last answer among them in an early slot's place when one is left over there.
+    """Return a turn's last slots; the last answer takes the place of a leftover draft in the same conversation.
 
-    `early`: the turn's early slots, oldest first. One that `slots` name is taken over already, and an answer that names
-    one stays as it is.
+    `early`: the turn's draft slots, oldest first. A draft named in `slots` is taken already; an answer that names a
+    draft stays as it is.
     """
     said, open_ = list(slots), dict(early)
     answers = [at for at, new in enumerate(said) if new.kind is SlotKind.ANSWER]
@@ -35,7 +35,7 @@ def last_word(slots: Sequence[NewSlot], early: Sequence[tuple[SlotId, Conversati
 
 
 def last_status(slots: Sequence[NewSlot], status: Sequence[tuple[SlotId, Conversation]]) -> list[NewSlot]:
-    """Return a turn's last slots with a word for each of its status lines, `status`, that they do not name."""
+    """Return a turn's last slots, plus a final text for each status line in `status` that they do not name."""
     named = {new.id for new in slots}
     left = [(id_, place) for id_, place in status if id_ not in named]
     return [
@@ -48,7 +48,7 @@ NOTHING = Usage()
 
 
 def cost_of(answer: Answer, principal: Principal, now: datetime) -> Spent | None:
-    """What this answer costs the person whose turn it is; None when its model gave no figures."""
+    """Return the usage of this answer, on the turn's person; None when its model gave no figures."""
     if answer.usage == NOTHING:
         return None
     day = now.astimezone(UTC).date()
@@ -56,5 +56,5 @@ def cost_of(answer: Answer, principal: Principal, now: datetime) -> Spent | None
 
 
 def together(one: Spent, other: Spent) -> Spent:
-    """The sum of two of the same day, person and model."""
+    """Return the sum of two records of the same day, person and model."""
     return replace(one, answers=one.answers + other.answers, usage=one.usage + other.usage)

@@ -26,10 +26,10 @@ from gateway.domain.waits import (
 from gateway.store.codec import storable
 
 
-def within(
+def limit_approvals(
     waits: Sequence[NewWait], slots: Sequence[NewSlot], already: int, most: int | None
 ) -> tuple[Sequence[NewWait], Sequence[NewSlot]]:
-    """Return the waits that may open, the first ones, and the slots without rows of the others.
+    """Return the first waits within the limit, and the slots without rows of the others.
 
     `already`: the requester's open approvals in the session. `most`: the limit; None is no limit.
     """
@@ -44,7 +44,7 @@ def within(
 
 
 def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> PressResult:
-    """What comes of a press that was not handled before. Only APPROVED and DENIED decide the wait."""
+    """Return the result of a press that was not handled before. Only APPROVED and DENIED decide the wait."""
     if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
         return verdict.refusal or PressResult.NOT_VALID
     if wait.state in (WaitState.EXPIRED, WaitState.SUPERSEDED):
@@ -57,28 +57,28 @@ def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> 
 
 
 def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
-    """Whether nothing is recorded of a press: its event is that of a message, which is accepted next."""
+    """Return whether a press leaves no record: its event belongs to a message, which is accepted next."""
     return verdict.written and result in TOO_LATE
 
 
 def stop_words(words: str, place: Conversation, here: Conversation) -> str:
-    """Return what a stopped turn says in its `place`: nothing where the reply to the command stands (`here`)."""
+    """Return a stopped turn's text for its `place`: empty where the command is replied to (`here`)."""
     return "" if place == here else words
 
 
 def is_stopped_by(
     only: Principal | None, turn: TurnId, whose: str, state: str, *, begun: bool, unheard: Collection[TurnId]
 ) -> bool:
-    """Whether a turn is stopped: what is under way, and what would begin with nobody asking, as news of children.
+    """Return whether `/stop` ends a turn: it has begun, or would only report ended children, which nobody asked for.
 
-    `only`: whoever may stop no turns but their own. `unheard`: the turns that only tell of children that have ended.
+    `only`: the person to whose turns the stop is limited. `unheard`: the turns that only report ended children.
     """
     theirs = only is None or whose == only
     return theirs and (begun or turn in unheard) and state != TurnState.STOPPING
 
 
 def may_consume(wait: Wait, lease: Lease, n: int, action_sha: str, now: datetime) -> StartOutcome:
-    """Whether an approval lets this very step of the leased turn start: STARTED, or why not. TOO_OLD is over by now."""
+    """Return STARTED if the approval lets this step of the leased turn start, else why not. TOO_OLD means expired."""
     if wait.state is not WaitState.APPROVED or (wait.turn, wait.n) != (lease.turn, n):
         return StartOutcome.NOT_APPROVED
     if wait.approval is None or wait.approval.action_sha != action_sha or wait.decided_at is None:
@@ -91,7 +91,7 @@ def may_consume(wait: Wait, lease: Lease, n: int, action_sha: str, now: datetime
 def audit_row(
     lease: Lease, n: int, lane: TurnKind, state: StepState, wait: Wait | None, beginning: StartRecord, now: datetime
 ) -> AuditRow:
-    """Return the row, without its place and its hashes. `state` is the step's before, `wait` the approval it uses."""
+    """Return the audit row, without place and hashes. `state`: the step's before; `wait`: the approval it uses."""
     return AuditRow(
         seq=0,
         at=now,

@@ -1,6 +1,6 @@
-"""Beside the path of a sub-session: when none is begun, what its end says, in which order a family is listed. Pure.
+"""Rules for sub-sessions: limits on spawning, messages of start and end, order of a family. Pure.
 
-Shared by every store, whose transitions read and write the rows.
+Shared by every store; their transitions read and write the rows.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from gateway.domain.waits import ChildEnd
 from gateway.errors import Forbidden, NotFound
 
 CHILDREN = "child:"
-"""What the id of every child begins with, and of no other session: its end is told to somebody."""
+"""Prefix of every child's session id, and of no other: the end of such a session is reported to its parent."""
 TASK_NAME = "task"
 NAME = "sub-session"
 WORDS_KEPT = 200_000
-"""Characters of a child's last words that its parent is told."""
+"""Characters of a child's last text that its parent receives."""
 NOBODY_WAITS = "Stopped: nobody waits for it any longer."
-"""What a child says whose parent gave up waiting, or is gone."""
+"""Text of a child whose parent stopped waiting or is gone."""
 
 
 # --- the beginning --------------------------------------------------------------------------
 
 
 def expect_of_step(lease: Lease, n: int, child: SessionId) -> None:
-    """Raise `NotFound` when this is not the id of the child of step `n`: it would be another step's, or no child's."""
+    """Raise `NotFound` unless this is the id of the child of step `n`."""
     if child != child_session(lease.turn, n):
         raise NotFound(f"The session {child} is not the one that step {n} of the turn {lease.turn} spawns.")
 
 
 def not_started(lease: Lease, n: int) -> NotFound:
-    """What is raised when the step that spawns was not started under this lease."""
+    """Return the error for a spawning step that was not started under this lease."""
     return NotFound(f"The turn {lease.turn} has no step {n} that was started under this lease.")
 
 
 def of_another(child: SessionId) -> Forbidden:
-    """What is raised when somebody would stop a child that works for somebody else."""
+    """Return the error for stopping a child that works for another person."""
     return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked for it can stop it.")
 
 
 def lineage_below(parent: Session, lease: Lease, n: int, began: Conversation, child: NewChild) -> Lineage:
-    """Where a child comes from: limits count by it. `began` is where the leased turn did."""
+    """Return a child's lineage, which limits count by. `began`: the conversation where the leased turn began."""
     above = parent.lineage
     return Lineage(
         parent=parent.id,
@@ -78,7 +78,7 @@ def lineage_below(parent: Session, lease: Lease, n: int, began: Conversation, ch
 
 
 def refusal(depth: int, *, in_turn: int, live: int) -> SpawnRefusal | None:
-    """Why no child is begun at this depth. `in_turn`: how many the turn spawned; `live`: those below the root."""
+    """Return why no child may begin at this depth. `in_turn`: spawned by the turn; `live`: live below the root."""
     if depth > MAX_DEPTH:
         return SpawnRefusal.TOO_DEEP
     if in_turn >= CHILDREN_A_TURN:
@@ -87,7 +87,7 @@ def refusal(depth: int, *, in_turn: int, live: int) -> SpawnRefusal | None:
 
 
 def first_message(child: NewChild, now: datetime) -> Inbound:
-    """The task, as the first message of a child."""
+    """Return the task as the first message of a child."""
     return Inbound(
         event_key=f"child/{child.session}/spawn",
         conversation=child_place(child.session),
@@ -105,30 +105,30 @@ def first_message(child: NewChild, now: datetime) -> Inbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the turn of a child's task ended."""
+    """End of a child's task: state and last text."""
 
     child: SessionId
     title: str
     state: TurnState
     words: str
-    """Its last ones, whole."""
+    """Its last text, whole."""
 
 
 def last_words(answer: Answer | None, slots: Sequence[NewSlot]) -> str:
-    """What a turn says last: its answer, or what it shows instead of one."""
+    """Return a turn's last text: its answer, or the text shown instead of one."""
     if answer is not None and answer.text:
         return answer.text
     return next((slot.text for slot in slots if slot.text and slot.kind is not SlotKind.STATUS), "")
 
 
 def answer_of(end: End, active_ms: int, spent: Usage) -> dict[str, Any]:
-    """The payload of a wait on a child that has ended."""
+    """Return the payload of a wait on a child that has ended."""
     words = end.words[:WORDS_KEPT]
     return ChildEnd(child=end.child, state=end.state, text=words, active_ms=active_ms, usage=spent).as_payload()
 
 
 def end_message(end: End, place: Conversation, now: datetime) -> Inbound:
-    """The message that tells a parent of a child's end. What models wrote is `quoted`: data, whatever it says."""
+    """Return the message that reports a child's end to its parent. Model text is `quoted`: data, not instructions."""
     title = f"Task: {end.title}" if end.title else ""
     return Inbound(
         event_key=f"child/{end.child}/end",
@@ -148,27 +148,27 @@ def end_message(end: End, place: Conversation, now: datetime) -> Inbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRows:
-    """A child as far as the order of a list goes."""
+    """Sort key fields of a child in a list."""
 
     session: SessionId
     parent: SessionId
     live: bool
     born: int
-    """Grows with each child made."""
+    """Increases with each child created."""
     ended: int
-    """Grows with each task that ends; 0 while it has not."""
+    """Increases with each task that ends; 0 while live."""
 
 
 def step_of(line: ChildLine) -> int:
-    """Return which step of its parent's turn spawned a child."""
+    """Return the number of the step of the parent's turn that spawned a child."""
     assert line.session.lineage is not None
     return line.session.lineage.n
 
 
 def in_order(family: Sequence[ChildRows]) -> list[SessionId]:
-    """Live ones first, in the order they were made, then those that ended last.
+    """Return live children first, in order of creation, then ended ones, the latest first.
 
-    Each parent stands before its own children: one that has ended goes where its liveliest child goes.
+    Each parent precedes its own children: an ended parent is sorted by its most recent child.
     """
     live = {one.session: one.live for one in family}
     ended = {one.session: one.ended for one in family}

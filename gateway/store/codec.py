@@ -1,6 +1,6 @@
-"""How stores write what is more than a column: payloads as JSON, times as microseconds, conversations as JSON arrays.
+"""Encoding of stored values: payloads as JSON, times as microseconds, conversations as JSON arrays.
 
-Beside the path of a message: every durable store goes through here, so that one can read what another wrote.
+Used by every durable store, so that each can read what another wrote.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Payload(Generic[T]):
-    """One type of the model as JSON text and back. Unknown keys are ignored, absent ones take their defaults."""
+    """JSON codec of one domain type. Unknown keys are ignored, absent ones take their defaults."""
 
     def __init__(self, adapter: TypeAdapter[T]) -> None:
         """Take pydantic's adapter of the type.
 
-        By itself pydantic keeps the last 16,384 short texts that it read, for as long as the process lives: ids and
-        commands that hardly ever come again, spread over all of the heap.
+        By default pydantic caches the last 16,384 short strings for the life of the process: ids and commands that
+        rarely recur, spread over the whole heap. Only keys are cached here.
         """
         self._adapter = adapter
         self._validator = SchemaValidator(adapter.core_schema, CoreConfig(cache_strings="keys"))
@@ -47,19 +47,19 @@ class Payload(Generic[T]):
             return self._adapter.dump_json(whole).decode()
 
     def load(self, text: str) -> T:
-        """Read what `dump` wrote. Raises pydantic's `ValidationError` when it is something else."""
+        """Read the text that `dump` wrote. Raises pydantic's `ValidationError` for any other."""
         return self._validator.validate_json(text)
 
 
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
-    """Write that an action needs no sandbox as an empty text: rows had that before there was a `Mode`."""
+    """Write the absent sandbox of an action as an empty string, as rows did before `SandboxMode` existed."""
     data = dump(request)
     data["action"]["sandbox"] = data["action"]["sandbox"] or ""
     return data
 
 
 def _without_sandbox(data: Any) -> Any:
-    """Read what `_with_sandbox` wrote."""
+    """Undo `_with_sandbox`: read an empty sandbox as None."""
     match data:
         case {"action": {"sandbox": ""}}:
             return {**data, "action": {**data["action"], "sandbox": None}}
@@ -87,7 +87,7 @@ def to_us(moment: datetime) -> int:
 
 
 def from_us(us: int) -> datetime:
-    """Return the moment that `to_us` wrote, aware UTC."""
+    """Return the aware UTC datetime that `to_us` wrote."""
     return EPOCH + timedelta(microseconds=us)
 
 
@@ -97,28 +97,28 @@ def dump_json(value: Mapping[str, Any] | list[Any]) -> str:
 
 
 def load_json(text: str) -> Any:
-    """Read plain data."""
+    """Parse JSON text to plain data."""
     return json.loads(text)
 
 
 def dump_conversation(place: Conversation) -> str:
-    """Return the place as text: equal texts mean equal places, whatever its ids contain."""
+    """Return the conversation as text: equal texts mean equal conversations, whatever their ids contain."""
     return dump_json([place.channel, place.account, place.chat, place.thread])
 
 
 def load_conversation(text: str) -> Conversation:
-    """Read what `dump_conversation` wrote."""
+    """Parse the text that `dump_conversation` wrote."""
     channel, account, chat, thread = json.loads(text)
     return Conversation(channel=channel, account=account, chat=chat, thread=thread)
 
 
 def storable(text: str) -> str:
-    """Return `text` with half surrogate pairs made U+FFFD: platforms send them, and UTF-8 cannot hold them."""
+    """Return `text` with half surrogate pairs replaced by U+FFFD: platforms send them, and UTF-8 cannot hold them."""
     return mended(text)
 
 
 def _all_storable(value: Any) -> Any:
-    """Return `value` with every text in it storable, the keys of mappings too."""
+    """Return `value` with every string in it storable, mapping keys included."""
     if type(value) is str:  # an enum of texts is ours, and stays what it is
         return storable(value)
     if isinstance(value, Mapping):

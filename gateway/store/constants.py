@@ -1,4 +1,4 @@
-"""What all stores go by: how long, how many, and what is said where nobody is left to say it. In no path itself."""
+"""Limits, intervals and fixed texts shared by all stores."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from gateway.domain.waits import WaitState
 from gateway.errors import Forbidden
 
 COMMANDS_AT_ONCE = 4
-"""Command turns of one session that run side by side."""
+"""Command turns of one session that run concurrently."""
 AT_ONCE = 500
-"""Rows that one call of a sweep takes."""
+"""Rows per call of a sweep."""
 SENDING_AT_MOST = timedelta(seconds=60)
-"""A slot that was taken so long ago is taken back from its sender."""
+"""Timeout of sending a slot; then it is taken back from its sender."""
 FILE_SENDING_AT_MOST = timedelta(minutes=15)
-"""The same for one with a file, which may be under way for as long as `file_may_take_s` says."""
+"""The same for a slot with a file, whose upload may take as long as `file_may_take_s` returns."""
 REFUSAL_EVERY = timedelta(hours=24)
-"""A stranger is refused in words no more often."""
+"""Minimum interval between refusals shown to one stranger."""
 TOLD_EVERY = timedelta(hours=1)
-"""How often the same thing is said to the owners."""
+"""Minimum interval between identical notices to the owners."""
 FAILURES_KEPT = timedelta(minutes=15)
+"""Age limit of recorded failed sign-ins."""
 FAILURES_ALLOWED = 10
-"""Failed sign-ins of one source within that time; a further one is not looked at."""
+"""Failed sign-ins of one source within `FAILURES_KEPT`; further attempts are refused unread."""
 
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
 UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})

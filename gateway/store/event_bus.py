@@ -1,6 +1,6 @@
-"""`EventBus` in one process: wake-ups and streamed deltas between the engine's tasks.
+"""In-process `EventBus`: wake-ups and streamed deltas between the engine's tasks.
 
-What is lost here is read again from rows.
+Lost events are harmless: subscribers read the rows again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gateway.domain.live import LiveEvent
 KEPT = 1_000
 
 
-class _Listener:
-    """One subscription: a bounded queue that drops its oldest events."""
+class _Subscriber:
+    """One subscriber: a bounded queue that drops its oldest events."""
 
     def __init__(self) -> None:
         self._events: deque[LiveEvent] = deque(maxlen=KEPT)
@@ -36,8 +36,8 @@ class _Listener:
         return self._events.popleft()
 
 
-class _Called:
-    """A subscription that is told at once."""
+class _Callback:
+    """A subscriber that is called at once."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -50,35 +50,35 @@ class LocalEventBus:
     """Publish and subscribe by topic within this process."""
 
     def __init__(self) -> None:
-        """Start with no listeners."""
-        self._topics: dict[str, set[_Listener | _Called]] = {}
+        """Start with no subscribers."""
+        self._topics: dict[str, set[_Subscriber | _Callback]] = {}
 
     def publish(self, topic: str, event: LiveEvent) -> None:
-        """Hand the event to the topic's listeners of this moment."""
-        for listener in self._topics.get(topic, ()):
-            listener.offer(event)
+        """Hand the event to the topic's current subscribers."""
+        for subscriber in self._topics.get(topic, ()):
+            subscriber.offer(event)
 
     def call(self, topic: str, call: Callable[[], None]) -> None:
-        """Have `call` called with each event from now on. It must not fail."""
-        self._topics.setdefault(topic, set()).add(_Called(call))
+        """Call `call` on each event from now on. It must not raise."""
+        self._topics.setdefault(topic, set()).add(_Callback(call))
 
     @asynccontextmanager
     async def subscribe(self, *topics: str) -> AsyncGenerator[AsyncIterator[LiveEvent]]:
-        """Listen to `topics` until the context ends."""
-        listener = _Listener()
+        """Subscribe to `topics` until the context ends."""
+        subscriber = _Subscriber()
         for topic in topics:
-            self._topics.setdefault(topic, set()).add(listener)
+            self._topics.setdefault(topic, set()).add(subscriber)
         try:
-            yield listener
+            yield subscriber
         finally:
             for topic in topics:
-                listeners = self._topics[topic]
-                listeners.discard(listener)
-                if not listeners:
+                subscribers = self._topics[topic]
+                subscribers.discard(subscriber)
+                if not subscribers:
                     del self._topics[topic]
 
-    async def heard(self, topic: str, within_s: float) -> bool:
-        """Wait for the topic's next event; False when there was none within so many seconds."""
+    async def wait_for(self, topic: str, within_s: float) -> bool:
+        """Wait for the topic's next event; return False on timeout, in seconds."""
         try:
             async with asyncio.timeout(within_s), self.subscribe(topic) as events:
                 await anext(events)

@@ -1,6 +1,6 @@
-"""Beside the path of a message in several parts, cut off or of one album: which of them join, how long its turn waits.
+"""Rules for messages in several parts, cut off or of one album: which parts join, and how long their turn waits.
 
-Pure.
+Pure. Used by the intake transitions of every store.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from gateway.domain.messages import NEXT_OF_ALBUM_WITHIN, NEXT_PART_WITHIN, Inbo
 from gateway.domain.turns import TurnKind, TurnState
 
 HOLD_IN_ALL = timedelta(seconds=6)
-"""How long it waits at most, from the first part on: who sends long texts without end must not keep a lane for ever."""
+"""Maximum wait of a turn from its first part on, so that endless long texts do not block a lane."""
 PARTS = 8
 ALBUM_PARTS = 10
-"""Messages of one album that its turn waits for."""
+"""Maximum messages of one album that its turn waits for."""
 
 
 class Fate(Enum):
-    """What becomes of a further message of an album."""
+    """Handling of a further message of an album."""
 
     JOINS = auto()
-    """It becomes part of the album's turn, which nobody began."""
+    """It becomes part of the album's turn, which has not begun."""
     STEERS = auto()
-    """The album's turn is under way, and its model is given it next."""
+    """The album's turn is running; its model receives the message next."""
     APART = auto()
-    """It starts a turn of its own."""
+    """It starts a separate turn."""
 
 
 def goes_on(message: Inbound, kind: TurnKind, last: str, *, was_cut: bool) -> bool:
-    """Whether this is more of the message with the event key `last`: plain text, and the chat's next message.
+    """Return whether this continues the message with event key `last`: plain text, and the chat's next message.
 
-    A platform cuts text and nothing else. A command is none of it, even right after a text: it is run, or refused.
+    Platforms cut only text. A command never continues a message, even right after a text: it is run or refused.
     """
     brings = message.reply_to or message.quoted or message.unread or message.attachments
     return was_cut and kind is TurnKind.MODEL and not brings and message.follows in ("", last)
 
 
 def fate(kind: TurnKind, turn: TurnKind, state: TurnState, *, begun: bool) -> Fate:
-    """Decide what becomes of a message of this `kind`, by how the `turn` of its album stands. A command stays apart."""
+    """Decide how a message of this `kind` is handled, by its album's `turn`. A command stays separate."""
     if kind is TurnKind.COMMAND:
         return Fate.APART
     if not begun:
@@ -49,7 +49,7 @@ def fate(kind: TurnKind, turn: TurnKind, state: TurnState, *, begun: bool) -> Fa
 
 
 def held_until(message: Inbound, *, part: int, first_at: datetime, now: datetime) -> datetime | None:
-    """Until when the turn waits, now that `message` came as its part number `part`; None: it is due.
+    """Return until when the turn waits after `message`, its part number `part`; None: it is due.
 
     `first_at`: when the first part came.
     """

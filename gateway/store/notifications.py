@@ -1,4 +1,4 @@
-"""Who has to be woken after a transition, in every store: sessions that changed, turns, and what can be taken now."""
+"""Wake-ups to publish after a transition, in every store: changed sessions, turns, work that can be claimed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.ports import EventBus
 
 @dataclass(slots=True)
 class Notifications:
-    """What a transition changed, for the wake-ups after it."""
+    """Changes of one transition, collected for the wake-ups after it."""
 
     sessions: set[SessionId] = field(default_factory=set[SessionId])
     turns: set[TurnId] = field(default_factory=set[TurnId])
@@ -29,7 +29,7 @@ class Notifications:
     slots_due: bool = False
 
     def publish(self, events: EventBus) -> None:
-        """Wake whoever must know. Called in the event loop, after the commit."""
+        """Publish the wake-ups. Called in the event loop, after the commit."""
         for session in self.sessions:
             changed = Changed(session=session)
             events.publish(session_topic(session), changed)

@@ -53,7 +53,7 @@ class Suspended:
             await self.awake.wait()
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             if wait_s and not answer:  # waiting is the machine's own: one that was suspended meanwhile takes nothing
-                await self.store.live_bus.heard(WAKES[name], wait_s)
+                await self.store.live_bus.wait_for(WAKES[name], wait_s)
                 await self.awake.wait()
                 answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             self.answered[name] += bool(answer)

@@ -1,4 +1,4 @@
-"""The store in memory: the reference of every transition, and the tests' fake. What it holds ends with the process."""
+"""The store in memory: reference of every transition, and the tests' fake. Its rows end with the process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.intake import MemoryIntake
 from gateway.store.memory.outbox import MemoryOutbox
+from gateway.store.memory.queries import MemoryQueries
 from gateway.store.memory.records import MemoryRecords
 from gateway.store.memory.sweeps import MemorySweeps
-from gateway.store.memory.views import MemoryQueries
 
 
 class MemoryStore(
@@ -23,15 +23,15 @@ class MemoryStore(
     MemoryRecords,
     MemoryQueries,
 ):
-    """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
+    """`ports.Store` in dicts. Transitions never await, so each is atomic."""
 
     @property
     def live(self) -> LocalEventBus:
-        """The store's wake-ups."""
+        """Return the store's event bus."""
         return self.live_bus
 
     async def probe(self) -> None:
-        """Nothing can fail here."""
+        """Do nothing: a write to memory cannot fail."""
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""Children transitions in memory: sub-sessions begun, stopped, listed. How their end is told stands with the turns."""
+"""Sub-session transitions in memory: spawn, stop, list. Their end is reported in `turn_ops`."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ class MemoryChildren(TurnOps):
             return self.stop_below(child, text)
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
-        """The children below a session, live ones first."""
+        """Return the children below a session, live ones first."""
         family = [self._kin(self.all_sessions[child]) for child in self.below(session)]
         return [self._child_line(self.all_sessions[child]) for child in child_rules.in_order(family)[: max(0, limit)]]
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
-        """The children that a turn spawned itself, in the order of its steps."""
+        """Return the children that a turn spawned itself, in the order of its steps."""
         row = self.turns.get(turn)
         below = [] if row is None else [self.all_sessions[one] for one in self.children.get(row.turn.session, ())]
         own = [one for one in below if one.session.lineage is not None and one.session.lineage.turn == turn]

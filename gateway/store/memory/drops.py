@@ -1,4 +1,4 @@
-"""Intake transitions in memory of what starts nothing: refusals, talk beside the bot, edits, what cannot be read."""
+"""Intake transitions in memory that start no turn: refusals, overheard messages, edits, unreadable events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MemoryDrops(InboundOps):
             return True
 
     def _is_told(self, message: Inbound, drop: Drop) -> bool:
-        """Whether the sender is told now: of what cannot be read each time, of everything else once a day."""
+        """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
         if drop.reason is DropReason.UNREADABLE:
             return True
         now, last = self.clock.now(), self.refused_at.get(message.principal)
@@ -63,7 +63,7 @@ class MemoryDrops(InboundOps):
             return True
 
     def _amendable(self, message: Inbound) -> tuple[Received, SessionId] | None:
-        """The message that this is a new text of, and its session, while no model has read it."""
+        """Return the message that this edits, and its session, while no model has read it."""
         place = message.conversation
         event = (place.channel, place.account, message.edits)
         heard, session = self.heard.get(event, (None, None))
@@ -88,8 +88,10 @@ class MemoryDrops(InboundOps):
 
 
 def _is_unread(received: Received, row: TurnRow | None) -> bool:
-    """Whether no model is being asked for its turn, and no answer was given to it. What was overheard may be of no
-    turn yet."""
+    """Return whether no model has read it: none is being asked for its turn, and no answer came.
+
+    An overheard message may have no turn yet.
+    """
     if row is None:
         return received.context
     if row.turn.kind is not TurnKind.MODEL or not _is_unasked(row):
@@ -98,7 +100,7 @@ def _is_unread(received: Received, row: TurnRow | None) -> bool:
 
 
 def _is_unasked(row: TurnRow) -> bool:
-    """Return whether nobody holds the turn, or a call of it has no result: no model is asked before that."""
+    """Return whether nobody holds the turn, or one of its calls has no result: until then no model is asked."""
     if row.turn.state is TurnState.RUNNING:
         return any(step.state is not StepState.FINISHED for step in row.steps)
     return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)

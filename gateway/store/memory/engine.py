@@ -1,4 +1,4 @@
-"""Lanes and Steps transitions in memory: who runs a turn, and its journal."""
+"""Turn queue and turn journal transitions in memory."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
 from gateway.store.answer_rules import cost_of
-from gateway.store.call_rules import audit_row, may_consume, within
+from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
 from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turn_ops import TurnOps
 
 
 class MemoryEngine(TurnOps):
-    """`ports.Lanes` and `ports.Steps`."""
+    """`ports.TurnQueue` and `ports.TurnJournal`."""
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
-        """Hand out turns that may run, who waits longest first."""
+        """Lease turns that may run, the longest waiting first."""
         claimed = self._claim(node, limit, history)
-        if not claimed and wait_s > 0 and await self.live_bus.heard(TURNS, wait_s):
+        if not claimed and wait_s > 0 and await self.live_bus.wait_for(TURNS, wait_s):
             claimed = self._claim(node, limit, history)
         return claimed
 
@@ -57,13 +57,13 @@ class MemoryEngine(TurnOps):
         """Extend the lease."""
         with self.transition() as now:
             row = self.held(lease)
-            if row.held_since is not None and row.lease_until is not None:  # from then to now nobody worked
+            if row.held_since is not None and row.lease_until is not None:  # between expiry and now nobody worked
                 row.held_since += max(timedelta(), now - row.lease_until)
             row.lease_until = now + LEASE_LASTS
             return row.turn.state
 
     async def park(self, lease: Lease) -> bool:
-        """Give up the lease until a wait is decided."""
+        """Release the lease until a wait is decided."""
         with self.transition():
             row = self.held(lease)
             if row.turn.state is not TurnState.RUNNING or not self._only_waits(row):
@@ -72,7 +72,7 @@ class MemoryEngine(TurnOps):
             return True
 
     def _only_waits(self, row: TurnRow) -> bool:
-        """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
+        """Return whether a wait is open, and every call without a result waits: nothing runs or can run."""
         open_steps = {self.waits[w].n for w in row.waits if self.waits[w].state is WaitState.OPEN}
         unfinished = {step.n for step in row.steps if step.state is not StepState.FINISHED}
         return bool(open_steps) and unfinished <= open_steps
@@ -103,7 +103,7 @@ class MemoryEngine(TurnOps):
             return True
 
     async def release(self, lease: Lease) -> None:
-        """Give the turn back."""
+        """Return the turn to the queue."""
         with self.transition():
             try:
                 row = self.held(lease)
@@ -137,7 +137,7 @@ class MemoryEngine(TurnOps):
             return self.view_of(row)
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
-        """Store the slot of an answer that is being written, or a status line, or what it says by now."""
+        """Store the slot of an answer being written or of a status line, or its newer text."""
         with self.transition():
             row = self.held(lease)
             if row.turn.state is TurnState.STOPPING:
@@ -147,7 +147,7 @@ class MemoryEngine(TurnOps):
                 id_ = self.add_slot(slot, row.turn.session, row.turn.id)
                 (row.status if slot.kind is SlotKind.STATUS else row.early)[id_] = self.slots[id_]
             elif known.slot.id not in row.early and known.slot.id not in row.status:
-                return False  # the whole answer is there: its beginning must not come back
+                return False  # the whole answer is stored: its beginning must not replace it
             elif known.slot.text != slot.text:
                 self.rewrite(known, slot.text, slot.n)
             return True
@@ -162,7 +162,7 @@ class MemoryEngine(TurnOps):
             if row.turn.state is TurnState.STOPPING or not planned:
                 return None
             already = 0 if most is None else self.approvals_asked_by(row.turn.session, row.turn.principal)
-            waits, slots = within(waits, slots, already, most)
+            waits, slots = limit_approvals(waits, slots, already, most)
             for new in waits:
                 self.put_step(row, replace(row.steps[new.n], state=StepState.ASKED))
                 self.open_wait(row, new)
@@ -171,7 +171,7 @@ class MemoryEngine(TurnOps):
             return len(waits)
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-        """Store that a call's effect may begin, with its row of the audit; consume its approval."""
+        """Record that a call's effect may begin, with its audit row; consume its approval."""
         with self.transition() as now:
             row = self.held(lease)
             if row.turn.state is TurnState.STOPPING:
@@ -190,7 +190,7 @@ class MemoryEngine(TurnOps):
             return start
 
     def _may_start(self, row: TurnRow, step: Step) -> bool:
-        """Whether no decision is needed: never asked, or started by a holder that is gone."""
+        """Return whether no decision is needed: never asked, or started by a holder that is gone."""
         again = step.state is StepState.STARTED and row.started_under[step.n] < row.fence
         return step.state is StepState.PLANNED or again
 
@@ -205,7 +205,7 @@ class MemoryEngine(TurnOps):
     async def finish_step(
         self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
     ) -> TurnView | None:
-        """Store a call's one result, and what is shown of it."""
+        """Store a call's one result and the slots that show it."""
         with self.transition():
             row = self.held(lease)
             step = row.steps[n]
@@ -219,7 +219,7 @@ class MemoryEngine(TurnOps):
             return self.view_of(row) if ended else None
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-        """Store what became of a message's attachments."""
+        """Store the outcome of fetching a message's attachments."""
         with self.transition():
             row = self.held(lease)
             if message not in row.inputs:

@@ -17,10 +17,10 @@ from gateway.store.memory.turn_ops import TurnOps
 
 
 class InboundOps(TurnOps):
-    """What several transitions of intake do with what arrived."""
+    """Steps shared by the intake transitions."""
 
     def begin(self, route: Route, message: Inbound) -> Session:
-        """Make the session, or mark it active. A direct message's place is where its person can be reached."""
+        """Create the session, or mark it active. Record a direct conversation as where its person can be reached."""
         now, row = self.clock.now(), self.use_session(route)
         row.session = replace(row.session, active_at=now, title=route.title)
         if message.direct:
@@ -36,7 +36,7 @@ class InboundOps(TurnOps):
         received = Received(
             id=InboundId(mint("i")),
             turn=turn,
-            message=replace(message, follows="", album=""),  # of use on arrival only; no store keeps them
+            message=replace(message, follows="", album=""),  # used on arrival only, never stored
             given=None,
             received_at=self.clock.now(),
             context=context,
@@ -48,7 +48,7 @@ class InboundOps(TurnOps):
     # --- albums -----------------------------------------------------------------------------
 
     def joined_to_album(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow | None:
-        """Store a message in the turn of its album, if it has one that takes it. Return that turn."""
+        """Store a message in the turn of its album, if there is one that takes it. Return that turn."""
         row = self.turns.get(self.albums[_album(message)]) if _album(message) in self.albums else None
         if row is None or not _is_theirs(row, session.id, message):
             return None
@@ -67,34 +67,34 @@ class InboundOps(TurnOps):
         return row
 
     def album_begins(self, message: Inbound, row: TurnRow) -> None:
-        """Note the turn that further messages of the album join."""
+        """Record the turn that further messages of the album join."""
         if message.album:
             self.albums[_album(message)] = row.turn.id
             self.album_heard.pop(_album(message), None)
 
     def heard_of_album(self, message: Inbound, received: Received) -> None:
-        """Note a message of an album that was said beside the bot: a later one may be for it."""
+        """Record an overheard message of an album: a later one may address the bot."""
         if message.album:
             self.album_heard.setdefault(_album(message), []).append(received.id)
 
     def beside(self, session: Session, message: Inbound) -> list[InboundId]:
-        """Return the messages of this one's album, by the same person, that were said beside the bot before it."""
+        """Return the earlier overheard messages of this one's album, by the same person."""
         heard = [self.inbounds[one] for one in self.album_heard.get(_album(message), ())]
         context = self.all_sessions[session.id].context
         return [one.id for one in heard if one.message.principal == message.principal and one.id in context]
 
     def parts(self, row: TurnRow) -> list[Received]:
-        """Return what a turn was asked, without what was said beside the bot."""
+        """Return a turn's messages without the overheard ones."""
         return [one for one in (self.inbounds[i] for i in row.inputs) if not one.context]
 
     def hold_for_more(self, row: TurnRow, message: Inbound, now: datetime) -> None:
-        """Let the turn wait for more of its last message, or no longer."""
+        """Hold the turn for more of its last message, or make it due."""
         parts = self.parts(row)
         self.hold_back(row, message_parts.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
 
 
 def event_of(event: Inbound | Press) -> tuple[str, str, str]:
-    """What an event is known by."""
+    """Return the key that identifies an event."""
     return (event.conversation.channel, event.conversation.account, event.event_key)
 
 

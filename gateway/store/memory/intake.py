@@ -1,4 +1,4 @@
-"""Intake transitions in memory of what does something: messages, control commands, presses."""
+"""Intake transitions in memory that take effect: messages, control commands, presses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MemoryIntake(InboundOps):
             return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked is not None)
 
     def _joined(self, row: TurnRow, session: Session) -> Accepted:
-        """Say what became of a message that joined the turn of its album, as its last one."""
+        """Return the outcome for a message that joined the turn of its album as its last one."""
         active = self._active(session) if row.turn.kind is TurnKind.MODEL else None
         waiting = active is not None and active.turn.state is TurnState.PARKED
         return Accepted(inbound=row.inputs[-1], turn=row.turn.id, steered=row is active, waiting=waiting)
@@ -76,7 +76,7 @@ class MemoryIntake(InboundOps):
             self.add_slot(reply, session.id, None)
 
     def _continued(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow | None:
-        """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
+        """Return the turn that waits for this continuation. If the message is none, that turn waits no longer."""
         for row in reversed(self.holding.values()):
             turn, waits = row.turn, row.held_until is not None and row.held_until > now
             theirs = (turn.principal, turn.conversation) == (message.principal, message.conversation)
@@ -92,7 +92,7 @@ class MemoryIntake(InboundOps):
     def _begin_turn(
         self, session: Session, message: Inbound, kind: TurnKind, now: datetime, beside: Collection[InboundId]
     ) -> TurnRow:
-        """Begin a turn. `beside`: messages of the same album that were said beside the bot become part of it."""
+        """Begin a turn. `beside`: overheard messages of the same album, which become part of it."""
         row = self.add_turn(_new_turn(session, message, kind, now))
         self.album_begins(message, row)
         heard = self.all_sessions[session.id].context
@@ -102,7 +102,7 @@ class MemoryIntake(InboundOps):
                 first = not self.parts(row)
                 given = replace(received, turn=row.turn.id, context=False, continues=not first)
             else:
-                # Given before the first step, whatever that says it was given: nothing waits for it.
+                # Context counts as given before the first step, whatever that step names: nothing waits for it.
                 given = replace(received, turn=row.turn.id, given=0)
             self.put_received(session.id, given)
             row.inputs.append(received.id)
@@ -154,14 +154,14 @@ class MemoryIntake(InboundOps):
         self.wake(row)
 
     def _active(self, session: Session) -> TurnRow | None:
-        """The session's model turn that was started and not ended: only the oldest can be it."""
+        """Return the session's started and not ended model turn: only the oldest can be it."""
         row = next(iter(self.lane(session.id, TurnKind.MODEL).turns.values()), None)
         return row if row is not None and row.turn.started_at is not None else None
 
     def _stop(self, session: Session, control: Control, here: Conversation) -> int:
-        """Stop what is under way here, what children told, and all below. Return how many turns that were.
+        """Stop the session's running turns, its reports of ended children, and all turns below. Return how many.
 
-        `here`: where the command's reply stands, so that its turns need no words of their own.
+        `here`: the conversation of the command's reply; turns there need no text of their own.
         """
         unheard = {row.turn.id for row in self.unheard_ends(session.id)}
         rows = [row for row in self._unended(session) if self._is_stopped(row.turn, control.only, unheard)]

@@ -1,4 +1,4 @@
-"""Outbox transitions in memory: slots on their way out."""
+"""Outbox transitions in memory: claims and results of sending slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turn_ops import TurnOps
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
-"""What is edited beside the outbox while a turn is at work."""
+"""Slot kinds that live edits change, outside of the outbox, while their turn runs."""
 
 
 class MemoryOutbox(TurnOps):
@@ -27,9 +27,9 @@ class MemoryOutbox(TurnOps):
     async def claim_slots(
         self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
     ) -> Sequence[Slot]:
-        """Take the oldest due slot of each conversation; none overtakes an older one that is to be tried again."""
+        """Claim the oldest due slot of each conversation; none overtakes an older one that awaits a retry."""
         taken = self._claim_slots(node, channels, limit)
-        if not taken and wait_s > 0 and await self.live_bus.heard(SLOTS, wait_s):
+        if not taken and wait_s > 0 and await self.live_bus.wait_for(SLOTS, wait_s):
             taken = self._claim_slots(node, channels, limit)
         return taken
 
@@ -53,13 +53,13 @@ class MemoryOutbox(TurnOps):
         return found
 
     def _place(self, row: SlotRow) -> tuple[bool, int]:
-        """Order the slots of a conversation: cards of a session that is not its owner's come last."""
+        """Return the sort key of a slot in its conversation: cards of sessions other than a main one come last."""
         session = None if row.slot.session is None else self.all_sessions[row.slot.session].session
         others = session is not None and session.root_kind is not SessionKind.MAIN
         return row.slot.kind is SlotKind.CARD and others, row.seq
 
     async def any_due(self, channels: Sequence[str]) -> bool:
-        """Whether there is anything to be sent now."""
+        """Return whether a slot is due now."""
         return bool(self._claimable(channels, self.clock.now()))
 
     def _refusals_sent(self, channel: str) -> int:
@@ -67,7 +67,7 @@ class MemoryOutbox(TurnOps):
         return sum(row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel) for row in rows)
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
-        """Record what is shown."""
+        """Record the version that is shown."""
         with self.transition() as now:
             row = self._find(slot)
             newer = row.slot.version > version
@@ -88,7 +88,7 @@ class MemoryOutbox(TurnOps):
             self.put_slot(row, sent)
 
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
-        """Record what is shown of it so far."""
+        """Record the messages shown so far."""
         with self.transition():
             row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
@@ -96,7 +96,7 @@ class MemoryOutbox(TurnOps):
     async def slot_retry(
         self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
     ) -> None:
-        """Send it again later."""
+        """Schedule a retry."""
         with self.transition() as now:
             row = self._release(slot)
             if unsettled:
@@ -111,7 +111,7 @@ class MemoryOutbox(TurnOps):
             self.put_slot(row, again)
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
-        """Give it up, unless it changed meanwhile."""
+        """Mark it dead, unless it changed meanwhile."""
         with self.transition() as now:
             row = self._release(slot)
             newer = row.slot.version > version
@@ -119,7 +119,7 @@ class MemoryOutbox(TurnOps):
             self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))
 
     async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
-        """Show what is newer once more."""
+        """Send the newer version once more."""
         with self.transition():
             row = self.slots.get(slot)
             if row is None or row.slot.version <= version:
@@ -129,7 +129,7 @@ class MemoryOutbox(TurnOps):
             return True
 
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
-        """Say something to every owner, once an hour."""
+        """Notify every owner, at most once an hour per key."""
         with self.transition() as now:
             last = self.told_at.get(key)
             if last is not None and now - last < TOLD_EVERY:
@@ -142,7 +142,7 @@ class MemoryOutbox(TurnOps):
                 self.add_slot(page, way.session, None)
                 chat = latest_chat(self.people[who] for who in principals if who in self.people)
                 if chat is not None:
-                    # Of no session: its page has the other one.
+                    # No session: its page shows the other slot.
                     self.add_slot(NewSlot(conversation=chat, kind=SlotKind.REPLY, text=text), None, None)
             return True
 

@@ -19,7 +19,7 @@ from gateway.store.memory.turn_ops import TurnOps
 
 
 class MemoryRecords(TurnOps):
-    """`ports.Accounts`, `Node`, `KeyValue`, `Usage`, `Audit` and `Steps.allowed_scopes`."""
+    """`ports.Accounts`, `Node`, `KeyValue`, `UsageStore`, `Audit` and `TurnJournal.allowed_scopes`."""
 
     # --- accounts and nodes ---------------------------------------------------------------
 
@@ -29,7 +29,7 @@ class MemoryRecords(TurnOps):
             self.codes[code_sha] = (owner, now + ttl)
 
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
-        """Turn a code into a cookie, once."""
+        """Exchange a code for a cookie, once."""
         with self.transition() as now:
             owner, until = self.codes.get(code_sha, (None, now))
             if owner is None or until <= now:
@@ -44,7 +44,7 @@ class MemoryRecords(TurnOps):
             return owner
 
     async def signed_in(self, cookie_sha: str) -> OwnerName | None:
-        """Whose cookie this is."""
+        """Return the owner of this cookie."""
         owner, until = self.cookies.get(cookie_sha, (None, self.clock.now()))
         return owner if owner is not None and until > self.clock.now() else None
 
@@ -54,26 +54,26 @@ class MemoryRecords(TurnOps):
             self.cookies.pop(cookie_sha, None)
 
     async def saw_page(self, owner: OwnerName) -> None:
-        """Remember that the page is open."""
+        """Record that the owner's page is open."""
         with self.transition() as now:
             self.page_seen[owner] = now
 
     async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
-        """Where these people can be reached."""
+        """Return the last direct conversation of each person, and when the page was last open."""
         direct = {p: self.people[p] for p in principals if p in self.people}
         return LastContact(direct=direct, page_seen_at=self.page_seen.get(owner))
 
     async def alive(self, node: NodeId) -> None:
-        """Remember that this node lives."""
+        """Record that this node is alive."""
         with self.transition() as now:
             self.alive_at = now
 
     async def last_alive(self) -> datetime | None:
-        """When a node last said so."""
+        """Return when a node was last recorded as alive."""
         return self.alive_at
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
-        """Take or renew a named lease."""
+        """Acquire or renew a named lease."""
         with self.transition() as now:
             holder, until = self.holds.get(name, (node, now))
             if holder != node and until > now:
@@ -84,12 +84,12 @@ class MemoryRecords(TurnOps):
     # --- key-value store ------------------------------------------------------------------
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
-        """Store a small fact; forget the room's expired ones."""
+        """Store a value; delete the namespace's expired ones."""
         with self.transition() as now:
             self.rooms[room] = self._lasting(room, now) | {key: (value, None if ttl is None else now + ttl)}
 
     async def notes(self, room: str) -> Mapping[str, str]:
-        """The facts of a room."""
+        """Return the values of a namespace."""
         found = self._lasting(room, self.clock.now())
         return {key: found[key][0] for key in sorted(found)}
 
@@ -100,7 +100,7 @@ class MemoryRecords(TurnOps):
     # --- usage ----------------------------------------------------------------------------
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
-        """Store what stands for the beginning of a history, and what making it cost."""
+        """Store the summary of the beginning of a history, and its cost."""
         with self.transition():
             if spent is not None and spent.usage != NOTHING:
                 self.add_spent(spent)
@@ -112,7 +112,7 @@ class MemoryRecords(TurnOps):
             return True
 
     async def spent(self, since: date) -> Sequence[Spent]:
-        """What was spent since a day, the newest first."""
+        """Return the usage since a day, the newest first."""
         found = [one for one in self.books.values() if one.day >= since]
         found.sort(key=lambda one: (one.principal, one.model))
         return sorted(found, key=lambda one: one.day, reverse=True)
@@ -120,19 +120,19 @@ class MemoryRecords(TurnOps):
     # --- scopes ---------------------------------------------------------------------------
 
     async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Read which scopes of which tools were allowed in this session's history, or above it."""
+        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
         used = [request for one in self._up(session) for request in self._used(one)]
         return frozenset((request.action.tool, request.scope) for request in used if request.scope)
 
     def _up(self, id_: SessionId | None) -> Iterator[Session]:
-        """The session and those above it."""
+        """Yield the session and those above it."""
         while id_ is not None and id_ in self.all_sessions:
             session = self.all_sessions[id_].session
             yield session
             id_ = session.lineage.parent if session.lineage else None
 
     def _used(self, session: Session) -> Iterator[ApprovalRequest]:
-        """The approvals of its present epoch whose call was started."""
+        """Yield the approvals of its present epoch whose call was started."""
         for row in self.rows.get(session.id, {}).values():
             wait = row.item
             if not isinstance(wait, Wait) or (wait.kind, wait.state) != (WaitKind.APPROVAL, WaitState.CONSUMED):
@@ -143,15 +143,15 @@ class MemoryRecords(TurnOps):
     # --- audit ----------------------------------------------------------------------------
 
     async def audit_head(self) -> AuditHead:
-        """Where the audit stands."""
+        """Return the place and hash of the last audit row."""
         return self.last_audit()
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
-        """Rows after a place, in order."""
+        """Return rows after a place, in order."""
         return self.audit[max(after, 0) : max(after, 0) + limit]
 
     async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
-        """Calls that were started, each with its row."""
+        """Return the calls that were started, each with its row."""
         last = {(row.turn, row.n): row for row in self.audit}
         started = sorted(
             (row.ord, step.started_at, step)

@@ -1,4 +1,4 @@
-"""What the memory store keeps of each thing beside the model's own types: leases, queues, senders."""
+"""Rows of the memory store: domain types with their leases, queue places and senders."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class SessionRow:
     session: Session
     rev: int
     context: deque[InboundId] = field(default_factory=lambda: deque[InboundId](maxlen=CONTEXT_KEPT))
-    """What was said beside the bot since the last model turn of this epoch was made."""
+    """Overheard messages since the last model turn of this epoch was created."""
     summed_up: int = 0
-    """How many of its ended turns, of all epochs, are before or in the summary; 0 when there is none."""
+    """Number of ended turns, of all epochs, before or in the summary; 0 without one."""
     task: TurnId | None = None
-    """For a child: the turn that does its task."""
+    """For a child: the turn of its task."""
     parent_wait: WaitId | None = None
     """For a child in mode RUN: the wait of its parent."""
 
 
 @dataclass(slots=True)
 class TurnRow:
-    """A turn and what only the store knows of it."""
+    """A turn with the fields that only the store knows."""
 
     turn: Turn
     queued_at: datetime
@@ -42,18 +42,18 @@ class TurnRow:
     lease_until: datetime | None = None
     held_since: datetime | None = None
     held_until: datetime | None = None
-    """Not claimed before: its last message was cut off, and what follows joins it."""
+    """Not claimable before: the rest of its last message is expected."""
     early: dict[SlotId, SlotRow] = field(default_factory=lambda: dict[SlotId, SlotRow]())
-    """Slots of an answer that is still being written, which no answer took over yet."""
+    """Draft slots that no answer took over yet."""
     status: dict[SlotId, SlotRow] = field(default_factory=lambda: dict[SlotId, SlotRow]())
-    """Its status lines, while it has not ended."""
+    """Its status lines, until it ends."""
     stopped_text: str = STOPPED_TEXT
-    """What is said when nobody is left to end it after a stop."""
+    """Text shown after a stop when no holder is left to end it."""
     inputs: list[InboundId] = field(default_factory=list[InboundId])
     steps: list[Step] = field(default_factory=list[Step])
     waits: list[WaitId] = field(default_factory=list[WaitId])
     started_under: dict[int, int] = field(default_factory=dict[int, int])
-    """The fence under which a step was started last."""
+    """Fence of each step's last start."""
 
 
 @dataclass(slots=True)
@@ -66,16 +66,16 @@ class Lane:
 
 @dataclass(slots=True)
 class SlotRow:
-    """A slot, its age, and who is sending it."""
+    """A slot with its age and its sender."""
 
     slot: Slot
     seq: int
-    """Grows with each slot made; the outbox goes by it."""
+    """Increases with each slot created; the order of the outbox."""
     node: NodeId | None = None
     sending_since: datetime | None = None
     shown_by: NodeId | None = None
-    """Who shows the beginning of an answer, or a status line of a turn at work, and may be editing it."""
+    """Node that shows a draft or a status line of a running turn, and may be editing it."""
     again_at: datetime | None = None
-    """When it is to be shown once more: an edit that nobody hears of may stand over it."""
+    """When to show it once more: an edit with unknown result may have overwritten it."""
     again_over: int = 0
-    """The oldest version of which there may be such an edit; what is no newer need not be shown again."""
+    """Oldest version that such an edit may show; versions no newer than it need not be shown again."""

@@ -1,4 +1,4 @@
-"""Sweeps transitions in memory: what time does, and what a restart finds."""
+"""Sweep transitions in memory: expiry, timers, recovery after a restart."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class MemorySweeps(TurnOps):
     """`ports.Sweeps`."""
 
     async def expire_waits(self) -> int:
-        """Expire what nobody decided or used in time."""
+        """Expire waits that nobody decided or used in time."""
         with self.transition() as now:
             due = [wait for wait in self.undecided.values() if self._expired(wait, now)][:AT_ONCE]
             expired = 0
             for wait in due:
                 if wait.id not in self.undecided:
-                    continue  # a child's, which was stopped just now
+                    continue  # of a child that an earlier one of the loop stopped
                 expired += 1
                 self.put_wait(replace(wait, state=WaitState.EXPIRED))
                 if wait.kind is WaitKind.CHILD:
@@ -43,7 +43,7 @@ class MemorySweeps(TurnOps):
         return not held and now - decided_at > timedelta(seconds=DECISION_GOOD_FOR_S)
 
     async def reclaim(self) -> int:
-        """Take back what dead holders held."""
+        """Take back turns and slots of dead holders, and stop orphans."""
         with self.transition() as now:
             turns = [row for row in self._held() if row.lease_until is not None and row.lease_until <= now]
             slots = [row for row in self._sending() if _too_long(row, now)]
@@ -53,7 +53,7 @@ class MemorySweeps(TurnOps):
             return self._take_back(turns, slots) + len(orphans)
 
     def _orphans(self) -> list[SessionId]:
-        """Live children that somebody waited for in a turn that has ended, and that nobody stopped."""
+        """Return live children whose waiting turn has ended and that nobody stopped."""
         found: list[SessionId] = []
         for id_, row in self.live_children.items():
             wait = None if row.parent_wait is None else self.waits[row.parent_wait]
@@ -64,7 +64,7 @@ class MemorySweeps(TurnOps):
         return found
 
     async def void_leases(self, machine: str) -> int:
-        """End the leases of earlier lives of this machine."""
+        """Void the leases of this machine's earlier processes."""
         with self.transition() as now:
             for row in self.holding.values():
                 if row.turn.state is TurnState.QUEUED and row.turn.started_at is None:
@@ -74,7 +74,7 @@ class MemorySweeps(TurnOps):
             return self._take_back(turns, [row for row in self._sending() if _of(row.node, machine)])
 
     def _held(self) -> list[TurnRow]:
-        """Held turns in the order in which they go back to the queue."""
+        """Return held turns in the order in which they return to the queue."""
         rows = self.held_turns.values()
         return sorted(rows, key=lambda row: (row.held_since or row.queued_at, row.queued_rev))
 
@@ -85,7 +85,7 @@ class MemorySweeps(TurnOps):
         turns = turns[:AT_ONCE]
         slots = slots[: AT_ONCE - len(turns)]
         for row in turns:
-            self.touched.turns.add(row.turn.id)  # a holder that is only late looks at once, and stops
+            self.touched.turns.add(row.turn.id)  # a holder that is only late checks at once, and stops
             if row.turn.state is TurnState.STOPPING:
                 self.end_stopped(row)
             else:
@@ -103,7 +103,7 @@ class MemorySweeps(TurnOps):
         )
 
     async def fire_timers(self) -> int:
-        """Show answers again in a chat when nobody had the page open, and what a late edit may stand over."""
+        """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
         with self.transition() as now:
             timers = [wait for wait in self.undecided.values() if wait.kind is WaitKind.TIMER]
             due = [wait for wait in timers if wait.expires_at <= now][:AT_ONCE]
@@ -133,7 +133,7 @@ class MemorySweeps(TurnOps):
         return True
 
     async def offer_again(self) -> int:
-        """Show open cards anew after a downtime; ask anew what expired meanwhile."""
+        """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
         with self.transition() as now:
             undecided = self.undecided.values()
             is_open = [w for w in undecided if w.kind is WaitKind.APPROVAL and w.state is WaitState.OPEN]
@@ -147,9 +147,9 @@ class MemorySweeps(TurnOps):
             return len(expired) + len(again)
 
     def _shown(self, waits: list[Wait]) -> list[Slot]:
-        """The cards that show one of these in a chat: one for each place, however often it was offered before.
+        """Return the cards that show one of these in a chat: one for each place, however often it was offered before.
 
-        A card that was never shown is not among them: it is still on its way.
+        A card that was never shown is left out: it is still due.
         """
         cards = [self.slots[slot].slot for wait in waits for slot in self.cards.get(wait.id, ())]
         shown = [slot for slot in cards if slot.sent_version > 0 and not shown_when_stored(slot.conversation)]

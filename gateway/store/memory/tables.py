@@ -1,4 +1,4 @@
-"""The memory store's tables: plain dicts with indexes, one counter of revisions, the wake-ups after a transition."""
+"""Tables of the memory store: dicts with indexes, one revision counter, the wake-ups after a transition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 
 
 class Tables:
-    """All rows and their indexes. `put_*` keeps both right. Not atomic by itself: nothing here awaits."""
+    """All rows and their indexes, kept consistent by `put_*`. Atomic only because nothing here awaits."""
 
     def __init__(self, clock: Clock) -> None:
         """Start empty."""
@@ -43,9 +43,9 @@ class Tables:
         self.slots: dict[SlotId, SlotRow] = {}
         self.rows: dict[SessionId, dict[tuple[str, str], Row]] = {}
         self.events: dict[tuple[str, str, str], str] = {}
-        # What was said beside the bot, by its event: a new text of it may come.
+        # Overheard messages by event: an edit may come.
         self.heard: dict[tuple[str, str, str], tuple[InboundId, SessionId]] = {}
-        # By the album of a message: its turn, and its messages that were said beside the bot before that began.
+        # By album: its turn, and its messages overheard before that began.
         self.albums: dict[tuple[str, str, str], TurnId] = {}
         self.album_heard: dict[tuple[str, str, str], list[InboundId]] = {}
         self.poison: dict[tuple[str, str, str], tuple[str, str, datetime]] = {}
@@ -63,24 +63,24 @@ class Tables:
         self.books: dict[tuple[date, Principal, str], Spent] = {}
         self.audit: list[AuditRow] = []
         self.touched = Notifications()
-        # Indexes: with ten thousand parked turns no transition may look at all of them.
+        # Indexes: with ten thousand parked turns no transition may scan them all.
         self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}
         self.unended: dict[TurnId, TurnRow] = {}
         self.ended: dict[SessionId, list[TurnRow]] = {}
         self.held_turns: dict[TurnId, TurnRow] = {}
-        # Of never claimed turns, those that wait for the rest of a cut message.
+        # Never claimed turns that wait for the rest of a message.
         self.holding: dict[TurnId, TurnRow] = {}
         self.ready: list[tuple[int, TurnId]] = []
         self.undecided: dict[WaitId, Wait] = {}
         self.cards: dict[WaitId, list[SlotId]] = {}
         self.unsent: dict[Conversation, dict[SlotId, SlotRow]] = {}
-        # The children of a session, oldest first, and all those whose task has not ended.
+        # Children by session, oldest first; and all children whose task has not ended.
         self.children: dict[SessionId, list[SessionId]] = {}
         self.live_children: dict[SessionId, SessionRow] = {}
 
     @contextmanager
     def transition(self) -> Generator[datetime]:
-        """One transition: gives the time, and wakes whoever must know when it is through."""
+        """Run one transition: yield the time, publish the wake-ups at its end."""
         self.touched = Notifications()
         yield self.clock.now()
         self.touched.publish(self.live_bus)
@@ -97,19 +97,19 @@ class Tables:
         self.touched.sessions.add(session)
 
     def use_session(self, route: Route) -> SessionRow:
-        """Return the session, made when absent."""
+        """Return the session, created when absent."""
         row = self.all_sessions.get(route.session)
         if row is None:
             row = self.all_sessions[route.session] = SessionRow(empty_session(route, self.clock.now()), 0)
         return row
 
     def add_spent(self, new: Spent) -> None:
-        """Add to what this person's turns used of this model on this day."""
+        """Add to this person's usage of this model on this day."""
         key = (new.day, new.principal, new.model)
         self.books[key] = together(self.books[key], new) if key in self.books else new
 
     def add_audit_row(self, row: AuditRow) -> None:
-        """Write a row as the next one, whatever its place and its hashes say."""
+        """Append a row, ignoring its place and hashes."""
         self.audit.append(sealed(row, self.last_audit()))
 
     def last_audit(self) -> AuditHead:
@@ -121,7 +121,7 @@ class Tables:
     # --- turns, messages, steps -------------------------------------------------------------
 
     def lane(self, session: SessionId, kind: TurnKind) -> Lane:
-        """Return the lane, empty when there was none."""
+        """Return the lane, created empty when absent."""
         return self.lanes.setdefault((session, kind), Lane())
 
     def add_turn(self, turn: Turn) -> TurnRow:
@@ -185,11 +185,11 @@ class Tables:
         if not here:
             del self.unsent[slot.conversation]
         self.stamp(slot.session, ("slot", slot.id), slot)
-        # A slot that is through makes room for the next one of its conversation.
+        # A finished slot makes room for the next one of its conversation.
         self.touched.slots_due |= slot.state is not SlotState.SENDING and bool(here)
 
     def add_slot(self, new: NewSlot, session: SessionId | None, turn: TurnId | None) -> SlotId:
-        """Store a new slot, due now; on the page it is sent by being stored."""
+        """Store a new slot, due now; a slot of the page counts as sent once stored."""
         now, kept = self.clock.now(), shown_when_stored(new.conversation)
         slot = Slot(
             id=new.id or SlotId(mint("o")),
@@ -217,30 +217,30 @@ class Tables:
         return slot.id
 
     def rewrite(self, row: SlotRow, text: str, n: int | None) -> None:
-        """Let a slot say something else. One that was given up is tried again: what it says is new."""
+        """Replace a slot's text. A dead slot is retried, since its text is new."""
         state = SlotState.SENT if row.slot.state is SlotState.DEAD else row.slot.state
         row.slot = replace(row.slot, text=text, n=n, state=state)
         self.show_anew(row)
 
     def is_early(self, row: SlotRow) -> bool:
-        """Whether a slot shows the beginning of an answer, or the status line of a turn, that is not over."""
+        """Return whether a slot is a draft or a status line of a turn that has not ended."""
         turn = None if row.slot.turn is None else self.turns.get(row.slot.turn)
         return turn is not None and (row.slot.id in turn.early or row.slot.id in turn.status)
 
     def edit_in_doubt(self, row: SlotRow) -> None:
-        """The edit that was under way, if it was one, may still be made."""
+        """Record that an edit in progress, if there was one, may still arrive."""
         if row.slot.version > 1 and row.slot.platform_id:
             self.may_be_overwritten(row, row.slot.sent_version + 1)
 
     def may_be_overwritten(self, row: SlotRow, by: int) -> None:
-        """An edit to this version may still be made: what is newer by then is shown once more."""
+        """Record that an edit to version `by` may still arrive: a newer version is then shown once more."""
         row.again_over = by if row.again_at is None else min(row.again_over, by)
         row.again_at = self.clock.now() + EDIT_IN_DOUBT
 
     def show_anew(self, row: SlotRow, *, once_more: bool = False) -> None:
-        """Give a slot one more version, due if the last one was sent or, of what is shown, given up.
+        """Give a slot a new version, due if the last one was sent, or is dead but visible.
 
-        `once_more`: it says the same, so that what was given up stays as it is.
+        `once_more`: the text is unchanged, so a dead slot stays dead.
         """
         again = row.slot.state is SlotState.DEAD and bool(row.slot.platform_id) and not once_more
         slot = replace(row.slot, version=row.slot.version + 1, attempts=0, once_more=once_more)
@@ -251,7 +251,7 @@ class Tables:
         self.put_slot(row, slot)
 
     def show_given_up(self, wait: WaitId) -> None:
-        """Try those cards of this wait once more whose change was given up."""
+        """Retry the dead cards of this wait."""
         for card in self.cards.get(wait, ()):
             if self.slots[card].slot.state is SlotState.DEAD:
                 self.show_anew(self.slots[card])

@@ -1,4 +1,4 @@
-"""The memory store's moves of turns: into the queue, out of a lease, to their end. Shared by its transitions."""
+"""Turn operations of the memory store: queue, lease, end. Shared by its transitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gateway.store.memory.tables import Tables
 
 
 class TurnOps(Tables):
-    """What several transitions do to a turn."""
+    """Turn operations shared by the transitions."""
 
     def turn_row(self, turn: TurnId) -> TurnRow:
         """Return the turn or raise `NotFound`."""
@@ -42,7 +42,7 @@ class TurnOps(Tables):
         return row
 
     def view_of(self, row: TurnRow) -> TurnView:
-        """The turn with everything stored of it."""
+        """Return the turn with all its stored rows."""
         return TurnView(
             turn=row.turn,
             session=self.all_sessions[row.turn.session].session,
@@ -52,7 +52,7 @@ class TurnOps(Tables):
         )
 
     def history_of(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
-        """The last ended turns of an epoch that its summary does not cover, or the first, in the order they ended."""
+        """Return the last, or first, ended turns of an epoch beyond its summary, in the order they ended."""
         known = self.all_sessions.get(session)
         begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
         ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
@@ -62,26 +62,26 @@ class TurnOps(Tables):
     # --- the queue --------------------------------------------------------------------------
 
     def may_run(self, row: TurnRow) -> bool:
-        """Whether its lane lets this queued turn run now."""
+        """Return whether its lane lets this queued turn run now."""
         lane = self.lane(row.turn.session, row.turn.kind)
         if row.turn.kind is TurnKind.MODEL:
             return next(iter(lane.turns)) == row.turn.id
         return lane.held < COMMANDS_AT_ONCE
 
     def offer(self, row: TurnRow) -> None:
-        """Put a turn before `claim` when it is queued and may run now. Twice is harmless: `next_ready` looks again."""
+        """Offer a turn to `claim` when it is queued and may run now. Idempotent: `next_ready` checks again."""
         if row.turn.state is TurnState.QUEUED and self.may_run(row):
             heappush(self.ready, (row.queued_rev, row.turn.id))
             self.touched.turns_due |= not self._is_held_back(row)
 
     def next_ready(self) -> TurnRow | None:
-        """Take the turn that was queued first of those that may run."""
+        """Pop the turn queued first of those that may run."""
         held_back: list[tuple[int, TurnId]] = []
         found: TurnRow | None = None
         while self.ready and found is None:
             rev, turn = heappop(self.ready)
             row = self.turns[turn]
-            # A command whose lane filled up meanwhile is left out here; the next place in its lane offers it again.
+            # A command whose lane filled up meanwhile is dropped here; the next free place in its lane offers it again.
             if row.turn.state is TurnState.QUEUED and row.queued_rev == rev and self.may_run(row):
                 if self._is_held_back(row):
                     held_back.append((rev, turn))
@@ -92,7 +92,7 @@ class TurnOps(Tables):
         return found
 
     def hold_back(self, row: TurnRow, until: datetime | None) -> None:
-        """Let nobody claim this new turn before `until`; None: from now on."""
+        """Keep this new turn from being claimed before `until`; None: claimable now."""
         row.held_until = until
         if until is None:
             self.holding.pop(row.turn.id, None)
@@ -114,22 +114,22 @@ class TurnOps(Tables):
             self.offer(other)
 
     def queue(self, row: TurnRow) -> None:
-        """Make a turn claimable, behind those that wait already."""
+        """Make a turn claimable, behind those already queued."""
         self.rev += 1
         row.queued_at, row.queued_rev = self.clock.now(), self.rev
         self.let_go(row, TurnState.QUEUED)
 
     def wake(self, row: TurnRow) -> None:
-        """Something was decided for this turn: queue it when it is parked, tell its holder otherwise."""
+        """Queue a parked turn after a decision; otherwise notify its holder."""
         if row.turn.state is TurnState.PARKED:
             self.queue(row)
         else:
             self.touched.turns.add(row.turn.id)
 
     def let_go(self, row: TurnRow, state: TurnState) -> None:
-        """Move a turn out of its holder's hands; whoever may run now because of it is offered."""
+        """Release a turn from its holder and offer the turns that may run because of it."""
         now, active = self.clock.now(), row.turn.active_ms
-        if row.held_since is not None and row.lease_until is not None:  # when it has run out, nobody works
+        if row.held_since is not None and row.lease_until is not None:  # after expiry nobody works
             held = min(now, row.lease_until) - row.held_since
             active += max(0, round(held / timedelta(milliseconds=1)))
         row.node, row.lease_until, row.held_since = None, None, None
@@ -142,7 +142,7 @@ class TurnOps(Tables):
     def end_turn(self, row: TurnRow, state: TurnState, words: str) -> None:
         """End a turn: every call gets its one result, waits are withdrawn, messages count as given.
 
-        `words`: what it says last. A child's parent is told.
+        `words`: its last text. A child's end is reported to its parent.
         """
         self._cancel_calls(row, started_too=True)
         for received in [self.inbounds[i] for i in row.inputs]:
@@ -153,10 +153,10 @@ class TurnOps(Tables):
         self.touched.turns.add(row.turn.id)
         child = self.live_children.get(row.turn.session)
         if child is not None and child.task == row.turn.id:
-            self._tell_parent(child, row, words, stopping=stopping)
+            self._notify_parent(child, row, words, stopping=stopping)
 
     def stop(self, row: TurnRow, text: str) -> None:
-        """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
+        """Stop a turn: its holder may only write results from now on; without a holder it ends here."""
         row.stopped_text = text
         if row.turn.state in HELD:
             self.put_turn(row, replace(row.turn, state=TurnState.STOPPING, stopped_text=text))
@@ -166,19 +166,19 @@ class TurnOps(Tables):
             self.end_stopped(row)
 
     def end_stopped(self, row: TurnRow) -> None:
-        """End a stopped turn that nobody holds, and say so where it began."""
+        """End a stopped turn that nobody holds, and show its text where it began."""
         turn = row.turn
         self.end_turn(row, TurnState.STOPPED, row.stopped_text)
         said = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=row.stopped_text)
         self.say(row, [said] if said.text else [], ends=True)
 
-    # --- what it says -----------------------------------------------------------------------
+    # --- its slots --------------------------------------------------------------------------
 
     def say(self, row: TurnRow, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
-        """Store what a turn says; a slot of its own that is there already takes the new text.
+        """Store a turn's slots; an existing slot of the turn takes the new text.
 
-        What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its
-        place. A status line stays as it is until then.
+        Drafts without an answer are emptied, or take the last text of a turn that `ends`. A status line stays as it is
+        until then.
         """
         if ends:
             slots = last_status(last_word(slots, _places(row.early)), _places(row.status))
@@ -203,7 +203,7 @@ class TurnOps(Tables):
             if step.state in (StepState.PLANNED, StepState.ASKED):
                 self.finish(row, step, CANCELLED)
             elif step.state is StepState.STARTED and started_too:
-                # Nobody knows how far it came: CANCELLED would claim that it never ran.
+                # Its outcome is unknown: CANCELLED would claim that it never ran.
                 self.finish(row, step, outcome_unknown(step.started_at))
 
     def finish(self, row: TurnRow, step: Step, result: ToolResult) -> None:
@@ -211,7 +211,7 @@ class TurnOps(Tables):
         self.put_step(row, replace(step, state=StepState.FINISHED, result=result, ended_at=self.clock.now()))
 
     def cancel_waits(self, waits: Iterable[Wait]) -> None:
-        """Withdraw what is open or approved and not used."""
+        """Withdraw waits that are open, or approved and unused."""
         for wait in list(waits):
             if wait.state in UNDECIDED:
                 self.put_wait(replace(wait, state=WaitState.CANCELLED))
@@ -219,7 +219,7 @@ class TurnOps(Tables):
                     self.stop_below(child_session(wait.turn, wait.n), self.turns[wait.turn].stopped_text)
 
     def approvals_asked_by(self, session: SessionId, requester: Principal) -> int:
-        """Count the open approvals of a session that this person asked for."""
+        """Return the number of open approvals of a session that this person requested."""
         turns = [row for kind in TurnKind for row in self.lane(session, kind).turns.values()]
         waits = [self.waits[wait] for row in turns if row.turn.principal == requester for wait in row.waits]
         return sum(wait.state is WaitState.OPEN and wait.kind is WaitKind.APPROVAL for wait in waits)
@@ -245,7 +245,7 @@ class TurnOps(Tables):
     # --- children ---------------------------------------------------------------------------
 
     def begin_turn(self, session: Session, principal: Principal, message: Inbound) -> TurnRow:
-        """Queue a model turn for a message that no channel brought; it begins where the message is."""
+        """Queue a model turn for a message that came from no channel, in the message's conversation."""
         now = self.clock.now()
         turn = Turn(
             id=TurnId(mint("t")),
@@ -272,14 +272,14 @@ class TurnOps(Tables):
         row.inputs.append(id_)
 
     def below(self, session: SessionId) -> list[SessionId]:
-        """All children below a session; parents before their own."""
+        """Return all children below a session, parents before their own children."""
         found = list(self.children.get(session, ()))
         for child in found:
             found.extend(self.children.get(child, ()))
         return found
 
     def unended_below(self, session: SessionId, only: Principal | None = None) -> list[TurnRow]:
-        """The turns of a child and all below it, or of all below a root, that can be stopped: parents' first."""
+        """Return the stoppable turns of a child and all below it, or of all below a root, parents' first."""
         family = [session, *self.below(session)] if session.startswith(CHILDREN) else self.below(session)
         rows = [row for one in family for kind in TurnKind for row in self.lane(one, kind).turns.values()]
         can = [row for row in rows if row.turn.state is not TurnState.STOPPING and only in (None, row.turn.principal)]
@@ -289,21 +289,21 @@ class TurnOps(Tables):
         """Stop a child and all below it, or all below a root. Return how many turns were stopped."""
         found = self.unended_below(session, only)
         for row in found:
-            # The stop of its parent may have reached it.
+            # The stop of its parent may have ended it.
             if row.turn.state not in ENDED and row.turn.state is not TurnState.STOPPING:
                 self.stop(row, text)
         return len(found)
 
     def unheard_ends(self, session: SessionId) -> list[TurnRow]:
-        """Turns that nobody has started and that only tell of children that have ended, the newest first."""
+        """Return turns that nobody has started and that only report ended children, the newest first."""
         queued = [row for row in self.lane(session, TurnKind.MODEL).turns.values() if row.turn.started_at is None]
         said_by = [{self.inbounds[i].message.principal for i in row.inputs} for row in queued]
         return [row for row, who in reversed([*zip(queued, said_by, strict=True)]) if who == {SYSTEM_CHILD}]
 
-    def _tell_parent(self, child: SessionRow, row: TurnRow, words: str, *, stopping: bool) -> None:
-        """Tell whoever spawned it that the task of a child has ended, and stop what is left below: nobody hears it.
+    def _notify_parent(self, child: SessionRow, row: TurnRow, words: str, *, stopping: bool) -> None:
+        """Report the end of a child's task to its parent, and stop all turns left below, since nobody reads them.
 
-        `stopping`: whether it was told to stop before.
+        `stopping`: whether it was stopping before.
         """
         session, state = child.session, row.turn.state
         del self.live_children[session.id]
@@ -316,11 +316,11 @@ class TurnOps(Tables):
                 self.put_wait(replace(wait, state=WaitState.ANSWERED, payload=payload))
                 self.wake(self.turns[wait.turn])
         elif state is not TurnState.STOPPED and not stopping and session.lineage is not None:
-            self._write_to_parent(self.turns[session.lineage.turn].turn, end)
+            self._message_parent(self.turns[session.lineage.turn].turn, end)
         self.stop_below(session.id, row.stopped_text if state is TurnState.STOPPED else NOBODY_WAITS)
 
-    def _write_to_parent(self, spawning: Turn, end: End) -> None:
-        """Where the spawning turn began. A child hears it while it does its task, and never after that."""
+    def _message_parent(self, spawning: Turn, end: End) -> None:
+        """Report a child's end where the spawning turn began. A child as parent gets it only until its task ends."""
         parent, now = self.all_sessions[spawning.session], self.clock.now()
         gone = parent.task is not None and spawning.session not in self.live_children
         if gone or parent.session.epoch != spawning.epoch:
@@ -335,13 +335,13 @@ class TurnOps(Tables):
             self.touched.turns.add(joined.turn.id)
 
     def _unheard_end(self, like: Turn) -> TurnRow | None:
-        """The turn that tells of other ends here and was not started: several ends are one question to a model."""
+        """Return the unstarted turn that reports other ends here: several ends make one prompt."""
         whose = (like.conversation, like.principal)
         found = self.unheard_ends(like.session)
         return next((row for row in found if (row.turn.conversation, row.turn.principal) == whose), None)
 
     def _spent_by(self, row: TurnRow) -> Usage:
-        """What its answers cost, and those of all that it spawned and what that spawned, whoever waits for it."""
+        """Return the usage of its answers and of all descendants, whether awaited or not."""
         own = (step.answer.usage for step in row.steps if step.answer is not None)
         below = (self.all_sessions[child] for child in self.children.get(row.turn.session, ()))
         tasks = [one.task for one in below if one.session.lineage and one.session.lineage.turn == row.turn.id]

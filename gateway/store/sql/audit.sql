@@ -1,7 +1,7 @@
 -- The audit of the calls that started.
 
 -- name: audit_head
--- The last row; NULLs before the first one.
+-- The last row; NULLs without one.
 SELECT m.audit_since, a.seq, a.hash FROM meta AS m
 LEFT JOIN audit AS a ON a.seq = (SELECT max(seq) FROM audit) WHERE m.one = 1;
 
@@ -15,7 +15,7 @@ SELECT seq, at, session, turn, n, lane, tool, action_sha, because, wait, decided
 FROM audit WHERE seq > ? ORDER BY seq LIMIT ?;
 
 -- name: started_calls
--- The calls that were ever started, each with the row of its last start.
+-- Every call ever started, with the audit row of its last start.
 SELECT s.ord, s.turn, s.n, s.started_at,
     a.seq, a.at, a.session, a.turn, a.n, a.lane, a.tool, a.action_sha, a.because, a.wait, a.decided_by, a.sandbox,
     a.node, a.prev_hash, a.hash

@@ -7,11 +7,11 @@ INSERT INTO sessions (
 ) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?8, ?9, ?10, ?11, ?12, ?13, 1);
 
 -- name: child
--- Nothing for a session that nobody spawned.
+-- No row for a session that is no child.
 SELECT lineage, title, task_turn, parent_wait, live FROM sessions WHERE id = ? AND parent IS NOT NULL;
 
 -- name: children_of_turn
--- What a turn spawned. Their ids begin with its own: ?1 with the point after it, ?2 with the character after that.
+-- Children spawned by a turn. Their ids begin with its id: ?1 is that id with a point, ?2 with the next character.
 SELECT id FROM sessions WHERE id > ?1 AND id < ?2;
 
 -- name: live_below_root
@@ -21,20 +21,20 @@ SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE root = ? AND live =
 UPDATE sessions SET live = 0 WHERE id = ?;
 
 -- name: spawning_turn
--- Where and for whom the turn was that spawned a child, its epoch, and the one of its session now.
+-- Session, conversation, person and epoch of a spawning turn, and the present epoch of its session.
 SELECT t.session, t.conversation, t.principal, t.epoch, s.epoch
 FROM turns AS t JOIN sessions AS s ON s.id = t.session WHERE t.id = ?;
 
 -- name: unheard_ends
--- Turns of the session ?1 that nobody has started and that say nothing but what ?2 told of children that have ended:
--- each with where it stands and whose it is, the newest first.
+-- Turns of session ?1 that nobody has started and whose messages are all from ?2, reports of ended children: each with
+-- conversation and person, the newest first.
 SELECT t.id, t.conversation, t.principal FROM turns AS t INDEXED BY turns_lane
 WHERE t.session = ?1 AND t.kind = 'model' AND t.ended_rev IS NULL AND t.started_at IS NULL
   AND (SELECT min(principal = ?2) FROM messages INDEXED BY messages_turn WHERE turn = t.id) = 1
 ORDER BY t.ord DESC;
 
 -- name: open_wait
--- Whose wait it is, while it is open.
+-- Session and turn of a wait while it is open.
 SELECT session, turn FROM waits WHERE id = ? AND state = 'open';
 
 -- name: answer_wait
@@ -44,7 +44,7 @@ UPDATE waits SET state = 'answered', payload = ?, rev = ? WHERE id = ?;
 UPDATE sessions SET active_at = ? WHERE id = ?;
 
 -- name: spent_by_turn
--- Tokens read, tokens written and money: of its answers, and of all that it spawned and what that spawned, whoever waits.
+-- Input tokens, output tokens and cost of its answers and of all its descendants, awaited or not.
 WITH RECURSIVE tasks (turn) AS (
     SELECT ?1
     UNION ALL
@@ -57,9 +57,8 @@ SELECT coalesce(sum(json_extract(answer, '$.usage.input_tokens')), 0),
 FROM tasks CROSS JOIN steps WHERE steps.turn = tasks.turn AND kind = 'model';
 
 -- name: unended_below
--- Turns that can still be stopped of a child and all below it, or of all below a root, in the order they were made. By
--- the few turns of children that have not ended, each with the sessions above it: a session may have thousands of
--- children that have.
+-- Stoppable turns of a child and all below it, or of all below a root, in order of creation. Starts from the few turns
+-- of live children and climbs to the sessions above: a session may have thousands of ended children.
 SELECT t.id, t.principal FROM turns AS t INDEXED BY turns_lane
 WHERE t.session > 'child:' AND t.session < 'child;' AND t.ended_rev IS NULL AND t.state <> 'stopping'
   AND ?1 IN (
@@ -73,7 +72,7 @@ WHERE t.session > 'child:' AND t.session < 'child;' AND t.ended_rev IS NULL AND 
 ORDER BY t.ord;
 
 -- name: is_below
--- A row when the child ?1 is below the session ?2.
+-- One row if child ?1 is below session ?2.
 WITH RECURSIVE above (id) AS (
     SELECT parent FROM sessions WHERE id = ?1
     UNION ALL
@@ -82,15 +81,15 @@ WITH RECURSIVE above (id) AS (
 SELECT 1 FROM above WHERE id = ?2;
 
 -- name: orphans
--- Live children that somebody waited for in a turn that has ended, and that nobody stopped.
+-- Live children whose waiting turn has ended and that nobody stopped.
 SELECT sessions.id FROM sessions INDEXED BY sessions_live
 JOIN waits AS w ON w.id = sessions.parent_wait JOIN turns AS p ON p.id = w.turn
 JOIN turns AS t ON t.id = sessions.task_turn
 WHERE sessions.live = 1 AND p.ended_rev IS NOT NULL AND t.state <> 'stopping' ORDER BY sessions.seq LIMIT ?;
 
 -- name: family
--- Of all children below the session ?1 the live ones, the ?2 that ended last, and the parents of all these: each with its
--- parent, whether it is live, its place and when its task ended. There may be thousands of others.
+-- Children below session ?1: the live ones, the ?2 that ended last, and the parents of all these. Each with its parent,
+-- whether it is live, its place and when its task ended. There may be thousands of others.
 WITH RECURSIVE below (id, parent, live, task_turn) AS (
     SELECT id, parent, live, task_turn FROM sessions INDEXED BY sessions_children WHERE parent = ?1
     UNION ALL
@@ -108,8 +107,8 @@ SELECT id, parent, live, place, ended FROM lines
 WHERE id IN (SELECT id FROM last) OR id IN (SELECT parent FROM last);
 
 -- name: child_lines
--- ? is a JSON array of children. Each with the columns of `rows.session_of`, those of `rows.turn_of` for its task, its
--- open approvals, the tokens that its task read and those that it wrote.
+-- ? is a JSON array of children. Columns of `rows.session_of`, of `rows.turn_of` for the task, open approvals, input
+-- and output tokens of the task.
 SELECT c.id, c.kind, c.origin, c.owner, c.title, c.epoch, c.root_kind, c.tools, c.created_at, c.active_at, c.lineage, '',
     t.id, t.session, t.epoch, t.kind, t.state, t.conversation, t.principal, t.created_at, t.started_at, t.ended_at,
     t.active_ms, t.stopped_text,

@@ -16,16 +16,16 @@ PRAGMA busy_timeout = 5000;
 PRAGMA temp_store = MEMORY;
 
 -- name: wal_autocheckpoint
--- Pages, 4 MB: hot pages are moved into the file once for about 130 commits, then the WAL is written over from its
--- beginning. A commit that makes the WAL longer takes 0.3 ms and 0.17 of CPU, one that writes over it 0.2 and 0.13.
+-- Pages, 4 MB: hot pages are checkpointed once for about 130 commits, then the WAL is overwritten from its beginning.
+-- A commit that extends the WAL takes 0.3 ms and 0.17 of CPU, one that overwrites it 0.2 and 0.13.
 PRAGMA wal_autocheckpoint = 1000;
 
 -- name: cache_size
--- KiB of pages that the writer keeps; 2 MB by itself. The kernel has them too.
+-- KiB of the writer's page cache; the default is 2 MB. The kernel caches the pages too.
 PRAGMA cache_size = -1024;
 
 -- name: cache_size_of_reader
--- A reader's pages are good until the next commit; more of them would only be filled by ever longer lists.
+-- A reader's pages are valid until the next commit; a larger cache would only be filled by long lists.
 PRAGMA cache_size = -256;
 
 -- name: query_only
@@ -53,11 +53,11 @@ PRAGMA application_id;
 PRAGMA user_version;
 
 -- name: table_count
--- 0 in a file that nobody wrote to.
+-- 0 in a new file.
 SELECT count(*) FROM sqlite_schema;
 
 -- name: quick_check
--- One row `ok`, or what is wrong.
+-- One row: `ok`, or the first error.
 PRAGMA quick_check(1);
 
 -- name: begin
@@ -79,11 +79,11 @@ SAVEPOINT one;
 RELEASE one;
 
 -- name: rollback_to
--- Undoes one transition of a batch; the savepoint itself stays until it is released.
+-- Undoes one transition of a batch; the savepoint stays until it is released.
 ROLLBACK TO one;
 
 -- name: checkpoint_and_keep
--- Moves everything into the file, waits for nobody, and leaves the WAL as long as it is, to be written over.
+-- Moves everything into the file without waiting; the WAL keeps its length and is overwritten.
 PRAGMA wal_checkpoint(PASSIVE);
 
 -- name: checkpoint
@@ -100,7 +100,7 @@ UPDATE meta SET rev = ?;
 SELECT clean FROM meta;
 
 -- name: mark_open
--- Until `mark_clean` says otherwise, the next one to open must take it for crashed.
+-- Until `mark_clean` runs, the next open must assume a crash.
 UPDATE meta SET clean = 0;
 
 -- name: mark_clean

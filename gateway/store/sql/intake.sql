@@ -1,7 +1,7 @@
 -- Events, messages and sessions: what intake writes.
 
 -- name: add_event
--- Writes nothing when the event is known; then `event_outcome` says what became of it.
+-- Writes nothing when the event is known; `event_outcome` returns its outcome then.
 INSERT INTO events (channel, account, event_key, outcome) VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
@@ -9,25 +9,25 @@ ON CONFLICT DO NOTHING;
 SELECT outcome FROM events WHERE channel = ? AND account = ? AND event_key = ?;
 
 -- name: note_album
--- Where an album is, in place of where it was.
+-- Replaces the location of an album.
 INSERT INTO events (channel, account, event_key, outcome) VALUES (?, ?, ?, ?)
 ON CONFLICT (channel, account, event_key) DO UPDATE SET outcome = excluded.outcome;
 
 -- name: use_session
--- Makes the session, or marks it active and takes its title. Gives its epoch and from where on it has context.
+-- Creates the session, or marks it active and updates its title. Returns its epoch and the first place of its context.
 INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
 VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, ?6, ?6)
 ON CONFLICT (id) DO UPDATE SET active_at = excluded.active_at, title = excluded.title
 RETURNING epoch, context_from;
 
 -- name: make_session
--- Makes the session when it is absent.
+-- Creates the session when absent.
 INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
 VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, ?6, ?6)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: raise_epoch
--- Nothing stands for what was said before.
+-- Drops summary and context of the old epoch.
 UPDATE sessions SET epoch = epoch + 1, context_from = 0, summary = '', summary_rev = 0 WHERE id = ? RETURNING epoch;
 
 -- name: saw_person
@@ -46,20 +46,20 @@ INSERT INTO messages (
 ) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20);
 
 -- name: heard
--- A message was said beside the bot: the next model turn is given all from the first one on.
+-- Records an overheard message: the next model turn gets all from the first one on.
 UPDATE sessions SET context_from = ? WHERE id = ? AND context_from = 0;
 
 -- name: context
--- The last messages said beside the bot that no turn was given, the newest first.
+-- The last overheard messages that no turn was given, the newest first.
 SELECT ord FROM messages INDEXED BY messages_context
 WHERE session = ? AND context = 1 AND turn IS NULL AND ord >= ? ORDER BY ord DESC LIMIT ?;
 
 -- name: give_context
--- Given before the first step, whatever that says it was given: nothing waits for it.
+-- Counts as given before the first step, whatever that step names: nothing waits for it.
 UPDATE messages SET turn = ?, given = 0, rev = ? WHERE ord = ?;
 
 -- name: take_heard
--- A message said beside the bot becomes part of a turn: of the same album as what that was begun with.
+-- Moves an overheard message into the turn of its album.
 UPDATE messages SET turn = ?, context = 0, continues = ?, rev = ?
 WHERE ord = ? AND session = ? AND context = 1 AND turn IS NULL AND principal = ?;
 
@@ -67,12 +67,12 @@ WHERE ord = ? AND session = ? AND context = 1 AND turn IS NULL AND principal = ?
 UPDATE sessions SET context_from = 0 WHERE id = ?;
 
 -- name: parts
--- The messages that a turn began with: when each came, its event key, and whether it was cut off.
+-- The messages that a turn began with: time received, event key, and whether it was cut off.
 SELECT received_at, event_key, cut FROM messages INDEXED BY messages_turn WHERE turn = ? AND context = 0 ORDER BY ord;
 
 -- name: amendable
--- A message that was not given to its model turn yet, by its id: nobody holds that turn, or a call of it has no result,
--- before which no model is asked.
+-- A message by its id, not yet given to its model turn: nobody holds that turn, or one of its calls has no result, and
+-- no model is asked before that.
 SELECT m.ord, m.session, m.principal, m.conversation FROM turns AS t JOIN messages AS m INDEXED BY messages_turn
 ON m.turn = t.id
 WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model'
@@ -81,8 +81,8 @@ WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model'
   ));
 
 -- name: amendable_heard
--- A message said beside the bot, by its place: of no turn yet, or of one that nobody holds and that has no answer; or
--- one that became part of a turn, like `amendable`.
+-- An overheard message by its place: of no turn yet, or of one that nobody holds and that has no answer; or one that
+-- became part of a turn, like `amendable`.
 SELECT m.ord, m.session, m.principal, m.conversation FROM messages AS m LEFT JOIN turns AS t ON t.id = m.turn
 WHERE m.ord = ? AND (
     m.context = 1
@@ -97,14 +97,14 @@ UPDATE messages SET text = ?, rev = ? WHERE ord = ?;
 INSERT INTO poison (channel, account, event_key, raw, why, at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: ungiven
--- The messages of a turn that its model was not given yet, in the order they came.
+-- The messages of a turn not yet given to its model, in order of arrival.
 SELECT id, ord FROM messages INDEXED BY messages_turn WHERE turn = ? AND given IS NULL ORDER BY ord;
 
 -- name: give
 UPDATE messages SET given = ?, rev = ? WHERE ord = ?;
 
 -- name: files_of_message
--- Of one message of a turn: where it stands, and what became of what came with it.
+-- Place of a message of a turn, and the outcome of fetching its attachments.
 SELECT ord, files FROM messages INDEXED BY messages_turn WHERE turn = ? AND id = ?;
 
 -- name: brought

@@ -1,4 +1,4 @@
--- Sign-in, where people can be reached, and the nodes.
+-- Sign-in, last contacts, and nodes.
 
 -- name: add_code
 INSERT INTO codes (code_sha, owner, until) VALUES (?, ?, ?)
@@ -45,7 +45,7 @@ UPDATE meta SET alive_at = ?;
 SELECT alive_at FROM meta;
 
 -- name: hold
--- Takes or renews, unless another holds it. ?1 name, ?2 node, ?3 until, ?4 now. A row when it is ours.
+-- Acquires or renews a lease unless another node holds it. ?1 name, ?2 node, ?3 until, ?4 now. One row on success.
 INSERT INTO holds (name, node, until) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET node = excluded.node, until = excluded.until
 WHERE holds.node = ?2 OR holds.until <= ?4
@@ -58,7 +58,7 @@ SELECT name, node FROM holds;
 DELETE FROM holds WHERE name = ?;
 
 -- name: tell
--- A row when it is time to say this. ?1 key, ?2 now, ?3 said before.
+-- One row if this notice is due. ?1 key, ?2 now, ?3 latest previous notice.
 INSERT INTO told (key, at) VALUES (?1, ?2)
 ON CONFLICT (key) DO UPDATE SET at = excluded.at WHERE told.at <= ?3
 RETURNING 1;

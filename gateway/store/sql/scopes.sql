@@ -1,7 +1,7 @@
--- What people allowed for longer than one call.
+-- Scopes allowed for longer than one call.
 
 -- name: allowed_scopes
--- Tool and scope of the used approvals that have a scope: of a session and of those above it, each in its present epoch.
+-- Tool and scope of the used approvals with a scope, of a session and those above it, each in its present epoch.
 WITH RECURSIVE up (id, parent, epoch) AS (
     SELECT id, parent, epoch FROM sessions WHERE id = ?
     UNION ALL

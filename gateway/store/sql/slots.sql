@@ -1,4 +1,4 @@
--- Slots: the outbox. Every slot that is selected whole has the columns of `rows.slot_of`, in its order.
+-- Slots: the outbox. Every whole slot has the columns of `rows.slot_of`, in its order.
 
 -- name: add_slot
 INSERT INTO slots (
@@ -10,12 +10,12 @@ INSERT INTO slots (
 SELECT seq, early, text FROM slots WHERE id = ? AND turn = ?;
 
 -- name: early_slots
--- Slots of a turn that no answer took over yet, and its status lines, oldest first.
+-- Draft slots and status lines of a turn, oldest first.
 SELECT seq, id, conversation, n, early FROM slots INDEXED BY slots_early WHERE turn = ? AND early > 0 ORDER BY seq;
 
 -- name: rewrite
--- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 how early it still is. One more version, as in `show_anew`; one
--- that was given up is tried again, since what it says is new.
+-- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 new value of `early`. A new version, as in `show_anew`; a dead
+-- slot is retried, since its text is new.
 UPDATE slots
 SET text = ?4, n = ?5, early = ?6, version = version + 1, attempts = 0, rev = ?2, once_more = 0,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
@@ -31,9 +31,8 @@ SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.se
 WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: show_anew
--- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was, or was given up
--- where an older one stands and this one says something else. ?1 slot, ?2 revision or NULL, ?3 now, ?4 whether it says
--- the same.
+-- A new version of a changed card, or of a slot to show once more. Due if the last one was sent, or is dead but visible
+-- and the text is new. ?1 slot, ?2 revision or NULL, ?3 now, ?4 whether the text is unchanged.
 UPDATE slots
 SET version = version + 1, attempts = 0, rev = ?2, once_more = ?4,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
@@ -46,8 +45,8 @@ SET version = version + 1, attempts = 0, rev = ?2, once_more = ?4,
 WHERE seq = ?1;
 
 -- name: claimable_slots
--- Of each conversation where nothing is being sent the oldest, if its time has come; cards of a session that is not its
--- owner's come last there. ?1 channels as a JSON array, ?2 now, ?3 how many.
+-- The oldest slot of each conversation where none is being sent, if it is due; cards of sessions other than a main one
+-- come last there. ?1 channels as a JSON array, ?2 now, ?3 limit.
 SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_due
 WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
   AND s.channel IN (SELECT value FROM json_each(?1))
@@ -63,7 +62,7 @@ WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
 ORDER BY s.seq LIMIT ?3;
 
 -- name: claimable_refusals
--- The same of the refusals of one channel, ?1, as far as ?4, which may be on their way at once, leaves room.
+-- The same for refusals of channel ?1, of which at most ?4 are being sent at once.
 SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_refusals
 WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' AND s.due_at <= ?2 AND s.channel = ?1
   AND NOT EXISTS (
@@ -83,15 +82,15 @@ RETURNING id, conversation, session, turn, n, kind, text, waits, version, sent_v
     uncertain, due_at, created_at, file, once_more;
 
 -- name: slot_newer
--- A slot that has a newer version than this one.
+-- A slot if it has a newer version than this one.
 SELECT seq, session, state, kept FROM slots WHERE id = ? AND version > ?;
 
 -- name: slot_brief
 SELECT seq, session FROM slots WHERE id = ?;
 
 -- name: slot_sent
--- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now, ?6 when an edit that may be under way is
--- settled, ?7 whether the sender knows of one. Another node's, which showed the version before, may be too.
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now, ?6 when an edit in progress has settled, ?7
+-- whether the sender knows of one. Another node that showed the version before may have one too.
 UPDATE slots
 SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = max(sent_version, ?3), platform_id = ?4,
     attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2,
@@ -106,8 +105,8 @@ WHERE seq = ?1 RETURNING state, conversation;
 UPDATE slots SET platform_id = ?3, uncertain = 0, rev = ?2 WHERE seq = ?1;
 
 -- name: slot_retry
--- ?1 slot, ?2 revision or NULL, ?3 whether a message of it may have appeared, ?4 when to try again, ?5 tries to be taken
--- back, ?6 when an edit of it that may be under way is settled, or NULL.
+-- ?1 slot, ?2 revision or NULL, ?3 whether a message of it may have appeared, ?4 time of the retry, ?5 attempts to
+-- subtract, ?6 when an edit in progress has settled, or NULL.
 UPDATE slots
 SET state = 'due', attempts = max(0, attempts - ?5), uncertain = uncertain OR ?3, due_at = ?4, node = NULL,
     sending_since = NULL, rev = ?2,
@@ -119,8 +118,8 @@ SET state = 'due', attempts = max(0, attempts - ?5), uncertain = uncertain OR ?3
 WHERE seq = ?1;
 
 -- name: slots_again
--- What an edit may stand over that is settled by now, oldest first, and whether something newer than that was to be
--- shown since. ?1 now, ?2 how many.
+-- Slots that an edit settled by now may have overwritten, oldest first, and whether a newer version was due since. ?1
+-- now, ?2 limit.
 SELECT seq, session, state, kept, early, version > again_over FROM slots INDEXED BY slots_again
 WHERE again_at <= ? ORDER BY seq LIMIT ?;
 
@@ -128,14 +127,14 @@ WHERE again_at <= ? ORDER BY seq LIMIT ?;
 UPDATE slots SET again_at = NULL, again_over = NULL WHERE seq = ?;
 
 -- name: slot_dead
--- ?1 slot, ?2 revision or NULL, ?3 version, ?4 why, ?5 now.
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 reason, ?5 now.
 UPDATE slots
 SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'dead' END, why_dead = ?4, attempts = 0, due_at = ?5, node = NULL,
     sending_since = NULL, rev = ?2
 WHERE seq = ?1 RETURNING state, conversation;
 
 -- name: is_unsent
--- Whether anything of this conversation is still to be sent.
+-- Whether this conversation has unsent slots.
 SELECT EXISTS (
     SELECT 1 FROM slots INDEXED BY slots_unsent WHERE conversation = ? AND state IN ('due', 'sending')
 );
@@ -154,6 +153,6 @@ WHERE state IN ('due', 'sending') AND state = 'sending' ORDER BY seq;
 SELECT text, n FROM slots WHERE id = ?;
 
 -- name: shown_cards
--- The cards that show a wait in a chat, oldest first. Not those that are still on their way there.
+-- The cards that show a wait in a chat, oldest first, without those never sent.
 SELECT s.conversation, s.waits, s.session, s.turn FROM cards AS c JOIN slots AS s ON s.seq = c.slot
 WHERE c.wait = ? AND s.sent_version > 0 AND NOT s.kept ORDER BY c.slot;

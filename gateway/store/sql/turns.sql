@@ -1,4 +1,4 @@
--- Turns: the queue, leases, the end. Every turn that is selected here has the columns of `TurnRow`, in its order.
+-- Turns: queue, leases, end. Every turn selected here has the columns of `rows.TurnColumns`, in its order.
 
 -- name: add_turn
 INSERT INTO turns (
@@ -11,29 +11,29 @@ SELECT ord, id, session, kind, state, conversation, principal, started_at, activ
 FROM turns WHERE id = ?;
 
 -- name: lane_head
--- The oldest turn of a lane that has not ended: of a model lane, the only one that may be started.
+-- The oldest unended turn of a lane: in a model lane the only one that may start.
 SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
        head, stopped_text
 FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord LIMIT 1;
 
 -- name: lane
--- All turns of a lane that have not ended, oldest first.
+-- All unended turns of a lane, oldest first.
 SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
        head, stopped_text
 FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord;
 
 -- name: lane_counts
--- How many turns of a lane are held, and how many are queued.
+-- Numbers of held and of queued turns of a lane.
 SELECT count(*) FILTER (WHERE state IN ('running', 'stopping')), count(*) FILTER (WHERE state = 'queued')
 FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL;
 
 -- name: claim_next
--- Leases the turn that was queued first of those that may run. One row, or none: its fence, then what `rows.turn_of`
--- takes. ?1 revision, ?2 node, ?3 now,
--- ?4 end of the lease, ?5 command turns at once: of the held ones, of which there are few, each session's are counted once.
+-- Leases the turn queued first of those that may run. One row or none: its fence, then the columns of `rows.turn_of`.
+-- ?1 revision, ?2 node, ?3 now, ?4 end of the lease, ?5 maximum concurrent command turns. The few held ones are counted
+-- once per session.
 UPDATE turns
 SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
     started_at = coalesce(started_at, ?3), held_until = NULL, rev = ?1
@@ -53,21 +53,21 @@ RETURNING fence, id, session, epoch, kind, state, conversation, principal, creat
     stopped_text;
 
 -- name: held_turn
--- The new turn that waits for the rest of what somebody said somewhere. In order: session, now, who, where.
+-- The new turn that waits for the rest of a person's message. In order: session, now, person, conversation.
 SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
        head, stopped_text
 FROM turns INDEXED BY turns_held
 WHERE session = ? AND held_until > ? AND principal = ? AND conversation = ? ORDER BY ord DESC LIMIT 1;
 
 -- name: hold_anew
--- The new turns that wait, or waited, for the rest of a message.
+-- The new turns that wait or waited for the rest of a message.
 UPDATE turns SET held_until = ? WHERE held_until IS NOT NULL AND state = 'queued' AND started_at IS NULL;
 
 -- name: hold_turn
 UPDATE turns SET held_until = ? WHERE ord = ?;
 
 -- name: renew
--- What lies between the end of a lease and its renewal was no work: the machine slept, or the process stood still.
+-- Time between the end of a lease and its renewal was no work: the machine slept, or the process was suspended.
 -- ?1 now, ?2 end of the lease, ?3 turn, ?4 fence.
 UPDATE turns SET held_since = held_since + max(0, ?1 - lease_until), lease_until = ?2
 WHERE id = ?3 AND fence = ?4 AND state IN ('running', 'stopping') RETURNING state;
@@ -96,8 +96,8 @@ SET state = ?2, active_ms = ?3, ended_at = ?4, ended_rev = ?5, rev = ?5, head = 
 WHERE ord = ?1;
 
 -- name: move_head
--- After the end of a model turn: the oldest that is left of its lane is the head now. Gives that one's state and how long it is held
--- back.
+-- After the end of a model turn: makes the oldest one left in its lane the head. Returns its state and until when it is
+-- held back.
 UPDATE turns SET head = 1
 WHERE ord = (
     SELECT ord FROM turns INDEXED BY turns_lane

@@ -1,4 +1,4 @@
--- Waits: opened, decided, used, expired. Every wait that is selected has the columns of `rows.wait_of`, in its order.
+-- Waits: opened, decided, used, expired. Every selected wait has the columns of `rows.wait_of`, in its order.
 
 -- name: add_wait
 INSERT INTO waits (ord, rev, id, kind, session, turn, n, state, approval, payload, opened_at, expires_at)
@@ -18,23 +18,23 @@ UPDATE waits SET state = ?, decided_by = ?, decided_at = ?, reason = ?, rev = ? 
 UPDATE waits SET state = ?, rev = ? WHERE id = ?;
 
 -- name: undecided_of_turn
--- What is open, or approved and not used, in the order it was opened.
+-- Waits that are open, or approved and unused, in order of opening.
 SELECT id, n, kind, state FROM waits INDEXED BY waits_turn
 WHERE turn = ? AND state IN ('open', 'approved') ORDER BY ord;
 
 -- name: approvals_asked_by
--- How many approvals of a session are open that one person asked for.
+-- Number of open approvals of a session that one person requested.
 SELECT count(*) FROM waits AS w INDEXED BY waits_open JOIN turns AS t ON t.id = w.turn
 WHERE w.kind = 'approval' AND w.session = ? AND w.state = 'open' AND t.principal = ?;
 
 -- name: open_siblings
--- The open waits of a turn whose steps one model answer named.
+-- The open waits of a turn on the steps of one model answer.
 SELECT w.id, w.n, w.kind FROM waits AS w INDEXED BY waits_turn JOIN steps AS s ON s.turn = w.turn AND s.n = w.n
 WHERE w.turn = ? AND w.state = 'open' AND s.answer_n = ? ORDER BY w.ord;
 
 -- name: expired_waits
--- Open ones past their time, and approved ones that a turn nobody holds left unused. ?1 now, ?2 decided before, ?3 how
--- many.
+-- Open waits past their time, and approved ones left unused by a turn that nobody holds. ?1 now, ?2 decided before, ?3
+-- limit.
 SELECT id, turn, n, kind FROM (
     SELECT ord, id, turn, n, kind FROM waits INDEXED BY waits_due
     WHERE state = 'open' AND kind <> 'timer' AND expires_at <= ?1

@@ -16,10 +16,10 @@ from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.intake import SqliteIntake
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
+from gateway.store.sqlite.queries import SqliteQueries
 from gateway.store.sqlite.records import SqliteRecords
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
-from gateway.store.sqlite.views import SqliteQueries
 from gateway.store.sqlite.writer import ReaderPool, Writer
 
 __all__ = ["SqliteStore", "open_sqlite"]
@@ -37,17 +37,17 @@ class SqliteStore(
     SqliteRecords,
     SqliteQueries,
 ):
-    """`ports.Store`. Made by `open_sqlite`."""
+    """`ports.Store` in one SQLite file. Opened by `open_sqlite`."""
 
     def __init__(self, writer: Writer, readers: ReaderPool, live: LocalEventBus, lock: FileLock) -> None:
-        """Take the running threads and the lock, which are released by `close`."""
+        """Take the running threads and the lock; `close` releases them."""
         super().__init__(writer, readers)
         self._live = live
         self._lock = lock
 
     @property
     def live(self) -> LocalEventBus:
-        """The store's wake-ups."""
+        """Return the store's event bus."""
         return self._live
 
     async def probe(self) -> None:
@@ -55,23 +55,23 @@ class SqliteStore(
         await self.write(lambda tx: tx.run("probe"))
 
     async def close(self) -> None:
-        """Finish what is queued and close. Twice is safe."""
-        # Readers first: the last connection to close moves the WAL into the file, and that is the writer's work.
+        """Finish queued work and close. Idempotent."""
+        # Readers first: the last connection to close checkpoints the WAL, which is the writer's work.
         await self.readers.close()
         await self.writer.close()
         self._lock.release()
 
 
 def open_sqlite(path: str, clock: Clock) -> SqliteStore:
-    """Open the store in the file `path`; make it or bring its schema up to date as needed.
+    """Open the store in the file `path`; create it or migrate its schema as needed.
 
     Blocks for milliseconds, after a crash for as long as a check of the file takes. Raises `StoreInUse` while another
-    daemon has it, `StoreTooNew`, `StoreDamaged`, `StoreFull` or `StoreError` with what to do, and wrote nothing then.
+    daemon has it, `StoreTooNew`, `StoreDamaged`, `StoreFull` or `StoreError` with a cure; then nothing was written.
     """
     check_library()
     if not Path(path).is_absolute():
         raise StoreError(f"The store's path {path!r} is not absolute.", cure="Use `sqlite:///` with an absolute path.")
-    path = os.path.realpath(path)  # unlike `Path.resolve`, it leaves links in a circle to whoever opens it
+    path = os.path.realpath(path)  # unlike `Path.resolve`, it does not raise for circular links: opening does
     sql, live = load_statements(), LocalEventBus()
     with ExitStack() as opened:
         make_file(path)

@@ -1,6 +1,6 @@
-"""What the SQLite store's transitions of intake do with albums: one message of its own by every picture.
+"""Albums in the SQLite store's intake transitions: each picture arrives as a separate message.
 
-Where an album is, its row of `events` says: the turn of its messages, or the places of those said beside the bot.
+The album's row of `events` names the turn of its messages, or the places of the overheard ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TURN, HEARD = "turn ", "heard "
 
 
 def joined(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind) -> tuple[InboundId, TurnColumns] | None:
-    """Store a message in the turn of its album, if it has one that takes it. Return its id and that turn."""
+    """Store a message in the turn of its album, if there is one that takes it. Return its id and that turn."""
     where = _where(tx, message)
     row = turn_ops.find_turn(tx, where.removeprefix(TURN)) if where.startswith(TURN) else None
     if row is None or not _is_theirs(row, session, message):
@@ -39,7 +39,7 @@ def joined(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind) -> tupl
 
 
 def begins(tx: Tx, session: SessionId, message: Inbound, turn: TurnId) -> bool:
-    """Note the turn that further messages of the album join, and give it those that were said beside the bot before.
+    """Record the turn that further messages of the album join, and give it those overheard before.
 
     Return whether there were any.
     """
@@ -56,7 +56,7 @@ def begins(tx: Tx, session: SessionId, message: Inbound, turn: TurnId) -> bool:
 
 
 def heard(tx: Tx, message: Inbound, ord_: int) -> None:
-    """Note the place of a message that was said beside the bot: a later one of its album may be for it."""
+    """Record the place of an overheard message: a later one of its album may address the bot."""
     if not message.album:
         return
     where = _where(tx, message)
@@ -65,7 +65,7 @@ def heard(tx: Tx, message: Inbound, ord_: int) -> None:
 
 
 def held_until(tx: Tx, message: Inbound, *, part: int, first_at: int) -> int | None:
-    """Until when a turn waits for more of a message; None: it is due."""
+    """Return until when a turn waits for more of a message; None: it is due."""
     until = message_parts.held_until(message, part=part, first_at=from_us(first_at), now=tx.moment)
     return None if until is None else to_us(until)
 
@@ -79,7 +79,7 @@ def _hold(tx: Tx, row: TurnColumns, message: Inbound) -> None:
 
 
 def _where(tx: Tx, message: Inbound) -> str:
-    """Where the album of a message is; empty for a message of none, and of one that is not known."""
+    """Return the stored location of a message's album; empty without an album or for an unknown one."""
     return (inbound_ops.outcome_of(tx, message.conversation, _key(message)) or "") if message.album else ""
 
 
@@ -88,7 +88,7 @@ def _note(tx: Tx, message: Inbound, where: str) -> None:
 
 
 def _key(message: Inbound) -> str:
-    """The key of the album's row: no channel's key of an event has a space."""
+    """Return the key of the album's row. It has a space, which no channel's event key has."""
     return f"album {message.album}"
 
 

@@ -1,4 +1,4 @@
-"""What every part of the SQLite store stands on: transitions go to the writer, reads to the readers."""
+"""Base of every part of the SQLite store: transitions go to the writer thread, reads to the reader pool."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class SqliteBase:
     """One open store."""
 
     def __init__(self, writer: Writer, readers: ReaderPool) -> None:
-        """Take the threads, which run already."""
+        """Take the running threads."""
         self.writer = writer
         self.readers = readers
         self.ended = TurnCache()
 
     async def write(self, transition: Callable[[Tx], T]) -> T:
-        """Run a transition and return when it is committed. Raises what it raises, or `StoreError`."""
+        """Run a transition and return when it is committed. Raises its exception, or `StoreError`."""
         return await self.writer.submit(transition)
 
     async def read(self, view: Callable[[ReadTx], T]) -> T:
-        """Run a read on one state of the store. Raises what it raises, or `StoreError`."""
+        """Run a read on one snapshot of the store. Raises its exception, or `StoreError`."""
         return await self.readers.submit(view)

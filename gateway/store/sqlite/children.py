@@ -1,4 +1,4 @@
-"""Children transitions in SQLite: sub-sessions begun, stopped, listed. How their end is told stands with the moves."""
+"""Sub-session transitions in SQLite: spawn, stop, list. Their end is reported in `turn_ops`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.store.sqlite.rows import Columns, TurnColumns, readable, session_of
 from gateway.store.sqlite.tx import ReadTx, Tx
 
 SESSION_COLUMNS = 12
-"""As many as `session_of` takes."""
+"""Number of columns that `session_of` takes."""
 
 
 class SqliteChildren(SqliteBase):
@@ -35,11 +35,11 @@ class SqliteChildren(SqliteBase):
         return await self.write(lambda tx: _stop_child(tx, parent, child, text, only))
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
-        """The children below a session, live ones first."""
+        """Return the children below a session, live ones first."""
         return await self.read(lambda reader: _family(reader, session, limit))
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
-        """The children that a turn spawned itself, in the order of its steps."""
+        """Return the children that a turn spawned itself, in the order of its steps."""
         return await self.read(lambda reader: _children_of(reader, turn))
 
 

@@ -1,8 +1,8 @@
-"""Whether committed transactions would be left out of a store when SQLite opens it. Asked at start, before it does.
+"""Check for committed transactions that SQLite would drop when it opens the store. Runs at start, before that.
 
-A bad frame in the write-ahead log makes SQLite leave out that frame and all that come after it, without a word. After a
-power cut that is right: the last transaction was not acknowledged, and only a part of it has reached the disk. But
-after a disk went bad, or a hand did, messages that were acknowledged would be gone.
+At a bad frame in the write-ahead log SQLite silently drops that frame and all after it. After a power cut that is
+right: the last transaction was not acknowledged, and only a part of it has reached the disk. After a bad disk, or a
+change by hand, acknowledged messages would be lost.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from gateway.store.sqlite.wal import (
 from gateway.system.logging_setup import log as log_of
 
 SECTOR = 512
-"""Bytes that a disk writes as a whole, at the least."""
+"""Bytes that any disk writes atomically."""
 
 
 class Tail(StrEnum):
-    """What the end of a log is."""
+    """State of the end of a log."""
 
     WHOLE = "whole"
-    """Nothing that was committed is left out: what lies behind, if anything, was never ended."""
+    """No committed transaction is dropped: frames after the end, if any, belong to an unfinished one."""
     TORN = "torn"
-    """A transaction's end lies behind a bad frame: the one that was being written when the power went."""
+    """One transaction's end lies behind a bad frame: the one being written at the power cut."""
     DAMAGED = "damaged"
-    """More lies behind a bad frame, or is missing, than a power cut explains: it was acknowledged."""
+    """More is behind a bad frame, or missing, than a power cut explains: it was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamageFinding:
-    """What would become of a log."""
+    """Result of opening a log, as SQLite would read it."""
 
     tail: Tail
     kept: int
-    """Frames that SQLite takes, whole transactions."""
+    """Frames that SQLite reads, in whole transactions."""
     lost: int = 0
-    """Frames after them that were committed, as far as anybody can tell."""
+    """Committed frames after them, as far as can be determined."""
     commits: int = 0
-    """Ends of transactions that can still be read among the lost."""
+    """Transaction ends still readable among the lost frames."""
 
 
 def refuse_damaged(path: str) -> None:
-    """Raise `StoreDamaged` when opening the store would leave out what was committed. Changes nothing.
+    """Raise `StoreDamaged` when opening the store would drop committed transactions. Changes nothing.
 
-    The caller holds the store's lock and has nothing of it open: closing a file would give up SQLite's locks on it.
+    The caller holds the store's lock and has none of its files open: closing one would release SQLite's locks on it.
     """
     log = Path(f"{path}-wal")
     try:
-        # The index first: whoever writes meanwhile adds to the log before the index.
+        # The index first: a concurrent writer extends the log before the index.
         index = _beginning(Path(f"{path}-shm"), INDEX)
         if Path(path).stat().st_size == 0 and _beginning(log, HEADER):
             raise StoreDamaged(f"The store {path} is damaged: it is empty, but its write-ahead log {log.name} is not.")
@@ -82,7 +82,7 @@ def refuse_damaged(path: str) -> None:
 
 
 def judge(log: Bytes, index: bytes) -> DamageFinding:
-    """Return what SQLite would take of a log, and whether what it would leave out was acknowledged. Pure."""
+    """Return how much of a log SQLite would read, and whether the dropped rest was acknowledged. Pure."""
     header, known = read_header(log), read_index(index)
     if header is None:
         return _without_header(log, known)
@@ -93,15 +93,15 @@ def judge(log: Bytes, index: bytes) -> DamageFinding:
         if known.frames > kept:
             ends = [n for n in _ends(frames, sound, header) if n < known.frames]
             return DamageFinding(tail=Tail.DAMAGED, kept=kept, lost=known.frames - kept, commits=len(ends))
-        # At most the last commit is not in the index yet. Then the index is the last one, and nothing is missing:
-        # ends of transactions that lie behind are of commits that failed, and were written over by shorter ones.
+        # At most the last commit is not in the index yet. Then the index is current and nothing is missing: ends of
+        # transactions behind it belong to failed commits that shorter ones overwrote.
         if sum(frame.commits for frame in frames[known.frames : kept]) <= 1:
             return DamageFinding(tail=Tail.WHOLE, kept=kept)
     return _behind(frames, sound, kept, header)
 
 
 def _without_header(log: Bytes, known: Index | None) -> DamageFinding:
-    """A log that is empty for SQLite. A header is never torn: it lies in one sector and is synced before any frame."""
+    """Judge a log that SQLite takes for empty. A header is never torn: it is one sector, synced before any frame."""
     missing = known.frames - known.moved if known else 0
     held = (len(log) - HEADER) // (OF_A_FRAME + USUAL_PAGE) if log[:].strip(b"\0") else 0
     lost = max(missing, held, 0)
@@ -109,24 +109,24 @@ def _without_header(log: Bytes, known: Index | None) -> DamageFinding:
 
 
 def _behind(frames: list[Frame], sound: int, kept: int, header: Header) -> DamageFinding:
-    """Judge by the frames alone: the index is gone, or of an earlier time."""
+    """Judge by the frames alone: the index is missing or outdated."""
     ends = _ends(frames, sound, header)
     if not ends:
         return DamageFinding(tail=Tail.WHOLE, kept=kept)
-    # Each commit is synced before the next one begins, so a power cut tears one transaction, which has one end; and
-    # nobody writes on from an end that did not succeed.
+    # Each commit is synced before the next one begins, so a power cut tears one transaction, which has one end.
+    # No frame is appended after an end that failed.
     after = [n for n in ends if n + 1 < len(frames) and frames[n + 1].ours and frames[n + 1].follows]
     tail = Tail.DAMAGED if len(ends) > 1 or after else Tail.TORN
     return DamageFinding(tail=tail, kept=kept, lost=ends[-1] + 1 - kept, commits=len(ends))
 
 
 def _ends(frames: list[Frame], sound: int, header: Header) -> list[int]:
-    """The places of frames behind the sound ones that say that they end a transaction of this log."""
+    """Return the places of frames behind the sound ones that are marked as ends of this log's transactions."""
     size = OF_A_FRAME + header.page
     return [
         n
         for n, frame in enumerate(frames[sound:], sound)
-        # A torn write may join our salts to what an older frame said before them, where a sector begins between them.
+        # Where a sector begins inside the frame header, a torn write may combine our salts with an older commit mark.
         if frame.ours and frame.commits and (HEADER + n * size + 8) % SECTOR
     ]
 
@@ -139,7 +139,7 @@ def _look(log: Path, index: bytes) -> DamageFinding:
 
 
 def _beginning(file: Path, count: int) -> bytes:
-    """The first bytes of a file; nothing when it is not there."""
+    """Return the first bytes of a file; empty when it is absent."""
     try:
         with file.open("rb") as opened:
             return opened.read(count)

@@ -1,4 +1,4 @@
-"""Intake transitions in SQLite of what starts nothing: refusals, talk beside the bot, edits, what cannot be read."""
+"""Intake transitions in SQLite that start no turn: refusals, overheard messages, edits, unreadable events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.store.sqlite.tx import Tx
 
 REFUSAL_EVERY_US = REFUSAL_EVERY // MICROSECOND
 HEARD = f"drop:{DropReason.CONTEXT} "
-"""The outcome of an event that was said beside the bot; the place of its message follows, since a new text may come."""
+"""Prefix of the outcome of an overheard event; the place of its message follows, since an edit may come."""
 
 
 class SqliteDrops(SqliteBase):
@@ -48,7 +48,7 @@ def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
 
 
 def _hear(tx: Tx, route: Route, message: Inbound) -> None:
-    """Keep what was said beside the bot for the session's next model turn; of an album that has one, for that."""
+    """Store an overheard message for the session's next model turn, or for its album's turn."""
     inbound_ops.begin(tx, route, message)
     if albums.joined(tx, route.session, message, TurnKind.MODEL) is not None:
         return
@@ -59,7 +59,7 @@ def _hear(tx: Tx, route: Route, message: Inbound) -> None:
 
 
 def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
-    """Whether the sender is told now: of what cannot be read each time, of everything else once a day."""
+    """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
     if drop.reason is DropReason.UNREADABLE:
         return True
     last = tx.one("refused_at", message.principal) if drop.told else None
@@ -83,7 +83,7 @@ def _amend(tx: Tx, message: Inbound) -> bool:
 
 
 def _amendable(tx: Tx, message: Inbound) -> tuple[int, SessionId] | None:
-    """The place of the message that this is a new text of, and its session, while no model has read it."""
+    """Return the place of the message that this edits, and its session, while no model has read it."""
     place = message.conversation
     outcome = inbound_ops.outcome_of(tx, place, message.edits) or ""
     if outcome.startswith(HEARD):

@@ -1,4 +1,4 @@
-"""Lanes and Steps transitions in SQLite: who runs a turn, and its journal."""
+"""Turn queue and turn journal transitions in SQLite."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
 from gateway.store.answer_rules import cost_of
-from gateway.store.call_rules import audit_row, may_consume, within
+from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
 from gateway.store.constants import COMMANDS_AT_ONCE
 from gateway.store.sqlite import slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.queries import history_of, new_view, places_of_ended, turn_view, views_of
 from gateway.store.sqlite.records import add_audit_row, add_spent
 from gateway.store.sqlite.rows import Columns, TurnColumns, wait_of
 from gateway.store.sqlite.tx import Tx
-from gateway.store.sqlite.views import history_of, new_view, places_of_ended, turn_view, views_of
 
 LEASE_US = LEASE_LASTS // MICROSECOND
 UNREAD_AT_MOST = 3
-"""Ended turns that a claim reads for the history of its own: more, or large ones again and again, would hold up all who
-write. Whoever works on the turn reads them then."""
+"""Ended turns that a claim reads at most for its history: more would block all writers. Beyond that the turn's runner
+reads them itself."""
 History: TypeAlias = Callable[[Tx, TurnView], Sequence[TurnView] | None]
 
 
 class SqliteEngine(SqliteBase):
-    """`ports.Lanes` and `ports.Steps`."""
+    """`ports.TurnQueue` and `ports.TurnJournal`."""
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
-        """Hand out turns that may run, who waits longest first."""
+        """Lease turns that may run, the longest waiting first."""
         read: dict[int, TurnView] = {}
 
         def history_of_turn(tx: Tx, view: TurnView) -> Sequence[TurnView] | None:
@@ -60,7 +60,7 @@ class SqliteEngine(SqliteBase):
         return await self.write(lambda tx: _renew(tx, lease))
 
     async def park(self, lease: Lease) -> bool:
-        """Give up the lease until a wait is decided."""
+        """Release the lease until a wait is decided."""
         return await self.write(lambda tx: _park(tx, lease))
 
     async def finish_turn(
@@ -79,7 +79,7 @@ class SqliteEngine(SqliteBase):
         )
 
     async def release(self, lease: Lease) -> None:
-        """Give the turn back."""
+        """Return the turn to the queue."""
         await self.write(lambda tx: _release(tx, lease))
 
     async def plan(
@@ -89,7 +89,7 @@ class SqliteEngine(SqliteBase):
         return await self.write(lambda tx: _plan(tx, lease, answer, given, slots))
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
-        """Store the slot of an answer that is being written, or what it says by now."""
+        """Store the slot of an answer being written or of a status line, or its newer text."""
         return await self.write(lambda tx: _open_slot(tx, lease, slot))
 
     async def open_waits(
@@ -99,17 +99,17 @@ class SqliteEngine(SqliteBase):
         return await self.write(lambda tx: _open_waits(tx, lease, waits, slots, most))
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-        """Store that a call's effect may begin, with its row of the audit; consume its approval."""
+        """Record that a call's effect may begin, with its audit row; consume its approval."""
         return await self.write(lambda tx: _start_step(tx, lease, n, wait, beginning))
 
     async def finish_step(
         self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
     ) -> TurnView | None:
-        """Store a call's one result, and what is shown of it."""
+        """Store a call's one result and the slots that show it."""
         return await self.write(lambda tx: _finish_step(tx, lease, n, result, slots))
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-        """Store what became of a message's attachments."""
+        """Store the outcome of fetching a message's attachments."""
         await self.write(lambda tx: _brought(tx, lease, message, files))
 
 
@@ -131,11 +131,11 @@ def _claim(tx: Tx, node: NodeId, limit: int, history: History) -> list[Claimed]:
 
 
 def _claimed(tx: Tx, lease: Lease, columns: Columns, history: History) -> Claimed:
-    """The turn and its history, read with the claim: asking a reader for each costs 0.3 to 0.5 ms of CPU."""
+    """Return the turn and its history, read with the claim: a separate read of each costs 0.3 to 0.5 ms of CPU."""
     try:
         view = new_view(tx, columns) if lease.fence == 1 else views_of(tx, [columns])[0]
         return Claimed(lease=lease, view=view, history=history(tx, view))
-    except (ValueError, TypeError, LookupError):  # what whoever reads it again gets raised
+    except (ValueError, TypeError, LookupError):  # the next read raises it
         return Claimed(lease=lease, view=None)
 
 
@@ -155,7 +155,7 @@ def _park(tx: Tx, lease: Lease) -> bool:
 
 
 def _only_waits(tx: Tx, row: TurnColumns) -> bool:
-    """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
+    """Return whether a wait is open, and every call without a result waits: nothing runs or can run."""
     open_steps = {n for _, n, _, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
     return bool(open_steps) and {n for n, *_ in tx.run("unfinished_steps", row.id)} <= open_steps
 
@@ -219,7 +219,7 @@ def _add_answer(
 ) -> int:
     """Store a finished model step; the given messages count as given before it. Return its number.
 
-    `ungiven`: where those stand that were not given yet.
+    `ungiven`: the places of the messages that were not given yet.
     """
     n = turn_ops.step_count(tx, row)
     for inbound in dict.fromkeys(given):
@@ -240,7 +240,7 @@ def _open_waits(
     if row.state == TurnState.STOPPING or not all(_is_planned(tx, row, new.n) for new in waits):
         return None
     already = 0 if most is None else int(tx.run("approvals_asked_by", row.session, row.principal)[0][0])
-    waits, slots = within(waits, slots, already, most)
+    waits, slots = limit_approvals(waits, slots, already, most)
     for new in waits:
         tx.run("ask_step", tx.next_rev(row.session), row.id, new.n)
         turn_ops.open_wait(tx, row, new)
@@ -291,10 +291,10 @@ def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequen
 
 
 def _as_it_stands(tx: Tx, row: TurnColumns) -> TurnView | None:
-    """The turn, read with what was just written of it; None when it cannot be read, which undoes nothing."""
+    """Return the turn with the rows just written; None when it cannot be read, which undoes nothing."""
     try:
         return turn_view(tx, row.id)
-    except Exception:  # damage elsewhere in the turn, or no memory: the result is kept, and whoever reads it gets told
+    except Exception:  # damage elsewhere in the turn, or no memory: keep the result; the next read raises
         if not tx.db.in_transaction:
             raise
         return None
@@ -311,7 +311,7 @@ def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[FetchedFi
 
 
 def _step_state(tx: Tx, row: TurnColumns, n: int) -> tuple[str, int]:
-    """Return a step's state and the fence it was started under last. Raises `NotFound`."""
+    """Return a step's state and the fence of its last start. Raises `NotFound`."""
     found = tx.one("step", row.id, n)
     if found is None:
         raise NotFound(f"The turn {row.id} has no step {n}.")

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to the store's callers."""
+"""Mapping of SQLite's errors to the store's errors. Used by opening, writer and readers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sqlite3
 from gateway.errors import StoreDamaged, StoreError, StoreFull
 
 ROOM = 1 << 20
-"""Bytes. With less than this left on the disk an I/O error is taken for a full disk: SQLite reports it as either."""
+"""Bytes. With less free on the disk an I/O error counts as a full disk: SQLite reports that as either."""
 
 FAILURES = (sqlite3.Error, MemoryError)
-"""What SQLite's functions raise. Python makes a `MemoryError` of SQLite's own code for that."""
+"""Exceptions of SQLite's functions. Python maps SQLite's out-of-memory code to `MemoryError`."""
 
 _WHOLE_BATCH = frozenset(
     {
@@ -36,16 +36,16 @@ def code_of(error: sqlite3.Error) -> int:
 
 
 def concerns_the_file(error: sqlite3.Error | MemoryError) -> bool:
-    """Whether no other transition of the batch could do better: the file, the disk, the lock or memory is at fault."""
+    """Return whether the whole batch fails: the file, the disk, the lock or memory is at fault."""
     return isinstance(error, MemoryError) or code_of(error) in _WHOLE_BATCH
 
 
 def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
-    """Return the error to raise to the caller, with its cure. Nothing of the transition was written."""
+    """Return the error for the caller, with its cure. Nothing of the transition was written."""
     if isinstance(error, MemoryError):
         return StoreError(
             f"No memory was left to write to the store {path}: nothing was written and nothing was lost.",
-            cure="Give the daemon more memory, or end what takes it; then say it again.",
+            cure="Give the daemon more memory, or free some, then repeat the request.",
         )
     code = code_of(error)
     if code == sqlite3.SQLITE_FULL or (code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path)):
@@ -69,7 +69,7 @@ def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
 
 
 def gone(path: str) -> StoreError:
-    """Return the error for a store whose files are no longer those that the daemon opened."""
+    """Return the error for a store whose files are not the opened ones any more."""
     return StoreError(
         f"The store {path}, its -wal or its -shm was moved, removed or replaced while the daemon runs: "
         "nothing was written.",

@@ -1,4 +1,4 @@
-"""What the SQLite store's transitions of intake share: which event it is, its session, its message."""
+"""Shared steps of the SQLite store's intake transitions: events, sessions, messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gateway.store.sqlite.tx import Tx
 
 
 def is_new(tx: Tx, event: Inbound | Press, outcome: str) -> bool:
-    """Store the event; False when it was stored before, and then nothing is written."""
+    """Store the event. Return False, and write nothing, when it was stored before."""
     place = event.conversation
     return tx.count("add_event", place.channel, place.account, event.event_key, outcome) > 0
 
 
 def known(tx: Tx, message: Inbound) -> Accepted | None:
-    """What to say to a message that was stored before, or to one whose event was something else."""
+    """Return the outcome for a message whose event was stored before, as a message or otherwise."""
     place = message.conversation
     outcome = outcome_of(tx, place, message.event_key)
     if outcome is None:
@@ -27,21 +27,21 @@ def known(tx: Tx, message: Inbound) -> Accepted | None:
 
 
 def outcome_of(tx: Tx, place: Conversation, event_key: str) -> str | None:
-    """What became of an event of the place's account, if it was stored."""
+    """Return the outcome of an event of the place's account, if it was stored."""
     found = tx.one("event_outcome", place.channel, place.account, event_key)
     return None if found is None else str(found[0])
 
 
 def message_of(outcome: str) -> tuple[InboundId, TurnId]:
-    """The message that an event became and its turn; empty ids when it became something else."""
+    """Return the message that an event became and its turn; empty ids when it became none."""
     inbound, _, turn = outcome.partition(" ")
     return (InboundId(""), TurnId("")) if ":" in inbound else (InboundId(inbound), TurnId(turn))
 
 
 def begin(tx: Tx, route: Route, message: Inbound) -> tuple[int, int]:
-    """Make the session, or mark it active. A direct message's place is where its person can be reached.
+    """Create the session, or mark it active. Record a direct conversation as where its person can be reached.
 
-    Return the session's epoch, and the place of the first message said beside the bot that is to be given; 0: none.
+    Return the session's epoch, and the place of the first overheard message to give to the model; 0: none.
     """
     way = (route.session, route.kind, route.origin, route.owner, route.title)
     ((epoch, context_from),) = tx.run("use_session", *way, tx.now)

@@ -1,4 +1,4 @@
-"""Intake transitions in SQLite of what does something: messages, control commands, presses."""
+"""Intake transitions in SQLite that take effect: messages, control commands, presses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _accept(
 
 
 def _joined(tx: Tx, inbound: InboundId, row: TurnColumns) -> Accepted:
-    """Say what became of a message that joined the turn of its album."""
+    """Return the outcome for a message that joined the turn of its album."""
     head = _lane_head(tx, row.session) if row.kind == TurnKind.MODEL else None
     active = head if head is not None and head.started_at is not None else None
     waiting = active is not None and active.state == TurnState.PARKED
@@ -97,7 +97,7 @@ def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnColum
 
 
 def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnColumns | None:
-    """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
+    """Return the turn that waits for this continuation. If the message is none, that turn waits no longer."""
     columns = tx.one("held_turn", session, tx.now, message.principal, place)
     if columns is None:
         return None
@@ -111,7 +111,7 @@ def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, pla
 
 
 def _give_context(tx: Tx, session: SessionId, turn: TurnId, since: int) -> None:
-    """Give a new turn what was said beside the bot; what is older than that is never given."""
+    """Give a new turn the last overheard messages; older ones are never given."""
     for (ord_,) in reversed(tx.run("context", session, since, CONTEXT_KEPT)):
         tx.run("give_context", turn, tx.next_rev(session), ord_)
     tx.run("forget_context", session)
@@ -135,7 +135,7 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
 
 def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
     found = _find_wait(tx, wait)
-    result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
+    result = result_of_press(found, verdict, tx.moment)  # the one writer thread: nothing changes meanwhile
     if stays_a_message(result, verdict):
         return Pressed(result=result, wait=found)
     if not inbound_ops.is_new(tx, press, f"press:{result}"):
@@ -157,7 +157,7 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: PressVerdict) -> 
     return Pressed(result=result, wait=_find_wait(tx, wait))
 
 
-# --- what these share -----------------------------------------------------------------------
+# --- shared ---------------------------------------------------------------------------------
 
 
 def _lane_head(tx: Tx, session: SessionId) -> TurnColumns | None:
@@ -194,9 +194,9 @@ def _unended(tx: Tx, session: SessionId) -> list[TurnColumns]:
 
 
 def _stop(tx: Tx, session: SessionId, control: Control, here: Conversation) -> int:
-    """Stop what is under way here, what children told, and all below. Return how many turns that were.
+    """Stop the session's running turns, its reports of ended children, and all turns below. Return how many.
 
-    `here`: where the command's reply stands, so that its turns need no words of their own.
+    `here`: the conversation of the command's reply; turns there need no text of their own.
     """
     unheard = {turn for turn, *_ in tx.run("unheard_ends", session, SYSTEM_CHILD)}
     rows = [row for row in _unended(tx, session) if _is_stopped(row, control, unheard)]

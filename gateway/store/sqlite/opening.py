@@ -1,4 +1,4 @@
-"""Opening a store's file: one daemon, nobody else's file, checked after a crash, migrated as a whole."""
+"""Opening of the store's file: lock, ownership, check after a crash, migrations. Used by `open_sqlite`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import SchemaMigration
 
 APPLICATION_ID = 0x4472676E
-"""`Drgn`: what the file says of itself in its header."""
+"""`Drgn`: application id in the file's header."""
 OLDEST_SQLITE = (3, 35, 0)
-"""The first one with RETURNING."""
+"""First version with RETURNING."""
 CHECK_AT_MOST = 32 << 20
-"""Bytes, about a second of checking. A bigger file is not checked after a crash, so that work goes on soon."""
+"""Bytes, about a second of checking. A larger file is not checked after a crash, so that the start is not delayed."""
 HEADER = b"SQLite format 3\0"
 _HEADER_BYTES, _VERSION_AT, _APPLICATION_AT = 100, 60, 68
-"""Of the header; both numbers have four bytes."""
+"""Length of the header in bytes, and offsets of two four-byte numbers in it."""
 _READERS_AT, _READERS = 0x40000002, 510
-"""The bytes of the file on which SQLite's readers have their locks, as its file format says."""
+"""Byte range of the file that SQLite's readers lock, from its file format."""
 _OWN_FILE = "Let store.url name a file of its own."
 STATEMENTS_KEPT = 256
 
 
 class FileLock:
-    """The lock file beside the store. Held as long as this process lives or until `release`."""
+    """Lock file beside the store. Held until `release` or the end of this process."""
 
     def __init__(self, path: str) -> None:
-        """Take the lock. Raises `StoreInUse` with the holder's process id."""
+        """Acquire the lock. Raises `StoreInUse` with the holder's process id."""
         self.path = f"{path}.lock"
         self._fd = _open_lock(self.path, os.O_CREAT)
         try:
@@ -43,20 +43,20 @@ class FileLock:
             holder = os.read(self._fd, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
             raise StoreInUse(f"The store {path} is in use by process {holder}.") from None
-        # The process id only helps whoever is refused; a full disk has no room for it.
+        # The process id is only for the refusal's text; a full disk has no room for it.
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let another daemon have it. Twice is safe. The file stays: removing it would race with the next holder."""
+        """Release the lock. Idempotent. The file stays: removing it would race with the next holder."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def check_lock(path: str) -> None:
-    """Raise `StoreError` for a lock file that is there and cannot be opened. Takes no lock."""
+    """Raise `StoreError` for a lock file that exists and cannot be opened. Takes no lock."""
     if os.path.lexists(f"{path}.lock"):
         os.close(_open_lock(f"{path}.lock"))
 
@@ -72,10 +72,10 @@ def _open_lock(path: str, flags: int = 0) -> int:
 
 
 def keep_from_moving(path: str) -> None:
-    """Have SQLite leave the log as it is when its last connection closes: it finds that another program reads the file.
+    """Hold a reader's lock, so that SQLite leaves the log as it is when its last connection closes.
 
-    That holds until this process ends, since closing the descriptor would let go of SQLite's own locks. Only Linux has
-    such locks; elsewhere this does nothing. Raises `OSError`.
+    Held until this process ends, since closing the descriptor would release SQLite's own locks. Only Linux has such
+    locks; elsewhere this does nothing. Raises `OSError`.
     """
     if sys.platform != "linux":
         return
@@ -85,7 +85,7 @@ def keep_from_moving(path: str) -> None:
 
 
 def check_library() -> None:
-    """Raise `StartError` when this Python's SQLite cannot do the work."""
+    """Raise `StartError` when this Python's SQLite is too old or not thread-safe."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = "{}.{}".format(*OLDEST_SQLITE)
         raise StartError(
@@ -99,7 +99,7 @@ def check_library() -> None:
 
 
 def make_file(path: str) -> None:
-    """Make the folder (0700) and the file (0600), less the umask, when absent. Existing ones stay as they are."""
+    """Create the folder (0700) and the file (0600), less the umask, when absent. Existing ones stay as they are."""
     folder = Path(path).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,11 +110,11 @@ def make_file(path: str) -> None:
 
 
 def check_file(path: str, newest: int | None = None) -> None:
-    """Raise `StoreError` for a file that is no store, by its first bytes. Opens nothing and changes nothing.
+    """Raise `StoreError` for a file that is no store, by its first bytes. Opens no database, changes nothing.
 
-    `newest`: the schema that this version knows; of a store that was not closed a later one may stand in its log alone.
+    `newest`: the schema that this version knows. After an unclean close a newer one may be in the log alone.
     """
-    # Looked at first: opening a pipe would wait for whoever writes into it.
+    # Checked first: opening a pipe would wait for its writer.
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise StoreError(f"The store {path} is not a file.", cure=_OWN_FILE)
     try:
@@ -122,12 +122,12 @@ def check_file(path: str, newest: int | None = None) -> None:
             header, names = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_nlink
     except OSError as error:
         raise _not_opened(path, error) from error
-    if names > 1:  # under its other name another daemon could hold it, with a lock and a log of its own
+    if names > 1:  # by its other name another daemon could hold it, with a separate lock and log
         raise StoreError(
             f"The store {path} has another name: it is a hard link, as some backups make.",
             cure=f"Make it a file of its own: cp -p {path} {path}.copy, then mv {path}.copy {path}",
         )
-    # SQLite takes a file of a few bytes for an empty one and would write over it.
+    # SQLite takes a file of a few bytes for an empty one and would overwrite it.
     if header and header[: len(HEADER)] != HEADER:
         raise StoreError(f"{path} is no SQLite database.", cure=_OWN_FILE)
     if newest is not None and len(header) == _HEADER_BYTES:
@@ -171,7 +171,7 @@ def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigra
 
 
 def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
-    """Open a connection that cannot write."""
+    """Open a read-only connection."""
     try:
         db = connect(path)
         try:
@@ -187,7 +187,7 @@ def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Open the file with no implicit transactions. It is used by one thread at a time, not always the same."""
+    """Open the file without implicit transactions. One thread at a time uses it, not always the same."""
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_KEPT)
 
 
@@ -197,7 +197,7 @@ def migrate(
     migrations: tuple[SchemaMigration, ...],
     before: Callable[[str], None] | None = None,
 ) -> None:
-    """Bring the schema up to date, each migration in one transaction. `before` is told of each statement."""
+    """Bring the schema up to date, each migration in one transaction. `before` is called with each statement."""
     version = _number(db, sql["read_user_version"])
     for migration in migrations[version:]:
         db.execute(sql["begin"])
@@ -215,7 +215,7 @@ def migrate(
 def _refuse_foreign(
     db: sqlite3.Connection, path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigration, ...]
 ) -> None:
-    """Raise when the file is another program's or of a newer version. Changes nothing."""
+    """Raise `StoreError` when the file is another program's or of a newer version. Changes nothing."""
     application, version = _number(db, sql["read_application_id"]), _number(db, sql["read_user_version"])
     empty = application == 0 and version == 0 and _number(db, sql["table_count"]) == 0
     _refuse(path, application, version, len(migrations), empty=empty)

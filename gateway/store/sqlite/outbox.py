@@ -1,4 +1,4 @@
-"""Outbox transitions in SQLite: slots on their way out."""
+"""Outbox transitions in SQLite: claims and results of sending slots."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ class SqliteOutbox(SqliteBase):
     async def claim_slots(
         self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
     ) -> Sequence[Slot]:
-        """Take due slots, the oldest of each conversation: a newer one never overtakes one to be tried again."""
+        """Claim the oldest due slot of each conversation; none overtakes an older one that awaits a retry."""
         return await self.writer.claim_slots(lambda tx: _claim_slots(tx, node, channels, limit), limit, wait_s)
 
     async def any_due(self, channels: Sequence[str]) -> bool:
-        """Whether there is anything to be sent now."""
+        """Return whether a slot is due now."""
         return await self.read(lambda reader: bool(_claimable(reader, channels, 1)))
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
-        """Record what is shown."""
+        """Record the version that is shown."""
         await self.write(lambda tx: _slot_sent(tx, slot, version, platform_id, unsettled=unsettled))
 
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
-        """Record what is shown of it so far."""
+        """Record the messages shown so far."""
         await self.write(lambda tx: tx.run("slot_part", *_find(tx, slot), platform_id))
 
     async def slot_retry(
         self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
     ) -> None:
-        """Send it again later."""
+        """Schedule a retry."""
         await self.write(
             lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
         )
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
-        """Give it up, unless it changed meanwhile."""
+        """Mark it dead, unless it changed meanwhile."""
         await self.write(lambda tx: _slot_dead(tx, slot, version, why))
 
     async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
-        """Show what is newer once more. What is stored after the look is sent after the edit that this is about."""
+        """Send the newer version once more. A version stored after this check is sent after the edit in question."""
         newer = await self.read(lambda reader: reader.one("slot_newer", slot, version))
         return newer is not None and await self.write(lambda tx: _slot_overwritten(tx, slot, version))
 
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
-        """Say something to every owner, once an hour."""
-        return await self.write(lambda tx: _tell_owners(tx, key, text, owners))
+        """Notify every owner, at most once an hour per key."""
+        return await self.write(lambda tx: _notify_owners(tx, key, text, owners))
 
 
 def _claimable(reader: ReadTx, channels: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
-    """Place and session of what may be sent now."""
+    """Return place and session of the slots that may be sent now."""
     due = reader.run("claimable_slots", dump_json(list(channels)), reader.now, limit)
     for channel in channels:
         due += reader.run("claimable_refusals", channel, reader.now, limit - len(due), REFUSALS_AT_ONCE)
@@ -104,7 +104,7 @@ def _slot_overwritten(tx: Tx, slot: SlotId, version: int) -> bool:
     return found is not None
 
 
-def _tell_owners(tx: Tx, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+def _notify_owners(tx: Tx, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
     if not tx.run("tell", key, tx.now, tx.now - TOLD_EVERY // MICROSECOND):
         return False
     for owner, principals in owners.items():
@@ -114,7 +114,7 @@ def _tell_owners(tx: Tx, key: str, text: str, owners: Mapping[OwnerName, Sequenc
         used = [found for who in principals if (found := tx.one("person", who)) is not None]
         chat = latest_chat((load_conversation(place), from_us(at)) for place, at in used)
         if chat is not None:
-            # Of no session: its page has the other one.
+            # No session: its page shows the other slot.
             add_slot(tx, NewSlot(conversation=chat, kind=SlotKind.REPLY, text=text), None, None)
     return True
 
@@ -128,5 +128,5 @@ def _find(tx: Tx, slot: SlotId) -> tuple[int, int | None]:
 
 
 def _make_room(tx: Tx, state: str, place: str) -> None:
-    """A slot that is through makes room for the next one of its conversation."""
+    """Wake claims when a finished slot makes room for the next one of its conversation."""
     tx.touched.slots_due |= state == SlotState.DUE or tx.run("is_unsent", place) == [(1,)]

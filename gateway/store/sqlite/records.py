@@ -24,7 +24,7 @@ FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 
 
 class SqliteRecords(SqliteBase):
-    """`ports.Accounts`, `Node`, `KeyValue`, `Usage`, `Audit` and `Steps.allowed_scopes`."""
+    """`ports.Accounts`, `Node`, `KeyValue`, `UsageStore`, `Audit` and `TurnJournal.allowed_scopes`."""
 
     # --- accounts and nodes ---------------------------------------------------------------
 
@@ -33,11 +33,11 @@ class SqliteRecords(SqliteBase):
         await self.write(lambda tx: tx.run("add_code", code_sha, owner, tx.now + ttl // MICROSECOND))
 
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
-        """Turn a code into a cookie, once."""
+        """Exchange a code for a cookie, once."""
         return await self.write(lambda tx: _redeem_code(tx, code_sha, cookie_sha, ttl, source))
 
     async def signed_in(self, cookie_sha: str) -> OwnerName | None:
-        """Whose cookie this is."""
+        """Return the owner of this cookie."""
         found = await self.read(lambda reader: reader.one("signed_in", cookie_sha, reader.now))
         return None if found is None else OwnerName(found[0])
 
@@ -46,65 +46,65 @@ class SqliteRecords(SqliteBase):
         await self.write(lambda tx: tx.run("sign_out", cookie_sha))
 
     async def saw_page(self, owner: OwnerName) -> None:
-        """Remember that the page is open."""
+        """Record that the owner's page is open."""
         await self.write(lambda tx: tx.run("saw_page", owner, tx.now))
 
     async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
-        """Where these people can be reached."""
-        return await self.read(lambda reader: _reach(reader, owner, principals))
+        """Return the last direct conversation of each person, and when the page was last open."""
+        return await self.read(lambda reader: _last_contact(reader, owner, principals))
 
     async def alive(self, node: NodeId) -> None:
-        """Remember that this node lives."""
+        """Record that this node is alive."""
         await self.write(lambda tx: tx.run("alive", tx.now))
 
     async def last_alive(self) -> datetime | None:
-        """When a node last said so."""
+        """Return when a node was last recorded as alive."""
         ((at,),) = await self.read(lambda reader: reader.run("last_alive"))
         return moment(at)
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
-        """Take or renew a named lease."""
+        """Acquire or renew a named lease."""
         return await self.write(lambda tx: bool(tx.run("hold", name, node, tx.now + ttl // MICROSECOND, tx.now)))
 
     # --- key-value store ------------------------------------------------------------------
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
-        """Store a small fact; forget the room's expired ones."""
+        """Store a value; delete the namespace's expired ones."""
         await self.write(lambda tx: _note(tx, room, key, value, ttl))
 
     async def notes(self, room: str) -> Mapping[str, str]:
-        """The facts of a room."""
+        """Return the values of a namespace."""
         return dict(await self.read(lambda reader: reader.run("notes", room, reader.now)))
 
     # --- usage ----------------------------------------------------------------------------
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
-        """Store what stands for the beginning of a history, and what making it cost."""
+        """Store the summary of the beginning of a history, and its cost."""
         return await self.write(lambda tx: _compact(tx, session, epoch, through, summary, spent))
 
     async def spent(self, since: date) -> Sequence[Spent]:
-        """What was spent since a day, the newest first."""
+        """Return the usage since a day, the newest first."""
         return await self.read(lambda reader: readable(_spent_of, reader.run("spent", since.isoformat()), "day"))
 
     # --- scopes ---------------------------------------------------------------------------
 
     async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Read which scopes of which tools were allowed in this session's history, or above it."""
+        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
         found = await self.read(lambda reader: reader.run("allowed_scopes", session))
         return frozenset((tool, scope) for tool, scope in found)
 
     # --- audit ----------------------------------------------------------------------------
 
     async def audit_head(self) -> AuditHead:
-        """Where the audit stands."""
+        """Return the place and hash of the last audit row."""
         return await self.read(_head)
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
-        """Rows after a place, in order."""
+        """Return rows after a place, in order."""
         return await self.read(lambda reader: [_row_of(columns) for columns in reader.run("audit_rows", after, limit)])
 
     async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
-        """Calls that were started, each with its row."""
+        """Return the calls that were started, each with its row."""
         return await self.read(lambda reader: [_call_of(found) for found in reader.run("started_calls", after, limit)])
 
 
@@ -125,7 +125,7 @@ def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source:
     return owner
 
 
-def _reach(reader: ReadTx, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
+def _last_contact(reader: ReadTx, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
     direct: dict[Principal, tuple[Conversation, datetime]] = {}
     for principal in principals:
         found = reader.one("person", principal)
@@ -153,7 +153,7 @@ def _compact(tx: Tx, session: SessionId, epoch: int, through: TurnId, summary: s
 
 
 def add_spent(tx: Tx, spent: Spent) -> None:
-    """Add to what this person's turns used of this model on this day."""
+    """Add to this person's usage of this model on this day."""
     usage = spent.usage
     tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     tx.run("add_spent", spent.day.isoformat(), spent.principal, spent.model, spent.answers, *tokens, usage.cost_micros)
@@ -171,7 +171,7 @@ def _spent_of(columns: Values) -> Spent:
 
 
 def add_audit_row(tx: Tx, row: AuditRow) -> int:
-    """Write a row as the next one, whatever its place and its hashes say. Return its place."""
+    """Append a row, ignoring its place and hashes. Return its place."""
     row = sealed(row, _head(tx))
     about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait, row.decided_by)
     tx.run("add_audit_row", row.seq, tx.now, *about, row.sandbox, row.node, row.prev_hash, row.hash)

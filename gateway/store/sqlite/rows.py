@@ -1,4 +1,4 @@
-"""Between the SQLite store's columns and the model's types. Each `*_of` takes columns in the order of its SELECTs."""
+"""Conversion of SQLite columns to domain types. Each `*_of` takes columns in the order of its SELECTs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LOG = log("store")
 
 @dataclass(slots=True)
 class TurnColumns:
-    """What transitions need of a turn, as it is stored: the conversation as text, times in microseconds."""
+    """A turn's stored columns for transitions: conversation as text, times in microseconds."""
 
     ord: int
     id: TurnId
@@ -56,11 +56,11 @@ class TurnColumns:
 
 
 UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
-"""What comes of columns that are not what was written; pydantic's `ValidationError` is a `ValueError`."""
+"""Exceptions of reading damaged columns; pydantic's `ValidationError` is a `ValueError`."""
 
 
 def readable(make: Callable[[Columns], T], rows: Iterable[Columns], what: str) -> list[T]:
-    """Make what can be read of a list's rows. A row that cannot be read is left out and named in the log.
+    """Convert the readable rows of a list. An unreadable row is left out and named in the log.
 
     The first column is the row's name.
     """
@@ -75,12 +75,12 @@ def readable(make: Callable[[Columns], T], rows: Iterable[Columns], what: str) -
 
 
 def moment(us: int | None) -> datetime | None:
-    """Return the moment, if there is one."""
+    """Return the stored time as a datetime, if there is one."""
     return None if us is None else from_us(us)
 
 
 def session_of(columns: Columns) -> Session:
-    """Make a session."""
+    """Return a session."""
     id_, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary = columns
     return Session(
         id=SessionId(id_),
@@ -99,7 +99,7 @@ def session_of(columns: Columns) -> Session:
 
 
 def turn_of(columns: Columns) -> Turn:
-    """Make a turn."""
+    """Return a turn."""
     id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, said = (
         columns
     )
@@ -120,7 +120,7 @@ def turn_of(columns: Columns) -> Turn:
 
 
 def received_of(columns: Columns) -> Received:
-    """Make a stored message."""
+    """Return a stored message."""
     id_, turn, given, received_at, event_key, place, principal, name, direct, addressed, text, sent_at, *rest = columns
     quoted, reply_to, unread, cut, context, continues, attachments, files = rest
     message = Inbound(
@@ -151,7 +151,7 @@ def received_of(columns: Columns) -> Received:
 
 
 def step_of(columns: Columns) -> Step:
-    """Make a step."""
+    """Return a step."""
     turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at = columns
     return Step(
         turn=TurnId(turn),
@@ -169,7 +169,7 @@ def step_of(columns: Columns) -> Step:
 
 
 def wait_of(columns: Columns) -> Wait:
-    """Make a wait."""
+    """Return a wait."""
     id_, kind, session, turn, n, state, approval, payload, opened_at, expires_at, by, decided_at, reason = columns
     return Wait(
         id=WaitId(id_),
@@ -189,7 +189,7 @@ def wait_of(columns: Columns) -> Wait:
 
 
 def slot_of(columns: Columns) -> Slot:
-    """Make a slot."""
+    """Return a slot."""
     (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
     attempts, uncertain, due_at, created_at, file, once_more = rest
     return Slot(

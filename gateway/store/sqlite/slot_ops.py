@@ -1,4 +1,4 @@
-"""What several transitions of the SQLite store do to slots. The same moves as the memory store's."""
+"""Slot operations of the SQLite store, shared by its transitions. The same as the memory store's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gateway.store.sqlite.rows import TurnColumns
 from gateway.store.sqlite.tx import Tx, Values
 
 NOT_EARLY, EARLY, STATUS = 0, 1, 2
-"""What the column `early` says: 1 while an answer is written, 2 for a status line while its turn has not ended."""
+"""Values of the column `early`: 1 for a draft, 2 for a status line until its turn ends."""
 
 
 def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | None, *, early: int = NOT_EARLY) -> None:
-    """Store a new slot, due now; on the page it is sent by being stored."""
+    """Store a new slot, due now; a slot of the page counts as sent once stored."""
     kept = shown_when_stored(new.conversation)
     rev = rev_of_slot(tx, session)
     place = dump_conversation(new.conversation)
@@ -33,13 +33,13 @@ def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | Non
 
 
 def show_anew(tx: Tx, wait: WaitId) -> None:
-    """Give the cards that show this wait a new version."""
+    """Give each card of this wait a new version."""
     for seq, session, state, kept in tx.run("cards_of_wait", wait):
         show_slot_anew(tx, seq, session, state, kept)
 
 
 def show_given_up(tx: Tx, wait: WaitId) -> None:
-    """Try those cards of this wait once more whose change was given up: somebody pressed what still stands there."""
+    """Retry the dead cards of this wait: somebody pressed an outdated one."""
     for seq, session, state, kept in tx.run("cards_of_wait", wait):
         if state == SlotState.DEAD:
             show_slot_anew(tx, seq, session, state, kept)
@@ -48,32 +48,32 @@ def show_given_up(tx: Tx, wait: WaitId) -> None:
 def show_slot_anew(
     tx: Tx, seq: int, session: SessionId | None, state: str, kept: bool, *, once_more: bool = False
 ) -> None:
-    """Give a slot a new version, due if the last one was sent or, of what is shown, given up.
+    """Give a slot a new version, due if the last one was sent, or is dead but visible.
 
-    `once_more`: it says the same, so that what was given up stays as it is.
+    `once_more`: the text is unchanged, so a dead slot stays dead.
     """
     tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now, once_more)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING
 
 
 def settled(tx: Tx) -> int:
-    """When an edit that may be under way now is made or never will be."""
+    """Return when an edit in progress now has either arrived or been lost."""
     return tx.now + EDIT_IN_DOUBT // MICROSECOND
 
 
 def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:
-    """Return the revision of a changed slot: None for one of no session."""
+    """Return the revision of a changed slot; None for a slot without a session."""
     return None if session is None else tx.next_rev(session)
 
 
-# --- what a turn says -----------------------------------------------------------------------
+# --- slots of a turn ------------------------------------------------------------------------
 
 
 def say(tx: Tx, row: TurnColumns, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
-    """Store what a turn says; a slot of its own that is there already takes the new text.
+    """Store a turn's slots; an existing slot of the turn takes the new text.
 
-    What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its place.
-    A status line stays as it is until then.
+    Drafts without an answer are emptied, or take the last text of a turn that `ends`. A status line stays as it is
+    until then.
     """
     found = tx.run("early_slots", row.id)
     if found and ends:
@@ -100,9 +100,9 @@ def _last_slots(slots: Sequence[NewSlot], found: Sequence[Values]) -> list[NewSl
 
 
 def say_early(tx: Tx, row: TurnColumns, new: NewSlot) -> bool:
-    """Store what an answer or a status line says so far.
+    """Store a draft or a status line.
 
-    False when the whole answer is there: its beginning must not come back.
+    Return False when the whole answer is stored: its beginning must not replace it.
     """
     known = None if new.id is None else tx.one("slot_of_turn", new.id, row.id)
     if known is None:
@@ -115,6 +115,6 @@ def say_early(tx: Tx, row: TurnColumns, new: NewSlot) -> bool:
 
 
 def rewrite(tx: Tx, row: TurnColumns, seq: int, text: str, n: int | None, *, early: int) -> None:
-    """Let a slot of a turn say something else."""
+    """Replace the text of a turn's slot."""
     ((state, kept),) = tx.run("rewrite", seq, tx.next_rev(row.session), tx.now, text, n, early)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING

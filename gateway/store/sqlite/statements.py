@@ -1,4 +1,4 @@
-"""Where the SQLite store's SQL comes from: files of named statements and numbered migrations, read once at open."""
+"""Loader of the SQLite store's SQL: named statements and numbered migrations, read once at open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps transitions in SQLite: what time does, and what a restart finds."""
+"""Sweep transitions in SQLite: expiry, timers, recovery after a restart."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class SqliteSweeps(SqliteBase):
     """`ports.Sweeps`."""
 
     async def expire_waits(self) -> int:
-        """Expire what nobody decided or used in time."""
+        """Expire waits that nobody decided or used in time."""
         return await self.write(_expire_waits)
 
     async def reclaim(self) -> int:
-        """Take back what dead holders held."""
+        """Take back turns and slots of dead holders, and stop orphans."""
         return await self.write(_reclaim)
 
     async def fire_timers(self) -> int:
-        """Show answers again in a chat when nobody had the page open, and what a late edit may stand over."""
+        """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
         return await self.write(_fire_timers)
 
     async def offer_again(self) -> int:
-        """Show open cards anew after a downtime; ask anew what expired meanwhile."""
+        """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
         return await self.write(_offer_again)
 
     async def void_leases(self, machine: str) -> int:
-        """End the leases of earlier lives of this machine."""
+        """Void the leases of this machine's earlier processes."""
         return await self.write(lambda tx: _void_leases(tx, machine))
 
 
@@ -48,7 +48,7 @@ def _expire_waits(tx: Tx) -> int:
     expired = 0
     for wait, turn, n, kind in tx.run("expired_waits", tx.now, tx.now - DECISION_GOOD_FOR_US, AT_ONCE):
         if tx.one("undecided_wait", wait) is None:
-            continue  # a child's, which was stopped just now
+            continue  # of a child that an earlier one of the loop stopped
         row, expired = turn_ops.stored_turn(tx, turn), expired + 1
         turn_ops.set_wait(tx, row.session, wait, WaitState.EXPIRED)
         if kind == WaitKind.CHILD:
@@ -83,7 +83,7 @@ def _is_of(node: str, machine: str) -> bool:
 
 def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]]) -> int:
     for turn, *_ in turns:
-        tx.touched.turns.add(turn)  # a holder that is only late looks at once, and stops
+        tx.touched.turns.add(turn)  # a holder that is only late checks at once, and stops
         row = turn_ops.stored_turn(tx, turn)
         if row.state == TurnState.STOPPING:
             turn_ops.end_stopped(tx, row)
@@ -106,7 +106,7 @@ def _fire_timers(tx: Tx) -> int:
 
 
 def _show_again(tx: Tx, most: int) -> int:
-    """Show once more what an edit may have come after. What is to be sent anyway is not: that comes later still."""
+    """Resend slots that a late edit may have overwritten. A slot due anyway is skipped: its send comes later."""
     found = tx.run("slots_again", tx.now, most)
     for seq, session, state, kept, early, newer in found:
         tx.run("slot_settled", seq)
@@ -116,7 +116,7 @@ def _show_again(tx: Tx, most: int) -> int:
 
 
 def _fire(tx: Tx, session: SessionId, turn: TurnId, payload: dict[str, Any], opened_at: int) -> bool:
-    """Do what a timer is for. False when there was no need or no place for it."""
+    """Run a timer's action. Return False when there was no need or no place for it."""
     if "copy_of" not in payload:
         return True
     owner = str(payload["owner"])

@@ -1,4 +1,4 @@
-"""What several transitions of the SQLite store do to turns and waits. The same moves as the memory store's."""
+"""Turn and wait operations of the SQLite store, shared by its transitions. The same as the memory store's."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def find_turn(tx: Tx, turn: str) -> TurnColumns | None:
 
 
 def stored_turn(tx: Tx, turn: str) -> TurnColumns:
-    """Return the turn that a stored row names."""
+    """Return the turn that a stored row refers to."""
     row = find_turn(tx, turn)
     assert row is not None, "foreign keys hold"
     return row
 
 
 def offer(tx: Tx, row: TurnColumns) -> None:
-    """Wake whoever claims when this queued turn may run now."""
+    """Wake claims when this queued turn may run now."""
     if row.state == TurnState.QUEUED and (row.head if row.kind == TurnKind.MODEL else _has_room(tx, row)):
         tx.touched.turns_due = True
 
 
 def queue(tx: Tx, row: TurnColumns) -> None:
-    """Make a turn claimable, behind those that wait already."""
+    """Make a turn claimable, behind those already queued."""
     tx.rev += 1
     queued_rev, row.state = tx.rev, TurnState.QUEUED
     tx.run("queue_turn", _active_ms(tx, row), tx.now, queued_rev, tx.next_rev(row.session), row.ord)
@@ -62,14 +62,14 @@ def queue(tx: Tx, row: TurnColumns) -> None:
 
 
 def park(tx: Tx, row: TurnColumns) -> None:
-    """Take a turn out of its holder's hands until it is woken."""
+    """Release a turn from its holder until it is woken."""
     tx.run("park_turn", _active_ms(tx, row), tx.next_rev(row.session), row.ord)
     if row.kind == TurnKind.COMMAND:
         _offer_commands(tx, row)
 
 
 def wake(tx: Tx, row: TurnColumns) -> None:
-    """Something was decided for this turn: queue it when it is parked, tell its holder otherwise."""
+    """Queue a parked turn after a decision; otherwise notify its holder."""
     if row.state == TurnState.PARKED:
         queue(tx, row)
     else:
@@ -79,7 +79,7 @@ def wake(tx: Tx, row: TurnColumns) -> None:
 def end_turn(tx: Tx, row: TurnColumns, state: TurnState, words: str) -> None:
     """End a turn: every call gets its one result, waits are withdrawn, messages count as given.
 
-    `words`: what it says last. A child's parent is told.
+    `words`: its last text. A child's end is reported to its parent.
     """
     _cancel_calls(tx, row, started_too=True)
     ungiven = tx.run("ungiven", row.id)
@@ -96,11 +96,11 @@ def end_turn(tx: Tx, row: TurnColumns, state: TurnState, words: str) -> None:
         _offer_commands(tx, row)
     tx.touched.turns.add(row.id)
     if row.session.startswith(child_rules.CHILDREN):
-        _tell_parent(tx, row, state, active_ms, words)
+        _notify_parent(tx, row, state, active_ms, words)
 
 
 def stop(tx: Tx, row: TurnColumns, text: str) -> None:
-    """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
+    """Stop a turn: its holder may only write results from now on; without a holder it ends here."""
     row.stopped_text = text
     if row.state in HELD:
         tx.run("mark_stopping", text, tx.next_rev(row.session), row.ord)
@@ -111,7 +111,7 @@ def stop(tx: Tx, row: TurnColumns, text: str) -> None:
 
 
 def end_stopped(tx: Tx, row: TurnColumns) -> None:
-    """End a stopped turn that nobody holds, and say so where it began."""
+    """End a stopped turn that nobody holds, and show its text where it began."""
     text = stopped_text(row)
     end_turn(tx, row, TurnState.STOPPED, text)
     said = NewSlot(conversation=load_conversation(row.conversation), kind=SlotKind.ANSWER, text=text)
@@ -119,12 +119,12 @@ def end_stopped(tx: Tx, row: TurnColumns) -> None:
 
 
 def stopped_text(row: TurnColumns) -> str:
-    """Return what is said when nobody is left to end a turn after a stop."""
+    """Return the text shown after a stop when no holder is left to end the turn."""
     return STOPPED_TEXT if row.stopped_text is None else row.stopped_text
 
 
 def step_count(tx: Tx, row: TurnColumns) -> int:
-    """Return the number that the turn's next step gets."""
+    """Return the number of the turn's next step."""
     ((count,),) = tx.run("step_count", row.id)
     return int(count)
 
@@ -141,12 +141,12 @@ def _cancel_calls(tx: Tx, row: TurnColumns, *, started_too: bool) -> None:
         if state != StepState.STARTED:
             finish_step(tx, row, n, CANCELLED)
         elif started_too:
-            # Nobody knows how far it came: CANCELLED would claim that it never ran.
+            # Its outcome is unknown: CANCELLED would claim that it never ran.
             finish_step(tx, row, n, outcome_unknown(moment(started_at)))
 
 
 def _active_ms(tx: Tx, row: TurnColumns) -> int:
-    """Milliseconds the turn was held, with those since it was claimed; nobody works when the lease has run out."""
+    """Return the milliseconds the turn was held, including the current lease up to its expiry."""
     if row.held_since is None or row.lease_until is None:
         return row.active_ms
     return row.active_ms + max(0, round((min(tx.now, row.lease_until) - row.held_since) / 1000))
@@ -158,7 +158,7 @@ def _has_room(tx: Tx, row: TurnColumns) -> bool:
 
 
 def _offer_commands(tx: Tx, row: TurnColumns) -> None:
-    """A command turn was let go: the next one of its session may have room now."""
+    """Wake claims after the release of a command turn: the next one of its session may have room."""
     ((at_work, queued),) = tx.run("lane_counts", row.session, row.kind)
     tx.touched.turns_due |= queued > 0 and at_work < COMMANDS_AT_ONCE
 
@@ -183,13 +183,13 @@ def open_wait(tx: Tx, row: TurnColumns, new: NewWait) -> None:
 
 
 def set_wait(tx: Tx, session: SessionId, wait: WaitId, state: WaitState) -> None:
-    """Move a wait on; the cards that show it get a new version."""
+    """Set a wait's state; its cards get a new version."""
     tx.run("set_wait_state", state, tx.next_rev(session), wait)
     show_anew(tx, wait)
 
 
 def cancel_waits(tx: Tx, row: TurnColumns, waits: Iterable[tuple[WaitId, int, str]]) -> None:
-    """Withdraw these waits of a turn, each with its step and kind. One on a child stops it."""
+    """Withdraw these waits of a turn, each with its step and kind. Withdrawing a wait on a child stops the child."""
     for wait, n, kind in list(waits):
         set_wait(tx, row.session, wait, WaitState.CANCELLED)
         if kind == WaitKind.CHILD:
@@ -202,7 +202,7 @@ def cancel_waits(tx: Tx, row: TurnColumns, waits: Iterable[tuple[WaitId, int, st
 def add_turn(
     tx: Tx, turn: TurnId, session: SessionId, epoch: int, principal: Principal, message: Inbound, *, head: bool
 ) -> None:
-    """Queue a model turn for a message that no channel brought; it begins where the message is."""
+    """Queue a model turn for a message that came from no channel, in the message's conversation."""
     tx.rev += 1
     queued_rev, place = tx.rev, dump_conversation(message.conversation)
     about = (turn, session, epoch, TurnKind.MODEL, place, principal, tx.now, head, queued_rev, None)
@@ -212,7 +212,7 @@ def add_turn(
 
 
 def unended_below(tx: Tx, session: SessionId, only: Principal | None = None) -> list[TurnId]:
-    """Return the turns of a child and all below it, or of all below a root, that can be stopped: parents' first."""
+    """Return the stoppable turns of a child and all below it, or of all below a root, parents' first."""
     return [turn for turn, whose in tx.run("unended_below", session) if only is None or whose == only]
 
 
@@ -220,14 +220,14 @@ def stop_below(tx: Tx, session: SessionId, text: str, only: Principal | None = N
     """Stop a child and all below it, or all below a root. Return how many turns were stopped."""
     found = unended_below(tx, session, only)
     for turn in found:
-        row = stored_turn(tx, turn)  # the stop of its parent may have reached it
+        row = stored_turn(tx, turn)  # the stop of its parent may have ended it
         if row.state not in ENDED and row.state != TurnState.STOPPING:
             stop(tx, row, text)
     return len(found)
 
 
-def _tell_parent(tx: Tx, row: TurnColumns, state: TurnState, active_ms: int, words: str) -> None:
-    """Tell whoever spawned it that the task of a child has ended, and stop what is left below: nobody hears it."""
+def _notify_parent(tx: Tx, row: TurnColumns, state: TurnState, active_ms: int, words: str) -> None:
+    """Report the end of a child's task to its parent, and stop all turns left below, since nobody reads them."""
     found = tx.one("child", row.session)
     if found is None:
         return
@@ -240,7 +240,7 @@ def _tell_parent(tx: Tx, row: TurnColumns, state: TurnState, active_ms: int, wor
     if parent_wait is not None:
         _answer_parent(tx, row, parent_wait, end, active_ms)
     elif state is not TurnState.STOPPED and row.state != TurnState.STOPPING:
-        _write_to_parent(tx, LINEAGE.load(lineage).turn, end)
+        _message_parent(tx, LINEAGE.load(lineage).turn, end)
     stop_below(tx, row.session, stopped_text(row) if state is TurnState.STOPPED else child_rules.NOBODY_WAITS)
 
 
@@ -256,8 +256,8 @@ def _answer_parent(tx: Tx, row: TurnColumns, wait: WaitId, end: child_rules.End,
     wake(tx, stored_turn(tx, turn))
 
 
-def _write_to_parent(tx: Tx, spawning: TurnId, end: child_rules.End) -> None:
-    """Where the spawning turn began. A child hears it while it does its task, and never after that."""
+def _message_parent(tx: Tx, spawning: TurnId, end: child_rules.End) -> None:
+    """Report a child's end where the spawning turn began. A child as parent gets it only until its task ends."""
     ((session, place, principal, epoch, epoch_now),) = tx.run("spawning_turn", spawning)
     above = tx.one("child", session)
     if epoch != epoch_now or (above is not None and not above[4]):
@@ -274,6 +274,6 @@ def _write_to_parent(tx: Tx, spawning: TurnId, end: child_rules.End) -> None:
 
 
 def _unheard_end(tx: Tx, session: SessionId, place: str, whose: str) -> TurnId | None:
-    """The turn that tells of other ends here and was not started: several ends are one question to a model."""
+    """Return the unstarted turn that reports other ends here: several ends make one prompt."""
     found = tx.run("unheard_ends", session, SYSTEM_CHILD)
     return next((turn for turn, at, who in found if (at, who) == (place, whose)), None)

@@ -1,4 +1,4 @@
-"""What a transition of the SQLite store works with: named statements, the time, revisions, and who has to be woken."""
+"""Context of a SQLite transition: named statements, time, revisions, wake-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = tuple[Any, ...]
 
 
 class ReadTx:
-    """Statements by name on one connection."""
+    """Named statements on one connection."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str], now: int) -> None:
         """Take the connection, the statements and the time in microseconds."""
@@ -32,12 +32,12 @@ class ReadTx:
             return self.db.execute(self._sql[name], clean).fetchall()
 
     def one(self, name: str, *values: Any) -> Values | None:
-        """Run a statement that gives one row at most."""
+        """Run a statement that returns one row at most."""
         rows = self.run(name, *values)
         return rows[0] if rows else None
 
     def count(self, name: str, *values: Any) -> int:
-        """Run a statement that writes and return how many rows it changed."""
+        """Run a writing statement and return how many rows it changed."""
         try:
             return self.db.execute(self._sql[name], values).rowcount
         except UnicodeEncodeError:
@@ -46,7 +46,7 @@ class ReadTx:
 
 
 class Tx(ReadTx):
-    """One transition. Used by one function, within one savepoint."""
+    """One transition, run by one function within one savepoint."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str], now: int, rev: int) -> None:
         """Start at the store's last revision."""
@@ -56,7 +56,7 @@ class Tx(ReadTx):
 
     @property
     def moment(self) -> datetime:
-        """The time of the transition."""
+        """Return the time of the transition."""
         return from_us(self.now)
 
     def next_rev(self, session: SessionId) -> int:

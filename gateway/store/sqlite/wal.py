@@ -1,9 +1,9 @@
-"""SQLite's write-ahead log and its index, as bytes: what `damage` looks at before SQLite opens them. No message's path.
+"""Parser of SQLite's write-ahead log and its index. Used by `damage` before SQLite opens them.
 
-The log is a header of 32 bytes and frames: 24 bytes of their own and a page each. A transaction is frames, the last of
-which says how many pages the database has then. Every frame bears the header's salts, and a checksum over all frames up
-to itself. When the log begins anew from its first frame, its salts change; older frames stay behind the newer ones.
-The index (`-shm`) says where the pages are; SQLite makes it anew when it is gone. https://sqlite.org/fileformat2.html
+The log is a header of 32 bytes and frames: a 24-byte frame header and a page each. The last frame of a transaction
+gives the number of pages of the database. Every frame has the header's salts, and a checksum over all frames up to
+itself. When the log restarts from its first frame, its salts change; older frames stay behind the newer ones.
+The index (`-shm`) locates the pages; SQLite rebuilds it when it is missing. https://sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Literal, TypeAlias
 
 Bytes: TypeAlias = bytes | mmap.mmap
 Sums: TypeAlias = tuple[int, int]
-"""A checksum: two numbers of 32 bits."""
+"""A checksum: two 32-bit numbers."""
 Order: TypeAlias = Literal["little", "big"]
 
 HEADER = 32
 OF_A_FRAME = 24
-"""Bytes before its page."""
+"""Bytes of a frame before its page."""
 USUAL_PAGE = 4096
 LOG = 0x377F0682
-"""What a log begins with; one more when its checksums read numbers from their big end."""
+"""Magic number of a log; plus one when its checksums are big-endian."""
 INDEX_HEADER = 48
 INDEX = 100
-"""Bytes at the beginning of an index that tell: its header twice, and how much of the log is in the database."""
+"""Bytes at the start of an index that matter: its header twice, and how much of the log is in the database."""
 ALL_BITS = 0xFFFFFFFF
 AT_ONCE = 64
-"""Frames whose checksums are taken side by side: a quarter of a megabyte."""
+"""Frames whose checksums are computed together: a quarter of a megabyte."""
 
 _FRAME = struct.Struct(">II8sII")
 _INDEX = struct.Struct("=12xBxxxI12x8sII")
@@ -40,10 +40,10 @@ _INDEX = struct.Struct("=12xBxxxI12x8sII")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What the log says of itself."""
+    """The log's header."""
 
     order: Order
-    """Which end of a number comes first, for checksums only."""
+    """Byte order, for checksums only."""
     page: int
     """Bytes of a page."""
     salts: bytes
@@ -57,26 +57,26 @@ class Frame:
     page: int
     """The page's number, from 1."""
     commits: bool
-    """Whether it says that it ends a transaction."""
+    """Whether it is marked as the end of a transaction."""
     ours: bool
-    """Whether it bears the header's salts: it was written since the log began anew."""
+    """Whether it has the header's salts: it was written since the log restarted."""
     follows: bool
-    """Whether its checksum fits its content and the checksum that stands in the frame before."""
+    """Whether its checksum matches its content and the checksum stored in the frame before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What the last process to write knew. A kill leaves it exact; a power cut may leave any earlier state of it."""
+    """State of the log known to its last writer. Exact after a kill; any earlier state after a power cut."""
 
     frames: int
-    """How many were committed; all of them had reached the disk by then."""
+    """Number of committed frames; all of them had reached the disk by then."""
     moved: int
-    """How many of these are in the database too."""
+    """Number of these that are in the database too."""
     salts: bytes
 
 
 def read_header(log: Bytes) -> Header | None:
-    """Read the log's header. None: SQLite takes the log for empty, without a word."""
+    """Read the log's header. None: SQLite silently takes the log for empty."""
     if len(log) < HEADER:
         return None
     magic, _, page, _, salts, *sums = struct.unpack(">IIII8sII", log[:HEADER])
@@ -88,7 +88,7 @@ def read_header(log: Bytes) -> Header | None:
 
 
 def read_index(index: bytes) -> Index | None:
-    """Read the index's beginning. None: it is not there, or not whole; SQLite makes it anew in either case."""
+    """Read the index's start. None: it is missing or incomplete; SQLite rebuilds it in either case."""
     if len(index) < INDEX or index[:INDEX_HEADER] != index[INDEX_HEADER : 2 * INDEX_HEADER]:
         return None
     made, frames, salts, *sums = _INDEX.unpack_from(index)
@@ -99,7 +99,7 @@ def read_index(index: bytes) -> Index | None:
 
 
 def read_frames(log: Bytes, header: Header) -> list[Frame]:
-    """Read every frame that is there as a whole, sound or not. 0.2 s of CPU for 64 MiB."""
+    """Read every complete frame, sound or not. 0.2 s of CPU for 64 MiB."""
     size, carry, before = OF_A_FRAME + header.page, _Carry(header.page), header.sums
     frames: list[Frame] = []
     whole = (len(log) - HEADER) // size
@@ -117,7 +117,7 @@ def read_frames(log: Bytes, header: Header) -> list[Frame]:
 
 
 def checksum(content: bytes, order: Order, before: Sums = (0, 0)) -> Sums:
-    """Return SQLite's checksum of a few bytes, whole pairs of numbers. A megabyte would take 17 ms."""
+    """Return SQLite's checksum of a few bytes, in whole pairs of numbers. A megabyte would take 17 ms."""
     one, two = before
     for first, second in struct.iter_unpack("<II" if order == "little" else ">II", content):
         one = one + first + two & ALL_BITS
@@ -126,12 +126,12 @@ def checksum(content: bytes, order: Order, before: Sums = (0, 0)) -> Sums:
 
 
 def _sums_alone(chunk: bytes, header: Header) -> Iterator[Sums]:
-    """Yield the checksum of each frame of a chunk as if it were the first of all: its first 8 bytes, and its page.
+    """Yield the checksum of each frame of a chunk as if it were the first: over its first 8 bytes and its page.
 
-    Number by number Python would take 1.1 s for 64 MiB. Instead one long integer holds the sums of all frames of the
-    chunk, 64 bits for each, and each step adds the next pair of numbers of every frame.
+    Number by number, Python would take 1.1 s for 64 MiB. Instead one long integer holds the sums of all frames of the
+    chunk, 64 bits each, and each step adds the next pair of numbers of every frame.
     """
-    pairs = array("Q", chunk)  # only moved, never read as numbers: their order is not this machine's
+    pairs = array("Q", chunk)  # only copied, never read as numbers: their byte order may not be this machine's
     pairs_of_frame = (OF_A_FRAME + header.page) // 8
     count = len(pairs) // pairs_of_frame
     low = int.from_bytes(b"\xff\xff\xff\xff\0\0\0\0" * count, "little")
@@ -153,10 +153,10 @@ def _numbers(lanes: int, count: int, order: Order) -> tuple[int, ...]:
 
 
 class _Carry:
-    """What a frame's checksum becomes by the frames before it: a sum of products, as one step is of the sums before."""
+    """Chaining of checksums: a frame's checksum from the one before it and its own, as a sum of products."""
 
     def __init__(self, page: int) -> None:
-        """Take a page's bytes. A step makes (a, b) of (a + b, a + 2b): Fibonacci's numbers, two places further."""
+        """Take the page size in bytes. A step maps (a, b) to (a + b, a + 2b): Fibonacci numbers, two places further."""
         self._before, self._here = 1, 0
         for _ in range(2 * (page // 8 + 1)):
             self._before, self._here = self._here, self._before + self._here & ALL_BITS

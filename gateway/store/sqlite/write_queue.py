@@ -1,4 +1,4 @@
-"""What the SQLite store's threads are given to do, and claims that wait until there is something to take."""
+"""Jobs of the SQLite store's threads, and claims that wait for work."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from gateway.store.notifications import Notifications
 
 LOOK_EVERY_S = 1.0
-"""What can be taken by time alone is found so late at most."""
+"""Poll interval in seconds for work that becomes due by time alone."""
 
 
 @dataclass(slots=True, eq=False)
 class WriteJob:
-    """Something to be run by a thread, and the caller that waits for it."""
+    """A job for a thread, and the caller that waits for it."""
 
     work: Callable[[Any], Any]
     loop: asyncio.AbstractEventLoop
@@ -27,14 +27,14 @@ class WriteJob:
     error: BaseException | None = None
     touched: Notifications | None = None
     claims: WaitingClaims | None = None
-    """For a claim that would rather wait than take nothing: those of its kind."""
+    """For a claim that waits for work: the waiting claims of its kind."""
     most: int = 0
-    """For such a claim: how many it takes."""
+    """For such a claim: its limit."""
     patient: bool = True
-    """For such a claim: whether it would still wait."""
+    """For such a claim: whether its timeout has not passed."""
 
     def settle(self) -> None:
-        """Tell the caller, unless it went away. In its event loop."""
+        """Resolve the caller's future, unless it was cancelled. Runs in its event loop."""
         if self.future.done():
             return
         if self.error is not None:
@@ -44,24 +44,24 @@ class WriteJob:
 
 
 class WaitingClaims:
-    """The claims of one kind that wait, of turns or of slots. Used by the event loop and by the writer.
+    """Waiting claims of one kind, of turns or of slots. Used by the event loop and by the writer.
 
-    One that waits is run in the commit of the transition that brings something, which saves a commit of its own: 0.3 ms
-    of CPU. It is in the hands of one thread at a time: whoever takes it out of the list settles it.
+    A waiting claim runs in the commit of the transition that brings work, which saves a separate commit: 0.3 ms of CPU.
+    One thread at a time owns it: the one that removes it from the list settles it.
     """
 
     def __init__(self) -> None:
-        """Nobody waits, and nobody has looked yet."""
+        """Start with no waiting claims, and a check due."""
         self._lock = threading.Lock()
         self._waiting: list[WriteJob] = []
         self._due = True
-        """Whether there may be something that nobody has looked for."""
+        """True while there may be work that no claim has checked for."""
         self._looked_at = -math.inf
 
     # --- in the event loop --------------------------------------------------------------------
 
     def must_look(self, job: WriteJob) -> bool:
-        """Whether a claim has to be run now; if not, it waits from now on."""
+        """Return whether a claim must run now; if not, it waits from now on."""
         now = job.loop.time()
         with self._lock:
             if self._due or now - self._looked_at >= LOOK_EVERY_S:
@@ -71,7 +71,7 @@ class WaitingClaims:
             return False
 
     def give_up(self, job: WriteJob) -> None:
-        """Let a claim wait no longer, if it still does. One that is being run is settled by the writer."""
+        """End the wait of a claim that still waits. The writer settles a claim that is running."""
         with self._lock:
             job.patient = False
             found = job in self._waiting
@@ -81,7 +81,7 @@ class WaitingClaims:
             job.settle()
 
     def look_again(self) -> None:
-        """Let nobody wait any longer: the next claim has to look."""
+        """End the wait of all claims: the next claim must check."""
         with self._lock:
             self._due, waiting, self._waiting = True, self._waiting, []
         deliver(waiting, WriteJob.settle)
@@ -89,7 +89,7 @@ class WaitingClaims:
     # --- in the writer ------------------------------------------------------------------------
 
     def next(self) -> WriteJob | None:
-        """Take out a claim that waits, now that there is something; if nobody does, the next one has to look."""
+        """Remove and return a waiting claim, now that there is work; if there is none, the next claim must check."""
         with self._lock:
             if self._waiting:
                 return self._waiting.pop(0)
@@ -97,7 +97,7 @@ class WaitingClaims:
             return None
 
     def keep(self, job: WriteJob) -> bool:
-        """Let a claim wait that found nothing; False when it must not, or need not: then it is settled."""
+        """Let a claim that found nothing wait. Return False when it must be settled instead."""
         with self._lock:
             keeps = job.patient and not self._due and not job.future.cancelled()
             if keeps:
@@ -106,7 +106,7 @@ class WaitingClaims:
 
 
 def deliver(jobs: list[WriteJob], announce: Callable[[WriteJob], None]) -> None:
-    """Have `announce` called for each job in its own event loop. A loop that is gone waits for nothing any more."""
+    """Call `announce` for each job in the job's event loop. A closed loop is skipped."""
     for loop in {job.loop for job in jobs}:
         mine = [job for job in jobs if job.loop is loop]
         with suppress(RuntimeError):  # the loop is closed

@@ -1,4 +1,4 @@
-"""The SQLite store's threads: one that writes what is queued and commits it together, a few that read."""
+"""Threads of the SQLite store: one writer with group commit, and a pool of readers."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from gateway.system.logging_setup import log
 T = TypeVar("T")
 
 BATCH = 256
-"""Transitions in one commit at most."""
+"""Maximum transitions in one commit."""
 REVS_AHEAD = 1_000
-"""Revisions that are taken at once: they are unused after a crash, and one page less is written in each commit."""
+"""Revisions reserved at once, which saves one page per commit. After a crash the rest stays unused."""
 IDLE_S = 1.0
-"""Seconds without a transition after which a long WAL is moved into the file."""
+"""Seconds without a transition after which a long WAL is checkpointed."""
 LONG_WAL = 40
-"""Commits, about 1 MB."""
+"""Commits since the last checkpoint that make the WAL long, about 1 MB."""
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]
-"""Which files stand under the names of the store, its log and the log's index: each one's device and number."""
+"""Device and inode of the store's file, its log and the log's index, as found by name."""
 Written: TypeAlias = tuple[int, int] | None
-"""How long the log is, and when it was written last."""
+"""Length of the log, and time of its last write."""
 
 
 class Worker(ABC):
-    """A queue and the threads that serve it. `None` in the queue ends one thread."""
+    """Job queue and its threads. `None` in the queue ends one thread."""
 
     def __init__(self, name: str, path: str, sql: Mapping[str, str], clock: Clock) -> None:
-        """Take what every thread needs; subclasses start them."""
+        """Take the name, path, statements and clock; `start` starts the threads."""
         self.path = path
         self._name = name
         self._sql = sql
@@ -54,17 +54,17 @@ class Worker(ABC):
         self._told = False
 
     def start(self, connections: Iterable[sqlite3.Connection]) -> None:
-        """Start one thread for each connection; it closes the connection when it ends."""
+        """Start one thread for each connection; the thread closes it at its end."""
         for number, db in enumerate(connections):
-            # Daemon threads: a process that ends without `close` is a crash, which the store survives.
+            # Daemon threads: ending the process without `close` is a crash, which the store survives.
             thread = threading.Thread(target=self._serve, args=(db,), name=f"{self._name}-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     async def submit(self, work: Callable[[Any], T]) -> T:
-        """Have a thread run `work` and return what it returned. Raises what it raised, or `StoreError`.
+        """Run `work` in a thread and return its result. Raises its exception, or `StoreError`.
 
-        Cancelling the caller loses the result, never half of the work: it was done as a whole or not begun.
+        Cancelling the caller loses the result, never half of the work: it is done as a whole or not begun.
         """
         if self._closed:
             raise _closed()
@@ -74,7 +74,7 @@ class Worker(ABC):
         return await job.future
 
     async def close(self) -> None:
-        """Finish what is queued and end the threads. Twice is safe."""
+        """Finish queued work and end the threads. Idempotent."""
         if not self._closed:
             self._closed = True
             for _ in self._threads:
@@ -83,7 +83,7 @@ class Worker(ABC):
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
     def _failed(self, error: sqlite3.Error | MemoryError) -> StoreError:
-        """Return what the caller is to be told. Damage is told in the log too, once: not every caller writes there."""
+        """Return the error for the caller. Damage is logged too, once: not every caller logs."""
         told = store_error(error, self.path)
         if isinstance(told, StoreDamaged) and not self._told:
             self._told = True
@@ -95,7 +95,7 @@ class Worker(ABC):
 
 
 class ReaderPool(Worker):
-    """Threads that read: each read sees one state of the store, none older than the last transition that returned."""
+    """Reader threads: each read sees one snapshot, none older than the last transition that returned."""
 
     def _serve(self, db: sqlite3.Connection) -> None:
         while (job := self._queue.get()) is not None:
@@ -106,7 +106,7 @@ class ReaderPool(Worker):
                 job.result = job.work(ReadTx(db, self._sql, to_us(self._clock.now())))
             except FAILURES as error:
                 job.error = self._failed(error)
-            except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
+            except Exception as error:  # noqa: BLE001 - the caller gets it; the thread continues
                 job.error = error
             finally:
                 with suppress(*FAILURES):
@@ -117,10 +117,10 @@ class ReaderPool(Worker):
 
 
 class Writer(Worker):
-    """The one thread that writes, commits and checkpoints. All that is queued is committed together, with no timer."""
+    """The one thread that writes, commits and checkpoints. All queued jobs share one commit, without a timer."""
 
     def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus) -> None:
-        """Take what it works with; `commits` counts what was done."""
+        """Take the path, statements, clock and event bus; `commits` counts commits."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
         self._names = path, f"{path}-wal", f"{path}-shm"
@@ -137,14 +137,14 @@ class Writer(Worker):
         self.commits = 0
 
     async def claim_turns(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
-        """Run a claim of turns as `submit` does. One that finds nothing waits, within the commit of what brings some.
+        """Run a claim of turns as `submit` does. A claim that finds none waits and runs in the commit that brings some.
 
-        It waits for at most `wait_s`, or until somebody publishes to `TURNS`; then it returns nothing.
+        The wait ends after `wait_s` seconds, or when `TURNS` is published; then the result is empty.
         """
         return await self._claim(self._turns, work, most, wait_s)
 
     async def claim_slots(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
-        """The same of slots, and `SLOTS`."""
+        """Run a claim of slots likewise; `SLOTS` ends its wait."""
         return await self._claim(self._slots, work, most, wait_s)
 
     async def _claim(self, claims: WaitingClaims, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
@@ -160,7 +160,7 @@ class Writer(Worker):
         try:
             return await job.future
         except asyncio.CancelledError:
-            claims.look_again()  # this one may have been the one to look
+            claims.look_again()  # it may have been the claim that had to check
             raise
         finally:
             timer.cancel()
@@ -194,7 +194,7 @@ class Writer(Worker):
             os.close(self._log)
 
     def _leave(self, db: sqlite3.Connection) -> None:
-        """Move all into the file. Beside another one the log must not stay as it is either: it would get into that."""
+        """Checkpoint all at the end. Beside a replaced file the log is emptied too: it would be applied to that."""
         file, log, _ = self._found()
         if self._are_ours() or (file != self._files[0] and log == self._files[1]):
             with suppress(sqlite3.Error):
@@ -221,22 +221,22 @@ class Writer(Worker):
         return tuple([_file_at(name) for name in self._names])
 
     def _written(self) -> Written:
-        """How far the log is written, wherever it is: it may be taken away in the middle of a commit."""
+        """Return how far the open log is written, even if it was moved in the middle of a commit."""
         if self._log is None:
             return None
         found = os.fstat(self._log)
         return found.st_size, found.st_mtime_ns
 
     def _are_ours(self) -> bool:
-        """Whether the files are still those that were opened, and nobody wrote into the log while they were away.
+        """Return whether the files are the opened ones, with no write to the log while they were away.
 
-        SQLite would write on into files that have no name, or into a log that its index is not of.
+        Otherwise SQLite would write to unlinked files, or to a log that does not match its index.
         """
         if self._found() != self._files:
             self._away = True
             return False
         if self._away and self._written() != self._left:
-            # The index tells of what was in the log before: a start that found it would take the log for damaged.
+            # The index describes the former log: the next start would take the log for damaged.
             with suppress(OSError):
                 os.unlink(self._names[2])
             return False
@@ -271,7 +271,7 @@ class Writer(Worker):
         self.commits += 1
 
     def _hand_out(self, db: sqlite3.Connection, batch: list[WriteJob], rev: int) -> int:
-        """Let claims that wait take what this batch brought, in the same commit; return the revision after that."""
+        """Run waiting claims on the work of this batch, in the same commit; return the revision after that."""
         touched = [job.touched for job in batch if job.touched is not None]
         if turns := [one for one in touched if one.turns_due]:
             rev, all_taken = self._hand_out_to(db, self._turns, batch, rev)
@@ -286,7 +286,7 @@ class Writer(Worker):
     def _hand_out_to(
         self, db: sqlite3.Connection, claims: WaitingClaims, batch: list[WriteJob], rev: int
     ) -> tuple[int, bool]:
-        """Return the revision after it, and whether nothing is left for anybody else."""
+        """Return the revision after it, and whether no work is left for other claims."""
         while (job := claims.next()) is not None:
             batch.append(job)
             rev = self._run(db, job, rev, first=False)
@@ -295,10 +295,10 @@ class Writer(Worker):
         return rev, False
 
     def _run(self, db: sqlite3.Connection, job: WriteJob, rev: int, *, first: bool) -> int:
-        """Run one transition and return the revision after it. What fails is undone without the rest of its batch.
+        """Run one transition and return the revision after it. A failed one is rolled back alone, not its batch.
 
-        The `first` one needs no savepoint, which costs 0.03 ms: SQLite keeps a copy of every page for it. A caller that
-        was cancelled before its turn came gets nothing written.
+        The `first` one needs no savepoint, which costs 0.03 ms: SQLite copies every page for it. A job whose caller was
+        cancelled before is skipped.
         """
         if job.future.cancelled():
             return rev
@@ -329,7 +329,7 @@ class Writer(Worker):
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         if self.commits - self._moved >= LONG_WAL and self._are_ours():
-            # A checkpoint that fails is tried again: until then all is in the WAL.
+            # A failed checkpoint is retried: until then all is in the WAL.
             with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()
                 self._moved, self._left = self.commits, self._written()
@@ -351,7 +351,7 @@ def _file_at(name: str) -> tuple[int, int] | None:
 
 
 def _goes_on_waiting(job: WriteJob) -> bool:
-    """Whether this is a claim that took nothing and is not to be settled yet."""
+    """Return whether this is a claim that took nothing and continues to wait."""
     claims = job.claims
     if claims is None:
         return False

@@ -1,4 +1,4 @@
-"""Views in memory: reads of everything that is stored."""
+"""Queries in memory: reads of all stored rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gateway.store.memory.turn_ops import TurnOps
 
 
 class MemoryQueries(TurnOps):
-    """`ports.Views`."""
+    """`ports.Queries`."""
 
     async def session(self, session: SessionId) -> Session | None:
-        """One session."""
+        """Return one session."""
         row = self.all_sessions.get(session)
         return row.session if row else None
 
     async def sessions(
         self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
     ) -> Sequence[SessionLine]:
-        """Roots with their live children, and some that have ended, most recently active first."""
+        """Return roots with their live children, and some ended ones, most recently active first."""
         rows = sorted(self.all_sessions.values(), key=lambda row: (row.session.active_at, row.rev), reverse=True)
         roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]} | {always}
         over = [row for row in rows if row.session.lineage is not None and row.session.id not in self.live_children]
@@ -50,33 +50,33 @@ class MemoryQueries(TurnOps):
         )
 
     async def turn(self, turn: TurnId) -> TurnView:
-        """One turn with everything stored of it."""
+        """Return one turn with all its stored rows."""
         return self.view_of(self.turn_row(turn))
 
     async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
-        """The last ended turns, or the first, in the order they ended."""
+        """Return the last ended turns, or the first, in the order they ended."""
         return self.history_of(session, epoch, limit, oldest=oldest)
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
-        """What changed since a revision."""
+        """Return the rows that changed since a revision."""
         rows = sorted((r for r in self.rows.get(session, {}).values() if r.rev > after), key=lambda r: r.rev)
         taken = tuple(rows[:limit])
         rev = taken[-1].rev if taken else after
         return Rows(session=session, rows=taken, rev=rev, more=len(rows) > limit)
 
     async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
-        """The last rows before a place."""
+        """Return the last rows before a place."""
         known = self.rows.get(session, {}).values()
         rows = sorted((r for r in known if before is None or r.ord < before), key=lambda r: r.ord)
         rev = max((r.rev for r in known), default=0)
         return Rows(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=len(rows) > limit)
 
     async def wait(self, wait: WaitId) -> Wait | None:
-        """One wait."""
+        """Return one wait."""
         return self.waits.get(wait)
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
-        """Open approvals, oldest first."""
+        """Return open approvals, oldest first."""
         return self._open_approvals()[:limit]
 
     def _open_approvals(self) -> list[Wait]:
@@ -84,11 +84,11 @@ class MemoryQueries(TurnOps):
         return [one for one in undecided if one.kind is WaitKind.APPROVAL and one.state is WaitState.OPEN]
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
-        """The card slots that show an approval."""
+        """Return the card slots that show an approval."""
         return [self.slots[slot].slot for slot in self.cards.get(wait, ())]
 
     async def counts(self) -> Counts:
-        """Figures of the store."""
+        """Return figures of the store."""
         rows = self.unended.values()
         return Counts(
             queued_turns=sum(1 for row in rows if row.turn.state is TurnState.QUEUED),

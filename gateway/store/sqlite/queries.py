@@ -1,4 +1,4 @@
-"""Views in SQLite: reads, each on one state of the store."""
+"""Queries in SQLite: reads, each on one snapshot of the store."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 
 
 class SqliteQueries(SqliteBase):
-    """`ports.Views`."""
+    """`ports.Queries`."""
 
     async def session(self, session: SessionId) -> Session | None:
-        """One session."""
+        """Return one session."""
         return await self.read(lambda reader: _session(reader, session))
 
     async def sessions(
         self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
     ) -> Sequence[SessionLine]:
-        """Roots with their live children, and some that have ended, most recently active first."""
+        """Return roots with their live children, and some ended ones, most recently active first."""
         return await self.read(lambda reader: _sessions(reader, limit, ended, always))
 
     async def turn(self, turn: TurnId) -> TurnView:
-        """One turn with everything stored of it."""
+        """Return one turn with all its stored rows."""
         return await self.read(lambda reader: turn_view(reader, turn))
 
     async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
-        """The last ended turns, or the first, in the order they ended."""
+        """Return the last ended turns, or the first, in the order they ended."""
         read: dict[int, TurnView] = {}
 
         def view(reader: ReadTx) -> list[TurnView]:
@@ -72,33 +72,33 @@ class SqliteQueries(SqliteBase):
             return history_of(reader, found, places, self.ended, read)
 
         history = await self.read(view)
-        if not oldest:  # those are read for a summary, and then no more
+        if not oldest:  # the oldest are read once, for a summary
             self.ended.keep(read)
         return history
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
-        """What changed since a revision."""
+        """Return the rows that changed since a revision."""
         return await self.read(lambda reader: _changes(reader, session, after, limit))
 
     async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
-        """The last rows before a place."""
+        """Return the last rows before a place."""
         return await self.read(lambda reader: _older(reader, session, before, limit))
 
     async def wait(self, wait: WaitId) -> Wait | None:
-        """One wait."""
+        """Return one wait."""
         columns = await self.read(lambda reader: reader.one("wait", wait))
         return None if columns is None else wait_of(columns)
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
-        """Open approvals, oldest first."""
+        """Return open approvals, oldest first."""
         return await self.read(lambda reader: readable(wait_of, reader.run("open_approvals", limit), "approval"))
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
-        """The card slots that show an approval."""
+        """Return the card slots that show an approval."""
         return await self.read(lambda reader: readable(slot_of, reader.run("card_slots", wait), "card"))
 
     async def counts(self) -> Counts:
-        """Figures of the store."""
+        """Return figures of the store."""
         ((queued, running, parked, asked, due, dead, queued_at),) = await self.read(lambda reader: reader.run("counts"))
         return Counts(
             queued_turns=queued,
@@ -130,7 +130,7 @@ def _session_line(columns: Columns) -> SessionLine:
 
 
 def turn_view(reader: ReadTx, turn: TurnId) -> TurnView:
-    """A turn with everything stored of it. Raises `NotFound`."""
+    """Return a turn with all its stored rows. Raises `NotFound`."""
     columns = reader.one("turn", turn)
     if columns is None:
         raise NotFound(f"There is no turn {turn}.")
@@ -138,7 +138,7 @@ def turn_view(reader: ReadTx, turn: TurnId) -> TurnView:
 
 
 def places_of_ended(reader: ReadTx, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[int]:
-    """Return where the last ended turns of a session stand, or the first, in the order they ended."""
+    """Return the places of the last ended turns of a session, or of the first, in the order they ended."""
     if oldest:
         return [place for (place,) in reader.run("oldest_ended_turns", session, epoch, limit)]
     return [place for (place,) in reader.run("ended_turns", session, epoch, limit)][::-1]
@@ -147,9 +147,9 @@ def places_of_ended(reader: ReadTx, session: SessionId, epoch: int, limit: int, 
 def history_of(
     reader: ReadTx, session: Session, places: Sequence[int], ended: TurnCache, read: dict[int, TurnView]
 ) -> list[TurnView]:
-    """Return the ended turns that stand there.
+    """Return the ended turns at these places.
 
-    What was not among the `ended` ones is put into `read` too: the caller keeps it, once what it saw is committed.
+    Turns missing in the cache `ended` are put into `read` too: the caller caches them once its snapshot is committed.
     """
     views = ended.find(places, session)
     unread = [place for place in places if place not in views]
@@ -162,7 +162,7 @@ def history_of(
 
 
 def new_view(reader: ReadTx, columns: tuple[Any, ...]) -> TurnView:
-    """A turn that nobody held before: it has messages, and nothing else."""
+    """Return a turn that nobody held before: it has messages and nothing else."""
     turn = turn_of(columns)
     received = reader.run("messages_of_turns", dump_json([turn.id]))
     inputs = tuple(received_of(one) for one in received)
@@ -170,7 +170,7 @@ def new_view(reader: ReadTx, columns: tuple[Any, ...]) -> TurnView:
 
 
 def views_of(reader: ReadTx, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
-    """Make the views of turns of one session from their columns; it is read too if it is not given."""
+    """Build the views of turns of one session from their columns; read the session unless given."""
     turns = [turn_of(columns) for columns in rows]
     session = session or _session_of(reader, turns[0])
     named = dump_json([turn.id for turn in turns])
@@ -207,7 +207,7 @@ def _session_of(reader: ReadTx, turn: Turn) -> Session:
 def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> Rows:
     found = reader.run("changed_rows", session, after, limit + 1)
     rows = _rows(reader, found[:limit])
-    # By what was found, whether it can be read or not: whoever reads on must get beyond it.
+    # From all rows found, readable or not: the next page must start after them.
     rev = found[:limit][-1][3] if found[:limit] else after
     return Rows(session=session, rows=rows, rev=rev, more=len(found) > limit)
 
@@ -219,7 +219,7 @@ def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -
 
 
 def _rows(reader: ReadTx, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:
-    """Fill in what stands at these places: what, key, ord, rev. A place that cannot be read is left out."""
+    """Return the rows at these places: what, key, ord, rev. An unreadable one is left out."""
     places = list(places)
     items: dict[tuple[str, int], Item] = {}
     for what, (statement, make) in _ITEMS.items():

@@ -1,8 +1,8 @@
--- Summaries of long histories, and what was spent.
+-- Summaries of long histories, and usage.
 
 -- name: compact
--- ?1 session, ?2 epoch, ?3 the turn up to which the summary reaches, ?4 summary. Changes nothing when the epoch is over,
--- the turn has not ended in it, or a summary reaches as far.
+-- ?1 session, ?2 epoch, ?3 last turn in the summary, ?4 summary. Changes nothing when the epoch is over, the turn has
+-- not ended in it, or a stored summary reaches as far.
 UPDATE sessions SET summary = ?4, summary_rev = t.ended_rev
 FROM turns AS t
 WHERE sessions.id = ?1 AND sessions.epoch = ?2

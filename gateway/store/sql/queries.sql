@@ -1,12 +1,12 @@
--- Reads. What is selected whole has the columns of its function in gateway.store.sqlite.rows, in its order.
+-- Reads. Whole rows have the columns of their function in gateway.store.sqlite.rows, in its order.
 
 -- name: session
 SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary
 FROM sessions WHERE id = ?;
 
 -- name: session_lines
--- Roots and their live children, and children that have ended, each with its last revision, open approvals, held and
--- queued turns. ?1 how many roots, ?2 how many ended children: those that were active last. ?3 one that is never left out.
+-- Roots, their live children, and ended children, each with its last revision, open approvals, held and queued turns.
+-- ?1 limit of roots, ?2 limit of ended children, most recently active first; ?3 a root always included.
 SELECT listed.*,
     max(
         coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = listed.id), 0),
@@ -69,15 +69,15 @@ SELECT id, session, epoch, kind, state, conversation, principal, created_at, sta
 FROM turns WHERE id = ?;
 
 -- name: ended_turns
--- Where the last ones of an epoch stand that its summary does not cover, the newest first: from the index alone.
--- ?1 session, ?2 epoch, ?3 how many.
+-- Places of an epoch's last ended turns beyond its summary, the newest first: from the index alone.
+-- ?1 session, ?2 epoch, ?3 limit.
 SELECT ord FROM turns INDEXED BY turns_ended
 WHERE session = ?1 AND epoch = ?2
   AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
 ORDER BY ended_rev DESC LIMIT ?3;
 
 -- name: oldest_ended_turns
--- The same, the first ones, the oldest first.
+-- The same for its first ones, the oldest first.
 SELECT ord FROM turns INDEXED BY turns_ended
 WHERE session = ?1 AND epoch = ?2
   AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
@@ -98,8 +98,8 @@ SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_
 FROM waits INDEXED BY waits_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
 
 -- name: changed_rows
--- Which rows of a session changed after a revision: what, key, ord, rev. ?1 session, ?2 revision, ?3 how many.
--- Of each table those that are as they were made, and those that changed since.
+-- Rows of a session changed after a revision: what, key, ord, rev. ?1 session, ?2 revision, ?3 limit.
+-- For each table the rows unchanged since creation, and the rows changed since.
 SELECT what, at, ord, rev FROM (
     SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_ord
                    WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
@@ -133,7 +133,7 @@ SELECT what, at, ord, rev FROM (
 ) ORDER BY rev LIMIT ?3;
 
 -- name: older_rows
--- The last rows of a session before a place, the newest first: what, key, ord, rev. ?1 session, ?2 place, ?3 how many.
+-- The last rows of a session before a place, the newest first: what, key, ord, rev. ?1 session, ?2 place, ?3 limit.
 SELECT what, at, ord, rev FROM (
     SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_ord
                    WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
@@ -152,7 +152,7 @@ SELECT what, at, ord, rev FROM (
 ) ORDER BY ord DESC LIMIT ?3;
 
 -- name: turns_at
--- ? is a JSON array of ords, here and in the next ones.
+-- ? is a JSON array of ords, here and in the next statements.
 SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
        stopped_text
 FROM turns WHERE ord IN (SELECT value FROM json_each(?));
@@ -186,7 +186,7 @@ SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.
 FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: counts
--- In the order of `Counts`. Parked is what has not ended and is neither queued nor held.
+-- In the order of `Counts`. Parked turns are those not ended, not queued and not held.
 SELECT queued, held, unended - queued - held, asked, due, dead, queued_at FROM
     (SELECT count(*) AS unended FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL),
     (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state <> 'queued') AS held
@@ -200,7 +200,7 @@ SELECT queued, held, unended - queued - held, asked, due, dead, queued_at FROM
         WHERE kind = 'refusal' AND state IN ('due', 'sending') AND state = 'due'
     )),
     (SELECT count(*) AS dead FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
-    -- The first two of the queue, of those that may run and those that may not, are the oldest of it.
+    -- The oldest queued turn is one of two: the first of those that may run, the first of the others.
     (SELECT min(queued_at) AS queued_at FROM (
         SELECT * FROM (SELECT queued_at FROM turns INDEXED BY turns_active
                        WHERE state IN ('queued', 'running', 'stopping') AND state = 'queued' AND head = 0
