@@ -1,6 +1,6 @@
-"""What every channel promises, tested on the real one between the real engine and its platform.
+"""Contract of every channel, tested on the real one between the real engine and its platform.
 
-A channel's test file brings a rig and a class: `class TestSlack(ChannelContract): rig_class = SlackRig`.
+A channel's test file adds a rig and a class: `class TestSlack(ChannelContract): rig_class = SlackRig`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ChannelContract(CardContract, FileContract):
     rig_class: ClassVar[type[Rig]]
 
     def __init_subclass__(cls) -> None:
-        """Take away what the platform says that it cannot, and what its rig cannot yet (see `Rig.files`)."""
+        """Remove the tests that the platform or its rig does not support (see `Rig.files`)."""
         missing = {*cls.rig_class.cannot, *([] if has_files(cls.rig_class) else [Can.FILES])}
         for name in dir(cls):
             if needed_by(getattr(cls, name)) & missing:
@@ -357,7 +357,7 @@ class ChannelContract(CardContract, FileContract):
 
 
 async def refusal_of_typing(channel: Channel, where: Conversation) -> SendOutcome | None:
-    """How typing was refused; None: it was not."""
+    """Return the refusal of a typing indicator; None without one."""
     try:
         await channel.typing(where)
     except SendFailed as refused:
@@ -366,7 +366,7 @@ async def refusal_of_typing(channel: Channel, where: Conversation) -> SendOutcom
 
 
 def _of_channels() -> list[str]:
-    """The tasks that run code of channels."""
+    """Return the tasks that run code of channels."""
     found: list[str] = []
     for task in asyncio.all_tasks():
         code = getattr(task.get_coro(), "cr_code", None)

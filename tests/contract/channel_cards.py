@@ -1,4 +1,4 @@
-"""What every channel promises of cards and their buttons: the part of the suite that safety hangs on."""
+"""Channel contract for cards and their buttons: the part of the suite that safety depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every channel promises of files: those that people send, and those that came of calls."""
+"""Channel contract for files: attachments of people, and results of calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORT = Artifact(file="t1-1-1.txt", name="report.txt", media_type="text/plain")
 
 
 class _Full(Exception):
-    """Whoever takes the pieces has no room for them."""
+    """A reader without room for the chunks."""
 
 
 class FileContract:
@@ -130,7 +130,7 @@ class FileContract:
 
 
 async def _sent(rig: Rig, text: str, name: str) -> Attachment:
-    """Somebody sends a file; return what the channel says of it."""
+    """Send a file as a person; return the channel's attachment."""
     event = await rig.say_with(Who.ANN, text, rig.direct(Who.ANN), name, CONTENT)
     await rig.settled(event)
     (received,) = rig.received()
@@ -146,4 +146,4 @@ def _kept(folder: Path) -> Path:
 
 
 def _nowhere(data: bytes) -> None:
-    """Nobody wants it."""
+    """Discard the bytes."""

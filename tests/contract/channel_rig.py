@@ -1,6 +1,6 @@
-"""A rig: one real channel on the real engine, its platform on the other side, and what people do and see there.
+"""Rig of the channel contract: a real channel on the real engine, its platform, and people's actions and views there.
 
-The suite in `tests.contract.channel` is written in these words alone. A new channel brings a rig and nothing else.
+The suite in `tests.contract.channel` uses only these methods. A new channel adds a rig and nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.makers import ANN, EPOCH
 
 WITHIN_S = 5.0
 QUIET_S = 0.15
-"""How long to look when nothing shall happen: a channel in one process needs some milliseconds."""
+"""Seconds to watch when nothing shall happen: an in-process channel needs some milliseconds."""
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -47,13 +47,13 @@ class Who(StrEnum):
     CLEO = "cleo"
     """Another owner."""
     BOB = "bob"
-    """Somebody who is allowed."""
+    """An allowed person."""
     EVE = "eve"
     """A stranger."""
 
 
 class Can(StrEnum):
-    """What not every platform can. A test that `needs` one of these is not there for a rig that says it cannot."""
+    """Optional platform features. A test that `needs` one is left out for a rig that lacks it."""
 
     OTHERS = "people who are not owners: friends and strangers"
     GROUPS = "conversations of several people"
@@ -83,26 +83,26 @@ class Seen:
 
     id: str
     text: str
-    """Without markup."""
+    """The text without markup."""
     buttons: tuple[Push, ...] = ()
-    """Row by row."""
+    """Buttons, row by row."""
     file: str = ""
-    """What is in the file that comes with it."""
+    """Content of the attached file."""
     active: tuple[str, ...] = ()
-    """What the platform would act on by itself: addresses that can be followed, everybody who is pinged."""
+    """Parts that the platform acts on by itself: links, and people who are pinged."""
 
     @property
     def labels(self) -> list[str]:
-        """What stands on the buttons."""
+        """Return the labels of the buttons."""
         return [push.label for push in self.buttons]
 
     def handle(self, label: str) -> str:
-        """What the first button with these words carries."""
+        """Return the handle of the first button with this label."""
         return next(push.handle for push in self.buttons if push.label.endswith(label))
 
 
 def needs(*can: Can) -> Callable[[T], T]:
-    """Leave a test out for a rig whose platform cannot that."""
+    """Leave a test out for a rig whose platform lacks a feature."""
 
     def mark(test: T) -> T:
         test.__dict__["needs"] = frozenset(can)
@@ -112,20 +112,20 @@ def needs(*can: Can) -> Callable[[T], T]:
 
 
 def needed_by(test: object) -> frozenset[Can]:
-    """What a test needs; nothing, unless it says so."""
+    """Return the features that a test needs; none by default."""
     none: frozenset[Can] = frozenset()
     return getattr(test, "needs", none)
 
 
 class WatchedStore(FailingStore):
-    """The memory store, whose ingress fails or waits as the test says, and which keeps what was refused."""
+    """Memory store whose intake fails or waits as the test sets, and which records refused events."""
 
     def __init__(self) -> None:
         """Begin healthy."""
         super().__init__(FakeClock())
         self.broken = False
         self.asked = 0
-        """How often something wanted to be stored."""
+        """Number of attempts to store something."""
         self.open = asyncio.Event()
         self.open.set()
         self.refused: list[Refused] = []
@@ -167,22 +167,22 @@ class WatchedStore(FailingStore):
 
 
 class Rig(ABC):
-    """One channel, served. Methods that do something end when the platform was told, not when the daemon was."""
+    """One running channel. Actions return when the platform has them, not when the daemon has."""
 
     name: ClassVar[str]
     cannot: ClassVar[Mapping[Can, str]]
-    """What this platform cannot, each with the reason."""
+    """Features that this platform lacks, each with the reason."""
     failures: ClassVar[Mapping[str, SendOutcome]]
-    """What can go wrong with a new message, by name, and what is known then. Empty without `SENDS`."""
+    """Failures of a new message, by name, and what is known then. Empty without `SENDS`."""
     lost: ClassVar[str] = ""
-    """Which of them leaves it open whether the message is there: best one that shows it, and says nothing."""
+    """The failure after which it is unknown whether the message exists: best one that shows it without an answer."""
     files: ClassVar[bool]
-    """True: `say_with`, `forget_files` and `Seen.file` are there. It has no default: a rig that neither says this nor
-    `cannot` with a reason fails one test of the suite, and runs none of those about files."""
+    """True: `say_with`, `forget_files` and `Seen.file` exist. No default: a rig with neither this nor a reason in
+    `cannot` fails one test of the suite and runs none of those about files."""
     can_be_asked: ClassVar[bool] = False
-    """Whether the platform says what stands in a conversation, so that nothing has to be shown twice."""
+    """Whether the platform can list a conversation, so that nothing has to be shown twice."""
     unreadable: ClassVar[Sequence[object]]
-    """Events that are malformed, or of no kind that is known, as they come over the wire."""
+    """Malformed or unknown events, as they come over the wire."""
 
     channel: Channel
     client: aiohttp.ClientSession
@@ -190,7 +190,7 @@ class Rig(ABC):
     """The channel's `run`."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the engine. Nothing runs yet."""
+        """Create the engine without running it."""
         self.store = WatchedStore()
         self.box = ToolBox()
         owners = {
@@ -207,7 +207,7 @@ class Rig(ABC):
     @classmethod
     @asynccontextmanager
     async def started(cls, folder: Path) -> AsyncGenerator[Self]:
-        """The channel, its platform, and everything between ingress and delivery, running."""
+        """Run the channel, its platform, and everything between ingress and delivery."""
         rig = cls(folder)
         async with AsyncExitStack() as stack:
             rig.client = await stack.enter_async_context(aiohttp.ClientSession())
@@ -228,97 +228,97 @@ class Rig(ABC):
 
     @abstractmethod
     async def ready(self) -> None:
-        """Wait until the running channel hears the platform."""
+        """Wait until the running channel receives events of the platform."""
 
     @abstractmethod
     def principal(self, who: Who) -> Principal:
-        """Who this is to the gateway."""
+        """Return the person's principal."""
 
     @abstractmethod
     def direct(self, who: Who, *, second: bool = False) -> Conversation:
-        """Where somebody is alone with the bot; with `second` with the other account's."""
+        """Return a person's direct conversation; `second`: with the other account's bot."""
 
     @abstractmethod
     def group(self) -> Conversation:
-        """A group that is allowed, with everybody and the bot in it. Anything when there are none."""
+        """Return an allowed group with everybody and the bot in it. Any value when the platform has none."""
 
     @abstractmethod
     def thread(self) -> Conversation:
-        """A thread of that group. Anything when there are none."""
+        """Return a thread of that group. Any value when the platform has none."""
 
     @abstractmethod
     async def say(self, who: Who, text: str, where: Conversation, *, to_bot: bool = True) -> str:
-        """Write as a person; return the event's name. In a group it is for the bot, unless it is not `to_bot`."""
+        """Write as a person; return the event's name. In a group it addresses the bot unless `to_bot` is False."""
 
     @abstractmethod
     async def press(self, who: Who, where: Conversation, handle: str) -> str:
-        """Press a button, or send what no button has, as a person in a place; return the event's name."""
+        """Press a button, or send an unknown handle, as a person in a place; return the event's name."""
 
     @abstractmethod
     async def told(self, event: str) -> str:
-        """Wait for what was said to whoever pressed."""
+        """Wait for the reply to a press."""
 
     @abstractmethod
     async def deny_with_reason(self, who: Who, where: Conversation, card: Seen, reason: str) -> None:
-        """Deny and say why, in the platform's way, up to the end of it."""
+        """Deny with a reason, in the platform's way, to the end."""
 
     @abstractmethod
     async def redeliver(self, event: str) -> None:
-        """Tell of an event once more, as the platform does with one that was not acknowledged."""
+        """Deliver an event again, as the platform does with an unacknowledged one."""
 
     @abstractmethod
     async def push(self, event: object) -> str:
-        """Tell of anything at all, as it goes over the wire; return the event's name."""
+        """Deliver any payload, as it goes over the wire; return the event's name."""
 
     @abstractmethod
     def acknowledged(self, event: str) -> bool:
-        """Whether the platform takes the event for stored: it will not tell of it again by itself."""
+        """Return whether the platform takes the event for acknowledged: it will not deliver it again by itself."""
 
     @abstractmethod
     def shown(self, where: Conversation) -> Sequence[Seen]:
-        """What the bot shows in a place, in order."""
+        """Return the bot's messages in a place, in order."""
 
     async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
-        """Write as a person, with a file that is called so; return the event's name. The text may be empty."""
+        """Write as a person with a file of this name; return the event's name. The text may be empty."""
         raise NotImplementedError(Can.FILES)
 
     def forget_files(self) -> None:
-        """Let the platform have none any more of the files that it told of."""
+        """Remove the announced files from the platform."""
         raise NotImplementedError(Can.FILES)
 
     async def from_nobody(self) -> Sequence[str]:
-        """Let a bot, and people who hide, speak to the bot; return the events' names."""
+        """Write to the bot as another bot and as anonymous people; return the events' names."""
         raise NotImplementedError(Can.NOBODY)
 
     def failing(self, failure: str) -> AbstractAsyncContextManager[object]:
-        """Let everything that is sent or edited fail like that."""
+        """Make every send and edit fail in this way."""
         raise NotImplementedError(Can.SENDS)
 
     def typed(self, where: Conversation) -> bool:
-        """Whether it was shown there that the bot writes."""
+        """Return whether a typing indicator was shown there."""
         raise NotImplementedError(Can.TYPING)
 
     def limited(self) -> Channel:
-        """This channel as it is when nobody configured its limits. It is not run."""
+        """Return this channel with default limits. It is not run."""
         raise NotImplementedError(Can.LIMITS)
 
     def unreachable(self) -> AbstractAsyncContextManager[object]:
-        """Take the platform off the net, for long enough to be noticed."""
+        """Take the platform off the network, long enough to be noticed."""
         raise NotImplementedError(Can.ALONE)
 
     def principals(self, who: Who) -> frozenset[Principal]:
-        """All that this person is: another one in each workspace, say, where the first is the first account's."""
+        """Return all of a person's principals, such as one for each workspace; the first account's comes first."""
         return frozenset([self.principal(who)])
 
     @property
     def allowed_chat(self) -> str:
-        """What the configuration calls the group."""
+        """Return the group's name in the configuration."""
         return f"{self.name}:{self.group().chat}"
 
     # --- what all rigs have -------------------------------------------------------------------
 
     def script(self, *answers: Answer | str) -> None:
-        """What the model says next; a text, or calls."""
+        """Set the model's next answer: a text, or calls."""
         made = [Answer(text=one, model="scripted") if isinstance(one, str) else one for one in answers]
         self.engine.model.script.extend(made)
 
@@ -355,52 +355,52 @@ class Rig(ABC):
         return found()[0]
 
     async def settled(self, event: str) -> None:
-        """Wait until an event is acknowledged, then long enough for anything that it did to be seen."""
+        """Wait until an event is acknowledged, then long enough for any effect to show."""
         await self.until(lambda: self.acknowledged(event))
         await asyncio.sleep(QUIET_S)
 
     def at_rest(self) -> bool:
-        """Whether every turn has ended and all that it showed is there."""
+        """Return whether every turn has ended and all its slots are shown."""
         turns, slots = self.store.turns.values(), self.store.slots.values()
         return all(one.turn.state in ENDED for one in turns) and not any(
             one.slot.state in (SlotState.DUE, SlotState.SENDING) for one in slots
         )
 
     def received(self) -> list[Received]:
-        """The messages that are stored, in order."""
+        """Return the stored messages, in order."""
         return list(self.store.inbounds.values())
 
     def waits(self) -> list[Wait]:
-        """The approvals that are stored, in order."""
+        """Return the stored approvals, in order."""
         return [one for one in self.store.waits.values() if one.approval is not None]
 
     def asked(self) -> list[str]:
-        """The last words of each question to the model."""
+        """Return the last text of each prompt."""
         return [str(getattr(one.messages[-1], "text", "")) for one in self.engine.model.requests]
 
     async def asks(self, *named: str, who: Who = Who.ANN, where: Conversation | None = None) -> Seen:
-        """Somebody says something, the model calls these tools, a card is shown: return it, as Ann sees it."""
+        """Write a message, have the model call these tools, and return the card as Ann sees it."""
         self.script(calls(*named))
         await self.say(who, "please", where or self.direct(who))
         return await self.card(self.direct(Who.ANN))
 
     async def pressed(self, who: Who, where: Conversation, handle: str) -> str:
-        """Press, and return what was said to whoever did."""
+        """Press, and return the reply."""
         return await self.told(await self.press(who, where, handle))
 
     def picture(self) -> str:
-        """What there is to see, for a test that failed."""
+        """Return all visible messages, for a failed test."""
         places = dict.fromkeys([*map(self.direct, Who), self.group(), self.thread()])
         return "\n".join(f"{place.key}: {list(self.shown(place))}" for place in places)
 
 
 def has_files(rig_class: type[Rig]) -> bool:
-    """Whether a rig says that it has files."""
+    """Return whether a rig has files."""
     return getattr(rig_class, "files", False) is True
 
 
 async def met(rig: Rig) -> Conversation:
-    """A place where the bot may write, with nothing of its own in it."""
+    """Return a place where the bot may write, without messages of the bot."""
     where = rig.direct(Who.BOB)
     rig.script(Answer(text="", model="scripted"))
     await rig.settled(await rig.say(Who.BOB, "hello", where))
@@ -419,7 +419,7 @@ def showing(
     file: Artifact | None = None,
     path: Path | None = None,
 ) -> RenderedSlot:
-    """What a channel is asked to show: an answer, or a file. `shown` is the platform id of what is there."""
+    """Return a slot for a channel to show: an answer or a file. `shown`: the platform id of the visible message."""
     slot = Slot(
         id=SlotId("o1"),
         conversation=where,
@@ -443,11 +443,11 @@ def showing(
 
 
 async def no_progress(platform_id: str) -> None:
-    """Where nobody needs to know what is shown so far."""
+    """Ignore the progress of a send."""
 
 
 def is_whole(seen: Sequence[Seen], text: str, *, among: bool = False) -> bool:
-    """Whether all of a text is there: in the messages, or in a file. `among`: beside other words."""
+    """Return whether a whole text is shown, in messages or in a file. `among`: with other text around it."""
     shown, wanted = "".join("".join(one.text for one in seen).split()), "".join(text.split())
     if among:
         return wanted in shown or any(text in one.file for one in seen)

@@ -1,4 +1,4 @@
-"""Every contract runs on every implementation of the store, under a clock that the test moves."""
+"""Fixtures of the store contract: every store implementation, under a clock that the test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scene with sub-sessions: who spawned whom, and the moves that most rules about them begin with."""
+"""Scene with sub-sessions: the family, and the setup that most of their tests share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Child:
 
     @property
     def wait(self) -> WaitId:
-        """The wait of its parent, in mode RUN."""
+        """Return the wait of its parent, in mode RUN."""
         assert self.spawned is not None
         return self.spawned
 
@@ -38,7 +38,7 @@ class Child:
 def new_child(
     lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600, scene: Scene, title: str = "look"
 ) -> NewChild:
-    """What step `n` of a turn asks for."""
+    """Return the child that step `n` of a turn asks for."""
     return NewChild(
         session=child_session(lease.turn, n),
         title=title,
@@ -54,16 +54,16 @@ def new_child(
 
 
 def spent(text: str, read: int, written: int, cost: int, *, calls: int = 0) -> Answer:
-    """An answer that used so much."""
+    """Return an answer with this usage."""
     usage = Usage(input_tokens=read, output_tokens=written, cost_micros=cost)
     return Answer(text=text, model="test", usage=usage, calls=answer(calls=calls).calls)
 
 
 class FamilyScene(Scene):
-    """What a test does with parents and children."""
+    """Actions of a test on parents and children."""
 
     async def at_work(self, calls: int = 1, *, to: Route | None = None, who: Principal = ANN_TELEGRAM) -> Lease:
-        """A running turn of a root whose steps 1 to `calls` were started."""
+        """Return a running turn of a root whose steps 1 to `calls` were started."""
         accepted = await self.say(to=to, who=who)
         lease = await self.claim()
         assert lease.turn == accepted.turn
@@ -71,7 +71,7 @@ class FamilyScene(Scene):
         return lease
 
     async def begin_calls(self, lease: Lease, calls: int = 1) -> None:
-        """An answer with so many calls, each started."""
+        """Plan an answer with so many calls and start each."""
         before = len((await self.view(lease.turn)).steps)
         await self.plan(lease, calls)
         for n in range(before + 1, before + 1 + calls):
@@ -80,11 +80,11 @@ class FamilyScene(Scene):
     async def spawn(
         self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600
     ) -> WaitId | SpawnRefusal | None:
-        """Step `n` spawns."""
+        """Spawn a child by step `n`."""
         return await self.store.spawn(lease, n, new_child(lease, n, mode, ttl_s=ttl_s, scene=self))
 
     async def born(self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600) -> Child:
-        """A child that is queued; in mode SESSION its step has its result."""
+        """Return a queued child; in mode SESSION its step has its result."""
         spawned = await self.spawn(lease, n, mode, ttl_s=ttl_s)
         assert not isinstance(spawned, SpawnRefusal)
         if mode is SESSION:
@@ -95,22 +95,22 @@ class FamilyScene(Scene):
         return Child(parent=lease, n=n, session=id_, turn=line.turn.id, spawned=spawned)
 
     async def child(self, mode: SpawnMode = RUN, *, to: Route | None = None) -> Child:
-        """A child of a running turn."""
+        """Return a child of a running turn."""
         return await self.born(await self.at_work(to=to), 1, mode)
 
     async def work(self, child: Child) -> Lease:
-        """The child's turn, claimed; it must be the next one."""
+        """Claim the child's turn; it must be the next one."""
         lease = await self.claim()
         assert (lease.turn, lease.session) == (child.turn, child.session)
         return lease
 
     async def end(self, child: Child, state: TurnState = TurnState.DONE, text: str = "All is well.") -> None:
-        """A queued child does its task."""
+        """Run a queued child to its end."""
         lease = await self.work(child)
         assert await self.end_held(lease, state, text)
 
     async def end_held(self, lease: Lease, state: TurnState = TurnState.DONE, text: str = "All is well.") -> bool:
-        """The turn ends with these words."""
+        """End the turn with this text."""
         given = [one.id for one in (await self.view(lease.turn)).inputs]
         return await self.store.finish_turn(lease, state, answer=answer(text), given=given, slots=[], timers=[])
 
@@ -121,5 +121,5 @@ class FamilyScene(Scene):
         return found
 
     async def turns(self, session: SessionId = MAIN) -> list[Turn]:
-        """The turns of a session, oldest first."""
+        """Return the turns of a session, oldest first."""
         return await self.items(Turn, session)

@@ -1,4 +1,4 @@
-"""Two stores under one clock, and the moves of the store machine that come after a turn: time, sending, reading."""
+"""Two stores under one clock, and the state machine's actions besides turns: time, sending, reading."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Pair(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, doing: Callable[[World], Awaitable[object]]) -> None:
-        """Do the same to both, compare what came of it and all that can be read, check the promises."""
+        """Do the same to both, compare results and all readable rows, check the invariants."""
 
         async def do() -> None:
             outcomes: list[str] = []
@@ -93,7 +93,7 @@ class Pair(RuleBasedStateMachine):
         self.runner.run(do())
 
     def leased(self, which: int, doing: Callable[[World, Lease], Awaitable[object]]) -> None:
-        """Do something under one of the last leases."""
+        """Act under one of the last leases."""
 
         async def do(world: World) -> object:
             lease = world.lease(which)
@@ -102,17 +102,17 @@ class Pair(RuleBasedStateMachine):
         self.both(do)
 
     def fresh_key(self) -> str:
-        """A key that no event had."""
+        """Return an unused event key."""
         return f"e{next(self.numbers)}"
 
 
 def has_claimed_slots(machine: Pair) -> bool:
-    """Whether anything was ever sent."""
+    """Return whether anything was ever claimed for sending."""
     return bool(machine.worlds[0].claimed)
 
 
 class WayOut(Pair):
-    """What time does, and what is sent and read."""
+    """Actions of time, sending and reading."""
 
     # --- time and machines ------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class WayOut(Pair):
         what=st.sampled_from(TIMES),
     )
     def time(self, by: float, what: str) -> None:
-        """Time passes, and what it does; or somebody looks at the page."""
+        """Advance the clock and sweep, or open the page."""
         self.clock.advance(by)
 
         async def do(world: World) -> object:
@@ -138,7 +138,7 @@ class WayOut(Pair):
 
     @rule(offer=st.booleans())
     def restart(self, offer: bool) -> None:
-        """The daemon of this machine died: what was on disk is all there is; memory plays along."""
+        """Restart the daemon: only rows on disk remain; the memory store acts likewise."""
 
         async def do(world: World) -> object:
             if world is self.worlds[1]:
@@ -153,7 +153,7 @@ class WayOut(Pair):
 
     @rule(node=nodes, limit=st.integers(1, 5))
     def claim_slots(self, node: NodeId, limit: int) -> None:
-        """A sender looks for work."""
+        """Claim slots as a sender."""
 
         async def do(world: World) -> object:
             slots = await world.store.claim_slots(node, ["telegram", "slack"], limit)
@@ -171,7 +171,7 @@ class WayOut(Pair):
         how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "unsettled", "dead", "over")),
     )
     def report(self, which: int, how: str) -> None:
-        """What came of sending one of the last slots; sometimes said late, or twice."""
+        """Report the result of sending one of the last slots, sometimes late or twice."""
 
         async def do(world: World) -> object:
             slot = world.slot(which)
@@ -193,7 +193,7 @@ class WayOut(Pair):
 
     @rule(key=st.sampled_from(("a", "b")))
     def tell(self, key: str) -> None:
-        """The owners must know something; and a small fact is kept."""
+        """Notify the owners and store a value."""
 
         async def do(world: World) -> object:
             told = await world.store.tell_owners(key, "Look.", {ANN: [ANN_TELEGRAM, BOB]})
@@ -204,7 +204,7 @@ class WayOut(Pair):
 
     @rule()
     def send(self) -> None:
-        """A sender does its work."""
+        """Act as a sender."""
         self.claim_slots(NODES[0], 5)
         for _ in range(3):
             if has_claimed_slots(self):
@@ -214,7 +214,7 @@ class WayOut(Pair):
 
     @rule(size=st.sampled_from((1, 3, 20)), way=st.sampled_from(SESSIONS))
     def follow(self, size: int, way: Any) -> None:
-        """Replaying all changes gives what reading back gives, in each store."""
+        """Check in each store that replaying all changes gives the rows read back."""
 
         async def do(world: World) -> None:
             found: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""What a store promises whatever happens: checked on all that is stored, after every step of the state machine."""
+"""Invariants of a store, checked on all stored rows after every step of the state machine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}
 
 
 class Seen:
-    """What was seen so far of one store, and what may never change after it was seen once."""
+    """Observations of one store so far, and values that may never change once seen."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start empty."""
         self.accepted: set[str] = set()
         self.waits: dict[WaitId, Wait] = {}
         self.results: dict[tuple[TurnId, int], ToolResult] = {}
@@ -33,12 +33,12 @@ class Seen:
         self.audit_rows = 0
 
     def claimed(self, lease: Lease) -> None:
-        """Fences are monotone."""
+        """Check that fences are monotone."""
         assert lease.fence > self.fences.get(lease.turn, 0), "a fence did not grow"
         self.fences[lease.turn] = lease.fence
 
     def started(self, lease: Lease, step: Step, wait: Wait | None, start: StartOutcome) -> None:
-        """An approval starts one call once, and only after it was given; nobody starts a call twice in one life."""
+        """Check that an approval starts one call once, after its decision, and that one lease starts no call twice."""
         if start is not StartOutcome.STARTED:
             return
         if wait is not None:
@@ -51,7 +51,7 @@ class Seen:
         self.started_under[lease.turn, step.n] = lease.fence
 
     def look(self, snapshot: Snapshot) -> None:
-        """Check every promise on all that is stored."""
+        """Check every invariant on all stored rows."""
         for view in snapshot.views.values():
             self._turn(view)
         self._lanes(list(snapshot.views.values()))
@@ -60,7 +60,7 @@ class Seen:
         self._audit(snapshot)
 
     def _audit(self, snapshot: Snapshot) -> None:
-        """Every call that was started has its row; rows stay as they were, and each start has one."""
+        """Check that every started call has its audit row, and that rows never change."""
         found = snapshot.audit
         assert found is not None
         assert found.broken is None, found.broken
@@ -119,7 +119,7 @@ class Seen:
 
 
 def _parked(view: TurnView) -> None:
-    """Somebody must be able to wake it, and nobody may have decided already."""
+    """Check that a parked turn has an open wait that can wake it."""
     is_open = {wait.n for wait in view.waits if wait.state is WaitState.OPEN}
     unfinished = {step.n for step in view.steps if step.state is not StepState.FINISHED}
     assert is_open, "a parked turn that nothing can wake"

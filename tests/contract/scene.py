@@ -1,4 +1,4 @@
-"""A store, its clock, and the moves that most rules begin with."""
+"""Scene of the store contract: a store, its clock, and the setup that most tests share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Found = TypeVar("Found", bound=Item)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A turn that asked for approvals: step 0 is the answer, step `i + 1` waits for `waits[i]`."""
+    """A turn with open approvals: step 0 is the answer, step `i + 1` waits for `waits[i]`."""
 
     lease: Lease
     waits: tuple[WaitId, ...]
@@ -60,7 +60,7 @@ class Asked:
 
 
 class Scene:
-    """What a test does to a store, in the words of the engine."""
+    """Actions of a test on a store, in the engine's terms."""
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
         """Take both."""
@@ -82,18 +82,18 @@ class Scene:
         cut: bool = False,
         **more: Any,
     ) -> Accepted:
-        """A message arrives; `more` are further fields of it."""
+        """Accept a message; `more`: further fields of it."""
         message = replace(inbound(text, who=who, where=where), cut=cut, **more)
         return await self.store.accept(to or route(), message, kind, running=running, say_if_waiting=say_if_waiting)
 
     async def overhear(self, text: str, *, to: Route) -> Inbound:
-        """Something is said beside the bot; what it was."""
+        """Drop an overheard message; return it."""
         message = replace(inbound(text, direct=False, who=BOB), addressed=False)
         assert await self.store.drop(message, Drop(reason=DropReason.CONTEXT, told=False, route=to), "")
         return message
 
     async def edit(self, message: Inbound, text: str, *, who: Principal | None = None) -> bool:
-        """Somebody changes what was said."""
+        """Edit a message."""
         return await self.store.amend(
             replace(
                 message, event_key=mint("e"), edits=message.event_key, text=text, principal=who or message.principal
@@ -101,26 +101,26 @@ class Scene:
         )
 
     async def claim(self, node: NodeId = NODE) -> Lease:
-        """Claim a turn that must be there."""
+        """Claim a turn that must be available."""
         claimed = await self.store.claim(node)
         assert claimed, "nothing could be claimed"
         return claimed[0].lease
 
     async def running(self, to: Route | None = None, *, kind: TurnKind = TurnKind.MODEL) -> Lease:
-        """A message's turn, claimed; it must be the only one that can be."""
+        """Return a message's turn, claimed; it must be the only claimable one."""
         accepted = await self.say(to=to, kind=kind)
         lease = await self.claim()
         assert lease.turn == accepted.turn
         return lease
 
     async def planned(self, calls: int = 1, *, to: Route | None = None, kind: TurnKind = TurnKind.MODEL) -> Lease:
-        """A running turn whose first answer named so many calls, steps 1, 2, …"""
+        """Return a running turn whose first answer has so many calls, steps 1, 2, …"""
         lease = await self.running(to, kind=kind)
         await self.plan(lease, calls)
         return lease
 
     async def plan(self, lease: Lease, calls: int = 1) -> None:
-        """An answer with so many calls, after every message was given."""
+        """Plan an answer with so many calls, every message given."""
         view = await self.view(lease.turn)
         ungiven = [received.id for received in view.inputs if received.given is None]
         await self.store.plan(lease, answer(calls=calls), given=ungiven, slots=[])
@@ -135,7 +135,7 @@ class Scene:
         kind: TurnKind = TurnKind.MODEL,
         wait_kind: WaitKind = WaitKind.APPROVAL,
     ) -> Asked:
-        """A running turn that waits for a decision on every call, all on one card."""
+        """Return a running turn that waits for a decision on every call, all on one card."""
         lease = await self.planned(calls, to=to, kind=kind)
         until = self.clock.now() + seconds(ttl_s)
         waits = [new_wait(n, expires_at=until, kind=wait_kind) for n in range(1, calls + 1)]
@@ -150,7 +150,7 @@ class Scene:
     async def parked(
         self, calls: int = 1, *, to: Route | None = None, where: Conversation = CHAT, ttl_s: float = 3600
     ) -> Asked:
-        """A turn that is parked on its approvals."""
+        """Return a turn parked on its approvals."""
         asked = await self.asked(calls, to=to, where=where, ttl_s=ttl_s)
         assert await self.store.park(asked.lease)
         return asked
@@ -158,7 +158,7 @@ class Scene:
     async def press(
         self, wait: WaitId, verdict: PressVerdict | None = None, *, who: Principal = ANN_TELEGRAM
     ) -> Pressed:
-        """Somebody presses a button; by default Once."""
+        """Press a button; by default Once."""
         return await self.store.press(press(who=who), wait, verdict or approve())
 
     async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> StartOutcome:
@@ -166,7 +166,7 @@ class Scene:
         return await self.store.start_step(lease, n, wait, beginning(n))
 
     async def started(self) -> Lease:
-        """A running turn whose step 1 was started."""
+        """Return a running turn whose step 1 was started."""
         lease = await self.planned()
         assert await self.start(lease, 1) is StartOutcome.STARTED
         return lease
@@ -178,12 +178,12 @@ class Scene:
         return await self.store.finish_turn(lease, state, answer=answer(), given=given, slots=[], timers=[])
 
     async def came(self, lease: Lease, n: int, what: ToolResult, slots: Sequence[NewSlot] = ()) -> None:
-        """A call that had no result has this one."""
+        """Store a call's result."""
         await self.store.finish_step(lease, n, what, slots)
         assert (await self.step(lease.turn, n)).result == what
 
     async def ended(self, to: Route | None = None) -> TurnId:
-        """A turn that is done."""
+        """Return a turn that is done."""
         lease = await self.running(to)
         assert await self.finish(lease)
         return lease.turn
@@ -196,32 +196,32 @@ class Scene:
         to: Route | None = None,
         with_: Control | None = None,
     ) -> int:
-        """A control command arrives from the owner's other chat; how many turns it stopped."""
+        """Send a control command from the owner's other chat; return how many turns it stopped."""
         said = inbound("/stop", where=OTHER_CHAT)
         count = await self.store.control(to or route(), said, with_ or control(effect, only=only))
         assert count is not None
         return count
 
     async def lapse(self) -> None:
-        """The holder dies: its lease runs out and the sweep finds it."""
+        """Let a lease expire as if its holder died, and sweep."""
         self.clock.advance(16)
         await self.sweep(self.store.reclaim)
 
     async def sweep(self, step: Callable[[], Awaitable[int]]) -> int:
-        """Call a sweep until it says that nothing is left."""
+        """Call a sweep until nothing is left."""
         total = 0
         while count := await step():
             total += count
         return total
 
     async def slot_of(self, turn: TurnId, kind: SlotKind) -> Slot:
-        """The turn's one slot of this kind."""
+        """Return the turn's one slot of this kind."""
         found = [slot for slot in await self.slots() if slot.turn == turn and slot.kind is kind]
         assert len(found) == 1, found
         return found[0]
 
     async def send_all(self) -> list[Slot]:
-        """Show everything that is due in a chat."""
+        """Send all due slots of a chat."""
         shown: list[Slot] = []
         while claimed := await self.store.claim_slots(NODE, ["telegram", "slack"], 50):
             for slot in claimed:
@@ -232,11 +232,11 @@ class Scene:
     # --- looking ----------------------------------------------------------------------------
 
     async def view(self, turn: TurnId) -> TurnView:
-        """A turn with all of it."""
+        """Return a turn with all its rows."""
         return await self.store.turn(turn)
 
     async def state(self, turn: TurnId) -> TurnState:
-        """Where a turn stands."""
+        """Return a turn's state."""
         return (await self.store.turn(turn)).turn.state
 
     async def step(self, turn: TurnId, n: int) -> Step:
@@ -250,20 +250,20 @@ class Scene:
         return found
 
     async def wait_state(self, wait: WaitId) -> WaitState:
-        """Where a wait stands."""
+        """Return a wait's state."""
         return (await self.wait(wait)).state
 
     async def rows(self, session: SessionId = MAIN) -> list[Row]:
-        """Every row of a session, by place."""
+        """Return every row of a session, by place."""
         rows = (await self.store.older(session, None, 1_000_000)).rows
         return list(rows)
 
     async def items(self, kind: type[Found], session: SessionId = MAIN) -> list[Found]:
-        """Every row's item of one type, by place."""
+        """Return every row's item of one type, by place."""
         return [row.item for row in await self.rows(session) if isinstance(row.item, kind)]
 
     async def slots(self, session: SessionId = MAIN, *, kind: SlotKind | None = None) -> list[Slot]:
-        """The session's slots, oldest first."""
+        """Return the session's slots, oldest first."""
         return [slot for slot in await self.items(Slot, session) if kind is None or slot.kind is kind]
 
     async def slot(self, slot: SlotId, session: SessionId = MAIN) -> Slot:
@@ -271,6 +271,6 @@ class Scene:
         return next(found for found in await self.slots(session) if found.id == slot)
 
     async def received(self, text: str) -> Received:
-        """The one message with this text."""
+        """Return the one message with this text."""
         (found,) = [received for received in await self.items(Received) if received.message.text == text]
         return found

@@ -1,4 +1,4 @@
-"""The contract of all channels on the one in memory: the reference, which shows what a rig is."""
+"""Channel contract on the memory channel: the reference for rigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of all channels on Slack: the real channel in two workspaces on loopback, by sockets and over HTTP."""
+"""Channel contract on Slack: the real channel in two workspaces on loopback, by sockets and over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of all channels on Telegram: the real channel polls a Telegram on loopback, with two bots."""
+"""Channel contract on Telegram: the real channel polls a Telegram on loopback, with two bots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of all channels on the web page: over its own socket, one page for each owner, as its script speaks."""
+"""Channel contract on the web page: one page for each owner, over its own socket and in its script's protocol."""
 
 from __future__ import annotations
 

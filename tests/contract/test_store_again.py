@@ -1,4 +1,4 @@
-"""What an older edit may stand over that nobody hears of any more: `fire_timers` has it shown once more."""
+"""Slots that a late edit with unknown result may have overwritten: `fire_timers` has them shown once more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Intake.accept` and `drop` of albums: every picture comes as a message of its own, and they are one turn."""
+"""`Intake.accept` and `drop` of albums: each picture arrives as a separate message; together they are one turn."""
 
 from __future__ import annotations
 

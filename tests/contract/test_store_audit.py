@@ -1,4 +1,4 @@
-"""The audit: a call starts with its row, in one transition, and nothing else writes one."""
+"""Audit: a call starts with its row, in one transition, and nothing else writes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Children.spawn`: how a sub-session begins, once, and when it does not."""
+"""`Children.spawn`: start of a sub-session, exactly once, and refusals."""
 
 from __future__ import annotations
 

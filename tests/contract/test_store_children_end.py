@@ -1,4 +1,4 @@
-"""`Children`: how the end of a sub-session reaches its parent, once."""
+"""`Children`: report of a sub-session's end to its parent, exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Children`: who is stopped together, what becomes of children nobody waits for, and the list of a family."""
+"""`Children`: stops of a family, orphans, and the list of a family."""
 
 from __future__ import annotations
 

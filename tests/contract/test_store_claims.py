@@ -1,4 +1,4 @@
-"""`Lanes.claim` and `Outbox.claim_slots` that wait: what comes is handed to them, and to nobody twice."""
+"""`TurnQueue.claim` and `Outbox.claim_slots` that wait: new work is handed to them, never twice."""
 
 from __future__ import annotations
 

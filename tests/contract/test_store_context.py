@@ -1,4 +1,4 @@
-"""`Intake.drop` of what was said beside the bot: kept for the session's next model turn, as data."""
+"""`Intake.drop` of overheard messages: stored for the session's next model turn, as data."""
 
 from __future__ import annotations
 

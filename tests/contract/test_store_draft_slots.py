@@ -1,4 +1,4 @@
-"""`TurnJournal.open_slot`: the slot of an answer that is still being written, and what becomes of it."""
+"""`TurnJournal.open_slot`: the draft slot of an answer being written, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Intake` of events that are no new message: edits, what cannot be read, what is not for us."""
+"""`Intake` of events that are no new message: edits, unreadable events, events not for us."""
 
 from __future__ import annotations
 

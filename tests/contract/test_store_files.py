@@ -1,4 +1,4 @@
-"""Files in the store: those that came with messages, what became of them, and those that calls show."""
+"""Files in the store: attachments of messages, results of fetching them, and files that calls show."""
 
 from __future__ import annotations
 

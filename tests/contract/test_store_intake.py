@@ -1,4 +1,4 @@
-"""`Intake.accept` and `Intake.drop`: what becomes of a message."""
+"""`Intake.accept` and `Intake.drop`: handling of a message."""
 
 from __future__ import annotations
 

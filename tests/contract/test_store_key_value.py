@@ -1,4 +1,4 @@
-"""`KeyValue`, and `Outbox.tell_owners`: what outlives a restart, and what owners must hear."""
+"""`KeyValue` and `Outbox.tell_owners`: values that outlive a restart, and notices to owners."""
 
 from __future__ import annotations
 

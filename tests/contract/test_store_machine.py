@@ -1,7 +1,7 @@
-"""A machine that does anything a gateway could do, in any order, to two stores at once.
+"""State machine that does anything a gateway could do, in any order, to two stores at once.
 
-After each step both must show the same, and the promises of the store must hold. The same steps are made each time, by
-the run's seed; `./run test --large` makes 100,000, `DRAGOMAN_STATE_MACHINE_STEPS` as many as it says.
+After each step both must show the same, and the store's invariants must hold. The run's seed fixes the steps;
+`./run test --large` makes 100,000, or the number in `DRAGOMAN_STATE_MACHINE_STEPS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Intake.accept` of messages that their platform cut off: the turn waits a moment for the rest."""
+"""`Intake.accept` of messages that their platform cut off: the turn waits briefly for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TurnJournal.open_waits` with a limit, and the order of cards: nobody can bury an owner."""
+"""`TurnJournal.open_waits` with a limit, and the order of cards: nobody can flood an owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Outbox`: slots on their way out, in order, none lost, versions honoured."""
+"""`Outbox`: sending of slots, in order, none lost, versions honoured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Accounts` and `Node`: who is signed in, where people are reached, which daemons live."""
+"""`Accounts` and `Node`: sign-ins, last contacts, live daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Intake.press`: who decides a wait, when, and what follows."""
+"""`Intake.press`: decisions of waits by presses, and their consequences."""
 
 from __future__ import annotations
 

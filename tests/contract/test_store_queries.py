@@ -1,4 +1,4 @@
-"""`Queries`: reads that miss nothing, whatever the size of a page."""
+"""`Queries`: complete reads for any page size."""
 
 from __future__ import annotations
 

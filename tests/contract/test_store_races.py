@@ -1,4 +1,4 @@
-"""Many at once on one store: whoever wins, exactly one does."""
+"""Concurrent transitions on one store: exactly one wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people allowed for longer than one call: which used approvals cover what comes after them, and how long."""
+"""Scopes allowed for longer than one call: which used approvals cover later calls, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status slots: the line that says what a turn does, and at its end what it did."""
+"""Status slots: the status line of a running turn, and its final text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TurnJournal`: the journal of a turn, and that nothing starts without a decision that is good."""
+"""`TurnJournal`: the journal of a turn; nothing starts without a valid decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Sweeps`: what time does, and what a restart finds."""
+"""`Sweeps`: expiry, timers, recovery after a restart."""
 
 from __future__ import annotations
 

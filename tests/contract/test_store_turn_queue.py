@@ -1,4 +1,4 @@
-"""`Lanes`: who runs which turn, for how long, and how a turn is parked, ended or given back."""
+"""`TurnQueue`: leases of turns, and how a turn is parked, ended or returned."""
 
 from __future__ import annotations
 

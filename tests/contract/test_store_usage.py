@@ -1,4 +1,4 @@
-"""`UsageStore`: what stands for the beginning of a long history, and what was spent."""
+"""`UsageStore`: summaries of long histories, and usage."""
 
 from __future__ import annotations
 

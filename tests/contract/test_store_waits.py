@@ -1,4 +1,4 @@
-"""The states of a wait as a table: every state, everything that can happen to it, what it becomes."""
+"""State table of a wait: every state, every event, the resulting state."""
 
 from __future__ import annotations
 

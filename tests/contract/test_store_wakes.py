@@ -1,4 +1,4 @@
-"""Which wake-ups a transition publishes after its commit, and that what they announce can be read then."""
+"""Wake-ups that a transition publishes after its commit; the announced rows can be read by then."""
 
 from __future__ import annotations
 

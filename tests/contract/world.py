@@ -1,4 +1,4 @@
-"""One store under the state machine: ids are named in the order in which they appeared, so that two stores compare."""
+"""One store under the state machine. Ids are named in order of appearance, so that two stores compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTHING = "nothing"
 
 @dataclass(slots=True)
 class World:
-    """A store, what was taken from it, and a name for each of its ids."""
+    """A store, its leases and claims, and a name for each of its ids."""
 
     open: Callable[[], Store]
     """Open the store, again after a crash."""
@@ -43,11 +43,11 @@ class World:
     """What it held when it was looked at last."""
 
     def said(self, result: object) -> str:
-        """A result as text, minted ids replaced by names in the order of their first appearance."""
+        """Return a result as text, minted ids replaced by names in order of first appearance."""
         return MINTED.sub(lambda found: self.names.setdefault(found[0], f"#{len(self.names)}"), repr(result))
 
     async def snapshot(self) -> Snapshot:
-        """Everything that can be read, as objects for the invariants and as text to compare."""
+        """Return all readable rows, as objects for the invariants and as text to compare."""
         rows: list[Row] = []
         text: list[str] = []
         for way in SESSIONS:
@@ -84,18 +84,18 @@ class World:
     # --- what to do next: what is useful now first, then a little of what is not --------------
 
     def lease(self, which: int) -> Lease | None:
-        """A lease that is held now, or sometimes a stale one."""
+        """Return a current lease, or sometimes a stale one."""
         held, stale = self._leases()
         return _pick(which, held, stale)
 
     def asking(self, which: int) -> Lease | None:
-        """A lease whose turn has planned calls, or sometimes another one."""
+        """Return a lease whose turn has planned calls, or sometimes another one."""
         held, stale = self._leases()
         planned = [lease for lease in held if self._calls(lease, StepState.PLANNED)]
         return _pick(which, planned, held + stale)
 
     def starting(self, which: int) -> tuple[Lease, Step] | None:
-        """A call that is approved or planned, or sometimes one that must not start."""
+        """Return an approved or planned call, or sometimes one that must not start."""
         held, stale = self._leases()
         calls = [(lease, step) for lease in held for step in self._calls(lease)]
         waits = [wait for view in self.last.views.values() for wait in view.waits]
@@ -105,29 +105,29 @@ class World:
         return _pick(which, good, calls + [(lease, step) for lease in stale for step in self._calls(lease)])
 
     def finishing(self, which: int) -> tuple[Lease, Step] | None:
-        """A call that runs, or sometimes another one."""
+        """Return a running call, or sometimes another one."""
         held, stale = self._leases()
         running = [(lease, step) for lease in held for step in self._calls(lease, StepState.STARTED)]
         return _pick(which, running, [(lease, step) for lease in held + stale for step in self._calls(lease)])
 
     def slot(self, which: int) -> Slot | None:
-        """A slot that is being sent, as it was when it was claimed, or sometimes one that was sent before."""
+        """Return a slot being sent, as claimed, or sometimes one that was sent before."""
         now = {row.item.id: row.item for row in self.last.rows if isinstance(row.item, Slot)}
         newest = self.claimed[::-1]
         sending = [slot for slot in newest if now[slot.id].state is SlotState.SENDING]
         return _pick(which, sending, newest)
 
     def ended(self, which: int, session: SessionId) -> Turn | None:
-        """A turn of the session that ended, or sometimes one that did not."""
+        """Return an ended turn of the session, or sometimes another one."""
         turns = [view.turn for view in self.last.views.values() if view.turn.session == session][::-1]
         return _pick(which, [turn for turn in turns if turn.state in ENDED], turns)
 
     def message(self, which: int) -> Inbound | None:
-        """One of the last messages."""
+        """Return one of the last messages."""
         return _pick(which, self.messages[::-1], self.messages)
 
     def approval(self, which: int) -> WaitId | None:
-        """An open approval, or sometimes a decided one."""
+        """Return an open approval, or sometimes a decided one."""
         waits = [wait for view in self.last.views.values() for wait in view.waits if wait.kind is WaitKind.APPROVAL]
         waits.sort(key=lambda wait: wait.opened_at, reverse=True)
         is_open = [wait.id for wait in waits if wait.state is WaitState.OPEN]
@@ -149,7 +149,7 @@ class World:
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a store held at one moment."""
+    """Rows of a store at one moment."""
 
     rows: list[Row]
     views: dict[TurnId, TurnView]
@@ -159,6 +159,6 @@ class Snapshot:
 
 
 def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:
-    """One of the first four useful things, or, for 4, the first of the others."""
+    """Return one of the first four useful candidates, or, for 4, the first of the others."""
     things = [thing for thing in others if thing not in useful][:1] if which == 4 else useful[:4]
     return things[which % len(things)] if things else None

@@ -1,4 +1,4 @@
-"""Processes that the store's tests start and kill."""
+"""Child processes that the store's tests start and kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TASKS = 16
 
 
 def migrate_and_die(folder: Path) -> None:
-    """For each statement of the migrations: a process that is killed just before it, on a file of its own."""
+    """For each migration statement, run a process on a separate file that is killed just before it."""
     sql, migrations = load_statements(), load_migrations()
     for number in range(sum(len(one.statements) + 1 for one in migrations)):
         pid = os.fork()
@@ -38,7 +38,7 @@ def migrate_and_die(folder: Path) -> None:
 
 
 def say(line: str) -> None:
-    """Tell the test, at once."""
+    """Print a line for the test, unbuffered."""
     os.write(1, f"{line}\n".encode())
 
 
@@ -73,7 +73,7 @@ async def accept_for_ever(path: str) -> None:
 
 
 async def hold(path: str) -> None:
-    """Keep the store open until killed."""
+    """Hold the store open until killed."""
     store = open_sqlite(path, SystemClock())
     say("open")
     await asyncio.Event().wait()
@@ -81,7 +81,7 @@ async def hold(path: str) -> None:
 
 
 async def fill(folder: str) -> None:
-    """Fill a disk of 3 MiB through a store: nothing that was acknowledged is lost, and with room it goes on."""
+    """Fill a 3 MiB disk through a store: nothing acknowledged is lost, and writes resume once there is room."""
     path, ballast = f"{folder}/dragoman.db", Path(folder) / "ballast"
     ballast.write_bytes(b"x" * (1 << 20))
     acknowledged: list[str] = []

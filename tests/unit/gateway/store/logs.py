@@ -1,4 +1,4 @@
-"""Write-ahead logs that SQLite wrote, as a kill leaves them: bytes to be damaged, and what SQLite takes of them."""
+"""Write-ahead logs written by SQLite, as a kill leaves them: bytes to damage, and the frames SQLite then reads."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Files:
 
     @property
     def frames(self) -> int:
-        """How many frames are in the log."""
+        """Return the number of frames in the log."""
         return (len(self.log) - HEADER) // SIZE
 
     def end_of(self, frame: int) -> int:
-        """The place in the log behind so many frames."""
+        """Return the offset in the log after so many frames."""
         return HEADER + frame * SIZE
 
     def flipped(self, place: int, count: int = 1) -> Files:
-        """With some bytes of the log turned around."""
+        """Return a copy with some bytes of the log inverted."""
         turned = bytes(byte ^ 0xFF for byte in self.log[place : place + count])
         return replace(self, log=self.log[:place] + turned + self.log[place + count :])
 
     def put(self, folder: Path) -> Path:
-        """Write them into a folder; returns the database."""
+        """Write the files into a folder; return the database's path."""
         path = folder / "dragoman.db"
         path.write_bytes(self.database)
         path.with_name("dragoman.db-wal").write_bytes(self.log)
@@ -47,7 +47,7 @@ class Files:
         return path
 
     def taken(self, folder: Path) -> int:
-        """How many frames SQLite takes."""
+        """Return how many frames SQLite reads."""
         with closing(sqlite3.connect(self.put(folder), isolation_level=None)) as db:
             _, frames, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             return int(frames)
@@ -57,7 +57,7 @@ Work = Callable[[sqlite3.Connection], None]
 
 
 def written(folder: Path, *work: Work, page: int = PAGE) -> Files:
-    """Have SQLite write a log, and copy its files while it still has them open, as a kill would leave them."""
+    """Have SQLite write a log and copy its files while they are open, as a kill would leave them."""
     folder.mkdir()
     path = folder / "made.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -88,7 +88,7 @@ def transactions(*pages: int) -> Work:
 
 
 def unfinished(pages: int) -> Work:
-    """Begin a transaction that is too large for SQLite's memory, so that a part of it is in the log already."""
+    """Begin a transaction too large for SQLite's cache, so that a part of it is in the log already."""
 
     def work(db: sqlite3.Connection) -> None:
         db.execute("BEGIN")
@@ -98,7 +98,7 @@ def unfinished(pages: int) -> Work:
 
 
 def rolled_back(pages: int) -> Work:
-    """Take back such a one. Its frames stay in the log until others are written over them."""
+    """Roll back such a transaction. Its frames stay in the log until overwritten."""
 
     def work(db: sqlite3.Connection) -> None:
         unfinished(pages)(db)
@@ -108,7 +108,7 @@ def rolled_back(pages: int) -> Work:
 
 
 def begun_anew(db: sqlite3.Connection) -> None:
-    """Move all into the database, so that the next transaction is written over the log's beginning."""
+    """Checkpoint all, so that the next transaction overwrites the log's beginning."""
     db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
 
@@ -118,7 +118,7 @@ def _write(db: sqlite3.Connection, pages: int) -> None:
 
 
 def summed(log: bytes, end: str, first: int = 0) -> bytes:
-    """The log with the checksums of its header and frames made anew, number by number: the slow way, by the book.
+    """Return the log with checksums of header and frames recomputed number by number: slow, by the specification.
 
     `end`: which end of a number comes first, `little` or `big`. Frames before the place `first` stay as they are.
     """

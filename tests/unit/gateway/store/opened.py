@@ -1,4 +1,4 @@
-"""A SQLite store in a folder of its own, for the tests of what it promises besides its contract."""
+"""A SQLite store in a separate folder, for tests of its behaviour beyond the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit in a SQLite file: what is done to the file is found, and what cannot be written lets nothing start."""
+"""Audit in a SQLite file: changes of the file are found, and a row that cannot be written lets nothing start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store says of sub-sessions: when none is begun, how one begins and ends, how a family is listed."""
+"""Rules for sub-sessions: refusals, first and last message, order of a family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stores write and read again: nothing is lost on the way."""
+"""Codec of stored values: round trips lose nothing."""
 
 from __future__ import annotations
 

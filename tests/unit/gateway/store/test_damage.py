@@ -1,4 +1,4 @@
-"""What lies behind a bad frame: nothing, a transaction that a power cut tore, or what was acknowledged."""
+"""Frames behind a bad one: none, a transaction torn by a power cut, or acknowledged ones."""
 
 from __future__ import annotations
 

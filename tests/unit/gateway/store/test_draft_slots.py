@@ -1,4 +1,4 @@
-"""What becomes of slots that were made while their turn was under way."""
+"""Rules for draft slots and status lines at the end of their turn."""
 
 from __future__ import annotations
 

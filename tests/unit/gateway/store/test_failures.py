@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to whoever asked the store for something: which error, and which cure."""
+"""Mapping of SQLite's errors to the store's errors and their cures."""
 
 from __future__ import annotations
 

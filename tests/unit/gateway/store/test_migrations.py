@@ -1,4 +1,4 @@
-"""A store of an earlier version opens, with all that it held; a kill on the way leaves the earlier version."""
+"""Migrations: a store of an earlier version opens with all its rows; a kill on the way leaves the earlier version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose files are taken away or replaced while it is open: nothing more is acknowledged that would be lost."""
+"""A store whose files are moved or replaced while open: it acknowledges nothing that would be lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said when a store's file cannot be opened, and which file is whose."""
+"""Errors of opening a store's file, and ownership of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of a press and of a stop: tables of pure decisions."""
+"""Rules for presses and stops: tables of pure decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long random life of a store, lived by the memory and the SQLite store side by side: nobody can tell them apart."""
+"""Random run of the memory and the SQLite store side by side: they never differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A long random life with sub-sessions, lived by the memory and the SQLite store side by side.
+"""Random run with sub-sessions of the memory and the SQLite store side by side.
 
-In whatever order spawning, ending, stopping, expiry and crashes come: nobody can tell the stores apart, no child is
-live that nobody waits for, and every end is told once.
+For any order of spawns, ends, stops, expiry and crashes: the stores never differ, no orphan stays live, and every end
+is reported once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store does not open when SQLite does not run as its promises need it to: what was set is read back."""
+"""A store does not open when SQLite's settings do not hold: each is read back after it was set."""
 
 from __future__ import annotations
 

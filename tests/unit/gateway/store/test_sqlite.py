@@ -1,4 +1,4 @@
-"""What the SQLite store promises besides: whose file it opens, what a kill or a full disk leaves, group commit."""
+"""Behaviour of the SQLite store beyond the contract: file ownership, kills, a full disk, group commit."""
 
 from __future__ import annotations
 

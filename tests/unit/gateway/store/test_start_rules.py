@@ -1,4 +1,4 @@
-"""What a start needs of its approval, and what its row of the audit says."""
+"""Rules for the start of a call: its approval and its audit row."""
 
 from __future__ import annotations
 

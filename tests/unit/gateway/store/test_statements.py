@@ -1,4 +1,4 @@
-"""The SQL of the SQLite store: every statement is used and can be prepared, and none looks at what has long ended."""
+"""SQL of the SQLite store: every statement is used and can be prepared, and none scans long-ended rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ended turns that the SQLite store keeps in memory: bounded, and those asked for last stay."""
+"""Cache of ended turns in the SQLite store: bounded, least recently used evicted first."""
 
 from __future__ import annotations
 

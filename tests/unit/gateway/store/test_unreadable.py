@@ -1,4 +1,4 @@
-"""A turn of which something cannot be read any more: what became of its call is stored all the same."""
+"""A turn with an unreadable row: the result of its call is stored all the same."""
 
 from __future__ import annotations
 

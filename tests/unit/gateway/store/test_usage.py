@@ -1,4 +1,4 @@
-"""What an answer adds to the books, how long a cut message waits, and where an owner is told something."""
+"""Usage of an answer, wait of a cut message, and where an owner is notified."""
 
 from __future__ import annotations
 

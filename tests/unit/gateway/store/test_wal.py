@@ -1,4 +1,4 @@
-"""What is read of a write-ahead log is what SQLite reads of it."""
+"""Parser of write-ahead logs: it reads the frames that SQLite reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that wait in the SQLite store: what they are handed, in which commit, and what happens when that fails."""
+"""Waiting claims in the SQLite store: the work they get, in which commit, and failures of it."""
 
 from __future__ import annotations
 
