@@ -94,7 +94,7 @@ class MemoryChildren(TurnOps):
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
         """Return the children below a session, live ones first."""
-        family = [self._kin(self.all_sessions[child]) for child in self.below(session)]
+        family = [self._child_rows(self.all_sessions[child]) for child in self.below(session)]
         return [self._child_line(self.all_sessions[child]) for child in child_rules.in_order(family)[: max(0, limit)]]
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
@@ -104,7 +104,7 @@ class MemoryChildren(TurnOps):
         own = [one for one in below if one.session.lineage is not None and one.session.lineage.turn == turn]
         return sorted(map(self._child_line, own), key=child_rules.step_of)
 
-    def _kin(self, row: SessionRow) -> child_rules.ChildRows:
+    def _child_rows(self, row: SessionRow) -> child_rules.ChildRows:
         assert row.session.lineage is not None
         assert row.task is not None
         id_, task = row.session.id, self.rows[row.session.id]["turn", row.task]

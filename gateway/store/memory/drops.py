@@ -32,13 +32,13 @@ class MemoryDrops(InboundOps):
                 received = self.receive(session, message, None, context=True)
                 self.all_sessions[session.id].context.append(received.id)
                 self.heard[event_of(message)] = (received.id, session.id)
-                self.heard_of_album(message, received)
-            if refusal and self._is_told(message, drop):
+                self.record_overheard(message, received)
+            if refusal and self._is_notified(message, drop):
                 kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
                 self.add_slot(NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
             return True
 
-    def _is_told(self, message: Inbound, drop: Drop) -> bool:
+    def _is_notified(self, message: Inbound, drop: Drop) -> bool:
         """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
         if drop.reason is DropReason.UNREADABLE:
             return True

@@ -72,7 +72,7 @@ class InboundOps(TurnOps):
             self.albums[_album(message)] = row.turn.id
             self.album_heard.pop(_album(message), None)
 
-    def heard_of_album(self, message: Inbound, received: Received) -> None:
+    def record_overheard(self, message: Inbound, received: Received) -> None:
         """Record an overheard message of an album: a later one may address the bot."""
         if message.album:
             self.album_heard.setdefault(_album(message), []).append(received.id)

@@ -59,7 +59,7 @@ class MemoryIntake(InboundOps):
                 self.touched.turns.add(row.turn.id)
             self.offer(row)
             if parked is not None and say_if_waiting is not None and continued is None:
-                self._say_that_it_waits(session, message, parked, say_if_waiting)
+                self._reply_that_it_waits(session, message, parked, say_if_waiting)
             return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked is not None)
 
     def _joined(self, row: TurnRow, session: Session) -> Accepted:
@@ -68,7 +68,7 @@ class MemoryIntake(InboundOps):
         waiting = active is not None and active.turn.state is TurnState.PARKED
         return Accepted(inbound=row.inputs[-1], turn=row.turn.id, steered=row is active, waiting=waiting)
 
-    def _say_that_it_waits(self, session: Session, message: Inbound, parked: TurnRow, say: Waiting) -> None:
+    def _reply_that_it_waits(self, session: Session, message: Inbound, parked: TurnRow, say: Waiting) -> None:
         waits = [self.waits[one] for one in parked.waits]
         text = say.text([wait.kind for wait in waits if wait.state is WaitState.OPEN])
         if text:

@@ -74,7 +74,7 @@ def refuse_damaged(path: str) -> None:
             cure="Give the daemon's user the right to read and write them.",
         ) from error
     if found.tail is Tail.DAMAGED:
-        raise StoreDamaged(_in_words(log, found))
+        raise StoreDamaged(_describe(log, found))
     if found.tail is Tail.TORN:
         log_of("store").warning(
             "left out a transaction that was not wholly written when the machine went down", log=log.name
@@ -147,7 +147,7 @@ def _beginning(file: Path, count: int) -> bytes:
         return b""
 
 
-def _in_words(log: Path, found: DamageFinding) -> str:
+def _describe(log: Path, found: DamageFinding) -> str:
     taken = f"only its first {found.kept} frames" if found.kept else "nothing of it"
     return (
         f"The store's write-ahead log {log} is damaged: {taken} can be read, and {found.lost} more, "

@@ -38,16 +38,16 @@ def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
     if inbound_ops.outcome_of(tx, message.conversation, message.event_key) is not None:
         return False
     if drop.reason is DropReason.CONTEXT and drop.route is not None:
-        _hear(tx, drop.route, message)
+        _store_overheard(tx, drop.route, message)
     else:
         inbound_ops.is_new(tx, message, f"drop:{drop.reason}")
-    if refusal and _is_told(tx, message, drop):
+    if refusal and _is_notified(tx, message, drop):
         kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
         slot_ops.add_slot(tx, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
     return True
 
 
-def _hear(tx: Tx, route: Route, message: Inbound) -> None:
+def _store_overheard(tx: Tx, route: Route, message: Inbound) -> None:
     """Store an overheard message for the session's next model turn, or for its album's turn."""
     inbound_ops.begin(tx, route, message)
     if albums.joined(tx, route.session, message, TurnKind.MODEL) is not None:
@@ -58,7 +58,7 @@ def _hear(tx: Tx, route: Route, message: Inbound) -> None:
     albums.heard(tx, message, ord_)
 
 
-def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
+def _is_notified(tx: Tx, message: Inbound, drop: Drop) -> bool:
     """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
     if drop.reason is DropReason.UNREADABLE:
         return True

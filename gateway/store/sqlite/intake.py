@@ -75,7 +75,7 @@ def _accept(
     inbound_ops.is_new(tx, message, f"{inbound} {turn}")
     inbound_ops.add_message(tx, route.session, turn, inbound, message, continues=continues)
     if parked is not None and say is not None and continued is None:
-        _say_that_it_waits(tx, route, message, parked, say)
+        _reply_that_it_waits(tx, route, message, parked, say)
     steered = continued is None and joined is not None
     return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked is not None)
 
@@ -88,7 +88,7 @@ def _joined(tx: Tx, inbound: InboundId, row: TurnColumns) -> Accepted:
     return Accepted(inbound=inbound, turn=row.id, steered=row.started_at is not None, waiting=waiting)
 
 
-def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnColumns, say: Waiting) -> None:
+def _reply_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnColumns, say: Waiting) -> None:
     undecided = tx.run("undecided_of_turn", parked.id)
     text = say.text([WaitKind(kind) for _, _, kind, state in undecided if state == WaitState.OPEN])
     if text:

@@ -51,7 +51,7 @@ class Worker(ABC):
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self._told = False
+        self._logged = False
 
     def start(self, connections: Iterable[sqlite3.Connection]) -> None:
         """Start one thread for each connection; the thread closes it at its end."""
@@ -84,11 +84,11 @@ class Worker(ABC):
 
     def _failed(self, error: sqlite3.Error | MemoryError) -> StoreError:
         """Return the error for the caller. Damage is logged too, once: not every caller logs."""
-        told = store_error(error, self.path)
-        if isinstance(told, StoreDamaged) and not self._told:
-            self._told = True
-            log("store").error("the store is damaged", error=str(told))
-        return told
+        failure = store_error(error, self.path)
+        if isinstance(failure, StoreDamaged) and not self._logged:
+            self._logged = True
+            log("store").error("the store is damaged", error=str(failure))
+        return failure
 
     @abstractmethod
     def _serve(self, db: sqlite3.Connection) -> None: ...
