@@ -62,7 +62,7 @@ class ChannelContract(CardContract, FileContract):
 
     # --- on the way in ------------------------------------------------------------------------
 
-    async def test_a_direct_message_is_taken_for_what_it_is_and_answered_where_it_was_said(self, rig: Rig) -> None:
+    async def test_direct_message_is_answered_in_its_conversation(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         rig.script("Good morning.")
         event = await rig.say(Who.ANN, "hello", where)
@@ -89,7 +89,7 @@ class ChannelContract(CardContract, FileContract):
         assert rig.asked() == ["hello"]
 
     @needs(Can.GROUPS)
-    async def test_in_a_group_only_those_who_mean_the_bot_are_answered_and_there(self, rig: Rig) -> None:
+    async def test_group_message_is_answered_only_when_addressed(self, rig: Rig) -> None:
         group = rig.group()
         await rig.settled(await rig.say(Who.CLEO, "what a day", group, to_bot=False))
         assert rig.asked() == []
@@ -139,7 +139,7 @@ class ChannelContract(CardContract, FileContract):
         rig.store.open.set()
         await rig.until(lambda: rig.acknowledged(event))
 
-    async def test_what_the_store_did_not_take_comes_again_and_is_answered_once(self, rig: Rig) -> None:
+    async def test_event_that_failed_to_store_is_redelivered_once(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         rig.script("At last.")
         rig.store.broken = True
@@ -222,7 +222,7 @@ class ChannelContract(CardContract, FileContract):
             assert [one.text for one in rig.shown(where)] == ["two"]
 
     @needs(Can.SENDS)
-    async def test_an_edit_adds_what_is_missing_and_takes_away_what_is_too_much(self, rig: Rig) -> None:
+    async def test_edit_adds_missing_and_removes_surplus_messages(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         short, long = "short", "\n".join(f"Line {n:06}." for n in range(800))
         id = await channel.send(showing(where, short), no_progress)
@@ -235,7 +235,7 @@ class ChannelContract(CardContract, FileContract):
             assert rig.shown(where) == []
 
     @needs(Can.SENDS)
-    async def test_what_is_gone_does_not_come_back_when_it_is_only_shown_once_more(self, rig: Rig) -> None:
+    async def test_deleted_message_stays_deleted_when_shown_once_more(self, rig: Rig) -> None:
         """Somebody deleted it, perhaps."""
         where, channel = await met(rig), rig.channel
         shown = showing(where, "one")
@@ -246,7 +246,7 @@ class ChannelContract(CardContract, FileContract):
         assert rig.shown(where) == []
 
     @needs(Can.SENDS)
-    async def test_a_showing_that_was_interrupted_goes_on_behind_what_is_there(self, rig: Rig) -> None:
+    async def test_interrupted_send_continues_after_the_sent_part(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         text = "\n".join(f"Line {n:06}." for n in range(800))
         so_far: list[str] = []
@@ -266,7 +266,7 @@ class ChannelContract(CardContract, FileContract):
         assert len({one.text for one in seen}) == len(seen)
 
     @needs(Can.SENDS)
-    async def test_what_may_be_there_already_is_shown_once_or_marked_as_a_repetition(self, rig: Rig) -> None:
+    async def test_uncertain_send_is_shown_once_or_marked_as_repeated(self, rig: Rig) -> None:
         """A platform that can be asked what stands there is asked; elsewhere the second one says what it is."""
         where, channel = await met(rig), rig.channel
         async with rig.failing(rig.lost):
@@ -281,7 +281,7 @@ class ChannelContract(CardContract, FileContract):
         assert len(seen) - len(marked) <= 1
 
     @needs(Can.SENDS)
-    async def test_whatever_the_platform_does_is_a_failed_send_and_typing_tells_of_bans_alone(self, rig: Rig) -> None:
+    async def test_platform_failure_fails_the_send_and_typing_reports_bans(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         id = await channel.send(showing(where, "before"), no_progress)
         for name, outcome in rig.failures.items():
@@ -331,7 +331,7 @@ class ChannelContract(CardContract, FileContract):
         await rig.until(lambda: rig.channel.trouble() == "")
 
     @needs(Can.ALONE)
-    async def test_what_is_said_while_the_platform_is_away_is_answered_when_it_is_back(self, rig: Rig) -> None:
+    async def test_message_during_an_outage_is_answered_after_it(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         rig.script("Back again.")
         async with rig.unreachable():

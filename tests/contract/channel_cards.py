@@ -16,7 +16,7 @@ class CardContract:
 
     # --- cards --------------------------------------------------------------------------------
 
-    async def test_a_card_shows_the_whole_action_its_facts_and_the_three_buttons(self, rig: Rig) -> None:
+    async def test_card_shows_the_whole_action_its_facts_and_three_buttons(self, rig: Rig) -> None:
         action = 'rm -rf "/tmp/\u202ecod.exe" <b>@person3003</b> [x](javascript:alert(1)) `a`\n*all* \x1b[2J'
         card = await rig.asks(f"shell:{action}")
         (wait,) = rig.waits()
@@ -68,7 +68,7 @@ class CardContract:
         assert (rig.box.shell.calls, len(rig.asked())) == ([], 2)
         assert "use the other machine" in str(rig.engine.model.requests[-1].messages[-1])
 
-    async def test_rows_that_are_decided_lose_their_buttons_and_the_others_keep_theirs(self, rig: Rig) -> None:
+    async def test_decided_rows_lose_their_buttons_and_others_keep_theirs(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         await rig.asks("shell:first", "write:second")
         await rig.until(lambda: len(_pushes(rig, Who.ANN)) == 6)

@@ -36,7 +36,7 @@ class FileContract:
     # --- that people send ---------------------------------------------------------------------
 
     @needs(Can.FILES)
-    async def test_a_file_comes_with_its_message_and_can_be_read_whole_and_again(self, rig: Rig) -> None:
+    async def test_file_of_a_message_can_be_read_whole_and_again(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         file = await _sent(rig, "look at this", "notes.txt")
         assert rig.received()[0].message.text == "look at this"
@@ -113,7 +113,7 @@ class FileContract:
         assert [one.active for one in seen if one.active] == []
 
     @needs(Can.FILES, Can.SENDS)
-    async def test_a_file_that_may_be_there_already_is_marked_as_a_repetition(self, rig: Rig, tmp_path: Path) -> None:
+    async def test_uncertain_file_is_marked_as_repeated(self, rig: Rig, tmp_path: Path) -> None:
         where, path = await met(rig), _kept(tmp_path)
         async with rig.failing(rig.lost):
             with pytest.raises(SendFailed) as failed:

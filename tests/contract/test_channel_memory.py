@@ -144,7 +144,7 @@ def _place(where: Conversation) -> str:
 
 
 def _seen(one: Message) -> Seen:
-    """What is not plain is markup: names ring, addresses are links, tags are obeyed."""
+    """Read markup as the platform does: names ring, addresses are links, tags are obeyed."""
     active = () if one.plain else tuple(word for word in one.text.split() if word[0] in "@<" or "://" in word)
     buttons = tuple(Push(*button) for button in one.buttons)
     return Seen(id=one.id, text=one.text, buttons=buttons, file=one.file, active=active)

@@ -189,7 +189,7 @@ class SlackRig(Rig):
         return event
 
     def _forged(self, slack: FakeSlack, where: Conversation, handle: str) -> Json:
-        """What no app sends: a program that speaks Slack's protocol might, about any message that it knows of."""
+        """Return a payload that no app sends, but another program could, for any known message."""
         button = self._buttons.get(handle, {"type": "button", "action_id": "once:1", "block_id": "b"})
         ts = slack.world.ts()
         return {
@@ -316,7 +316,7 @@ async def _door(channel: SlackChannel) -> AsyncGenerator[str]:
 
 
 def _lines(slack: FakeSlack, user: str) -> list[str]:
-    """What somebody alone was told; Slack does not show it to whoever forged a press in other people's chats."""
+    """Return ephemeral messages to a person; Slack does not show them to the sender of a forged press elsewhere."""
     return [call.parameters["text"] for call in slack.calls("chat.postEphemeral") if call.parameters["user"] == user]
 
 
@@ -356,7 +356,7 @@ def _seen(message: Shown) -> Seen:
 
 
 def _read(markdown: str) -> tuple[str, list[str]]:
-    """What a markdown block says, and what in it rings or can be followed."""
+    """Return a markdown block's text, and the pings and links in it."""
     words: list[str] = []
     active = _RINGS.findall(markdown)
     for token in _MARKDOWN.parse(markdown):

@@ -220,7 +220,7 @@ def _handles(message: Shown) -> list[str]:
 
 
 def _seen(message: Shown) -> Seen:
-    """What Telegram makes of a message by itself counts too: in groups names ring, and commands can be tapped."""
+    """Read Telegram's automatic entities too: in groups names ring, and commands can be tapped."""
     quiet = [
         (one["offset"], one["offset"] + one["length"]) for one in message.entities if one["type"] in {"code", "pre"}
     ]

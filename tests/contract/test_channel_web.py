@@ -56,7 +56,7 @@ class Page:
 
     @property
     def seen(self) -> list[Seen]:
-        """What it shows of the bot: texts, and approvals with the buttons they have."""
+        """Return the bot's messages on the page: texts, and approvals with their buttons."""
         shown = (self.rows[ord] for ord in sorted(self.rows))
         return [_seen(row) for row in shown if row["type"] in {"slot", "approval"}]
 

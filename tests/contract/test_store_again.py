@@ -87,7 +87,7 @@ IN_DOUBT = pytest.mark.parametrize("how", ["void_leases", "reclaim", "retry"])
 
 @IN_DOUBT
 async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) -> None:
-    """What was decided meanwhile is shown, and once more when the one in doubt was made or never will be."""
+    """A decision in between is shown, and once more when the edit in doubt has arrived or been lost."""
     asked = await scene.parked(2)
     await _send(scene)
     await scene.press(asked.wait)
@@ -138,7 +138,7 @@ async def test_what_is_new_is_not_there_yet(scene: Scene) -> None:
     assert (newest.version, newest.stands) == (edit.version + 2, False)
 
 
-async def test_last_words_may_be_overwritten_by_an_edit_that_their_sender_made(scene: Scene) -> None:
+async def test_last_text_may_be_overwritten_by_its_senders_edit(scene: Scene) -> None:
     lease = await _begun(scene)
     await _ends(scene, lease)
     last = await _claim(scene)
@@ -146,7 +146,7 @@ async def test_last_words_may_be_overwritten_by_an_edit_that_their_sender_made(s
     await _again(scene, await scene.slot(last.id))
 
 
-async def test_that_a_life_showed_a_beginning_is_known_though_it_is_said_twice(scene: Scene) -> None:
+async def test_draft_shown_by_a_life_is_known_when_reported_twice(scene: Scene) -> None:
     """A store that failed after it had written is asked again."""
     lease = await scene.running()
     await scene.store.open_slot(lease, _new("Once"))
@@ -182,7 +182,7 @@ async def test_last_words_of_another_life_may_be_overwritten(scene: Scene, kind:
 
 
 async def test_last_words_of_the_same_life_wait_for_its_edits(scene: Scene) -> None:
-    """Whoever edits knows when the last of its edits was made."""
+    """The editing life knows when its last edit arrived."""
     lease = await _begun(scene)
     await _ends(scene, lease)
     await _send(scene)
@@ -212,7 +212,7 @@ async def test_a_beginning_that_two_lives_showed(scene: Scene) -> None:
     await _nothing_more(scene)
 
 
-async def test_while_an_answer_goes_on_its_last_words_are_still_to_come(scene: Scene) -> None:
+async def test_running_answer_is_not_shown_once_more(scene: Scene) -> None:
     """A newer version would be taken for them, and the answer stand still."""
     lease = await _begun(scene)
     await scene.store.open_slot(lease, _new("Once upon"))

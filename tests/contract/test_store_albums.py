@@ -23,7 +23,7 @@ OF_ONE: dict[str, Any] = {"album": "a1.7", "attachments": (attachment(),)}
 
 
 def texts(view: TurnView) -> list[tuple[str, bool, bool]]:
-    """What the turn was asked, whether it continues, and whether it was overheard."""
+    """Return the turn's texts, each with whether it continues another and whether it was overheard."""
     return [(one.message.text, one.continues, one.context) for one in view.inputs]
 
 

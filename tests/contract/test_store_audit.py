@@ -22,7 +22,7 @@ async def test_nothing_started_yet(store: Store) -> None:
 
 
 async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
-    """Who, what, where and when, and nothing of the arguments."""
+    """The row has person, tool, place and time, and none of the arguments."""
     lease = await scene.planned()
     clock.advance(2)
     await scene.start(lease, 1)

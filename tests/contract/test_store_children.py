@@ -158,7 +158,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
 
 
 async def test_it_is_the_same_at_every_limit_and_after_a_stop(scene: FamilyScene) -> None:
-    """What is there already is no new child."""
+    """An existing child is not counted as a new one."""
     lease = await scene.at_work(LIVE_BELOW_A_ROOT)
     waits = [await scene.spawn(lease, n) for n in range(1, LIVE_BELOW_A_ROOT + 1)]
     assert await scene.spawn(lease, 1) == waits[0]

@@ -152,9 +152,7 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-async def test_the_answer_says_what_those_used_too_that_the_child_did_not_wait_for(
-    scene: FamilyScene, ended: bool
-) -> None:
+async def test_answer_includes_usage_of_children_not_awaited(scene: FamilyScene, ended: bool) -> None:
     """Also of one that is at work, so far."""
     child = await scene.child()
     lease = await scene.work(child)
@@ -252,7 +250,7 @@ async def test_the_end_comes_as_a_message_behind_those_that_wait(scene: FamilySc
 
 
 async def test_the_message_comes_once_and_reaches_nobody_anew(scene: FamilyScene, clock: FakeClock) -> None:
-    """Where a person can be reached is where the person wrote."""
+    """A report does not change a person's last contact."""
     child = await scene.child(SESSION)
     await scene.say("elsewhere", where=OTHER_CHAT)
     await scene.end(child)
@@ -284,7 +282,7 @@ async def test_a_stopped_child_sends_no_message(scene: FamilyScene) -> None:
 
 
 async def test_a_parent_that_was_reset_gets_no_message(scene: FamilyScene) -> None:
-    """What was before /new does not come back, however the child's holder ends it."""
+    """The history before /new does not come back, however the child's holder ends it."""
     child = await scene.child(SESSION)
     lease = await scene.work(child)
     await scene.stop(ControlEffect.RESET)
@@ -319,7 +317,7 @@ async def test_a_child_hears_of_its_own_child_within_its_task(scene: FamilyScene
 async def test_a_child_that_has_ended_gets_no_further_turn(
     scene: FamilyScene, mode: SpawnMode, state: TurnState, is_held: bool
 ) -> None:
-    """What it began for later is stopped with its task, in the same transition; its parent hears of the task alone."""
+    """Its later turns are stopped with its task, in the same transition; its parent gets a report of the task alone."""
     child = await scene.child(mode)
     lease = await scene.work(child)
     await scene.begin_calls(lease)
@@ -367,7 +365,7 @@ async def test_ends_while_the_parent_is_busy_are_one_turn(scene: FamilyScene) ->
 
 
 async def test_ends_for_another_place_or_person_are_another_turn(scene: FamilyScene) -> None:
-    """Who is asked and who pays never changes; nor does a person's own turn take one in."""
+    """A turn's person never changes; nor does a person's own turn take in a report."""
     leases: list[Lease] = []
     for who, where in [(ANN_TELEGRAM, CHAT), (ANN_TELEGRAM, OTHER_CHAT), (ANN_SLACK, OTHER_CHAT)]:
         await scene.say(who=who, where=where)

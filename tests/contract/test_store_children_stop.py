@@ -92,7 +92,7 @@ async def test_stop_reaches_a_child_whose_spawning_turn_has_ended(scene: FamilyS
 
 
 async def test_stop_of_one_person_reaches_the_children_of_that_person(scene: FamilyScene) -> None:
-    """What somebody else's turns spawned goes on."""
+    """Children of other people's turns go on."""
     mine = await scene.child(SESSION)
     assert await scene.finish(mine.parent)
     await scene.claim()
@@ -215,7 +215,7 @@ async def test_a_child_nobody_waits_for_is_stopped_with_all_below(scene: FamilyS
     assert {turn.id for turn in await scene.turns()} == {lease.turn}
 
 
-async def test_a_denial_that_withdraws_its_siblings_stops_the_child_among_them(scene: FamilyScene) -> None:
+async def test_denial_that_withdraws_siblings_stops_their_child(scene: FamilyScene) -> None:
     lease = await scene.planned(2)
     await scene.start(lease, 1)
     child = await scene.born(lease, 1)

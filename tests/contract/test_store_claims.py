@@ -86,7 +86,7 @@ async def test_a_waiting_claim_is_handed_the_next_turn_of_a_session(scene: Scene
 
 
 async def test_a_turn_that_was_given_back_is_handed_out_again(scene: Scene) -> None:
-    """Under a higher fence."""
+    """Its fence is higher then."""
     lease = await scene.running()
     async with waiting(scene) as claim:
         await scene.store.release(lease)
@@ -141,7 +141,7 @@ async def test_a_wake_up_makes_a_claim_look_by_the_clock(scene: Scene) -> None:
 
 
 async def test_what_is_due_by_time_alone_is_found_by_who_waits_again(scene: Scene) -> None:
-    """Within a second or so."""
+    """The delay is about a second."""
     held = await scene.say(cut=True)
     assert await scene.store.claim(NODE, wait_s=SHORT_S) == []
     scene.clock.advance(2)
@@ -191,7 +191,7 @@ async def test_a_waiting_claim_is_handed_a_new_slot(scene: Scene) -> None:
     assert await scene.store.claim_slots(OTHER_NODE, CHANNELS, 5) == []
 
 
-async def test_the_next_slot_of_a_conversation_is_handed_out_when_the_one_before_is_through(scene: Scene) -> None:
+async def test_next_slot_is_handed_out_after_the_one_before(scene: Scene) -> None:
     """Not before."""
     lease = await scene.running()
     await scene.store.plan(lease, answer(), given=[], slots=[said("a"), said("b")])
@@ -228,7 +228,7 @@ async def test_the_history_comes_with_a_turn_where_it_is_asked_for(scene: Scene)
     assert len(claimed.history or ()) == 2
 
 
-async def test_the_history_that_comes_with_a_turn_begins_after_its_summary(scene: Scene) -> None:
+async def test_history_with_a_claim_begins_after_the_summary(scene: Scene) -> None:
     """And its session knows the summary that goes with it."""
     ended = [await scene.ended() for _ in range(3)]
     assert await scene.store.compact(MAIN, 0, ended[1], "in short", None)
@@ -241,7 +241,7 @@ async def test_the_history_that_comes_with_a_turn_begins_after_its_summary(scene
     assert [view.session.summary for view in claimed.history or ()] == ["in short"]
 
 
-async def test_a_history_that_would_have_to_be_read_may_be_left_to_who_wants_it(scene: Scene) -> None:
+async def test_history_with_a_claim_may_be_absent_when_not_cached(scene: Scene) -> None:
     """Nobody has asked for any of it yet: a store may say so, or give all of it."""
     ended = [await scene.ended() for _ in range(10)]
     await scene.say()
@@ -253,7 +253,7 @@ async def test_a_history_that_would_have_to_be_read_may_be_left_to_who_wants_it(
 
 
 async def test_a_new_session_has_an_empty_history(scene: Scene) -> None:
-    """Which is not the same as none."""
+    """An empty history differs from none."""
     await scene.say()
     assert [claimed.history for claimed in await scene.store.claim(NODE, history=40)] == [[]]
 

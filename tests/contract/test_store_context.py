@@ -58,7 +58,7 @@ async def test_it_is_given_once(scene: Scene) -> None:
 
 
 async def test_only_the_last_fifty_are_given_and_the_others_never(scene: Scene) -> None:
-    """What is older is forgotten."""
+    """Older messages are forgotten."""
     for number in range(53):
         await scene.overhear(str(number), to=GROUP)
     first, second = await scene.say("hello", to=GROUP), await scene.say("again", to=GROUP)
@@ -86,7 +86,7 @@ async def test_a_message_that_joins_a_turn_brings_none(scene: Scene) -> None:
 
 
 async def test_sessions_do_not_share_it(scene: Scene) -> None:
-    """What was said in a group stays there."""
+    """A group's messages stay in the group's session."""
     await scene.overhear("a", to=GROUP)
     turn = (await scene.say("b", to=OTHER_GROUP)).turn
     assert texts((await scene.view(turn)).inputs) == ["b"]
@@ -112,8 +112,8 @@ async def test_it_keeps_no_turn_from_its_end(scene: Scene) -> None:
     assert [one.given for one in (await scene.view(lease.turn)).inputs] == [0, 0]
 
 
-async def test_an_edit_counts_until_a_turn_has_it_and_while_nobody_read_it(scene: Scene) -> None:
-    """What the group sees is what the model is given."""
+async def test_edit_of_context_counts_until_a_model_reads_it(scene: Scene) -> None:
+    """The model gets the text that the group sees."""
     message = await scene.overhear("v0", to=GROUP)
     assert await scene.edit(message, "v1")
     turn = (await scene.say("hello", to=GROUP)).turn

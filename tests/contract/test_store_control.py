@@ -120,7 +120,7 @@ async def test_stop_ends_a_parked_turn(scene: Scene) -> None:
     assert (slot.text, slot.conversation) == ("Stopped.", view.turn.conversation)
 
 
-async def test_stop_of_a_turn_cut_by_a_crash_leaves_the_outcome_unknown(scene: Scene) -> None:
+async def test_stop_after_a_crash_leaves_the_outcome_unknown(scene: Scene) -> None:
     """A call that was started may have happened: its result must not say that it did not."""
     lease = await scene.started()
     await scene.store.release(lease)
@@ -154,7 +154,7 @@ async def test_stop_cancels_what_a_running_turn_did_not_start(scene: Scene) -> N
     assert states == [cancelled, cancelled, (StepState.STARTED, None), cancelled]
 
 
-async def test_the_holder_of_a_stopping_turn_writes_results_and_the_end_only(scene: Scene) -> None:
+async def test_holder_of_a_stopping_turn_writes_only_results_and_end(scene: Scene) -> None:
     """Nothing may be planned, asked, started, parked or done any more."""
     lease = await scene.started()
     await scene.stop()
@@ -234,7 +234,7 @@ async def test_reset_begins_a_new_history(scene: Scene) -> None:
 
 
 async def test_reset_stops_and_moves_the_queued_turns(scene: Scene) -> None:
-    """What is under way belongs to the old history; what waits belongs to the new one."""
+    """Running turns belong to the old history, queued ones to the new one."""
     lease = await scene.running()
     queued = await scene.say("next")
     assert await scene.stop(ControlEffect.RESET) == 1

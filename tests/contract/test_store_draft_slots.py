@@ -78,7 +78,7 @@ async def test_a_stopping_turn_opens_nothing(scene: Scene) -> None:
 
 
 async def test_a_whole_answer_is_not_made_a_beginning_again(scene: Scene) -> None:
-    """What was still on its way comes too late."""
+    """A late draft does not replace the answer."""
     lease = await _opened(scene)
     await scene.store.plan(lease, answer(), given=[], slots=[early("All of it.")])
     assert not await scene.store.open_slot(lease, early("All"))

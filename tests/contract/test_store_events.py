@@ -58,7 +58,7 @@ async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) ->
     ("reason", "kind"),
     [(DropReason.UNREADABLE, SlotKind.REPLY), (DropReason.STRANGER, SlotKind.REFUSAL)],
 )
-async def test_what_cannot_be_read_is_a_reply_and_a_stranger_is_refused(
+async def test_unreadable_message_gets_a_reply_a_stranger_a_refusal(
     store: Store, reason: DropReason, kind: SlotKind
 ) -> None:
     """A refusal may be held back when too many are due; a reply to somebody known may not."""
@@ -106,7 +106,7 @@ async def test_an_edit_may_be_edited(store: Store, scene: Scene) -> None:
     assert (await scene.received("newest")).given is None
 
 
-async def test_an_edit_of_a_message_that_steered_counts_while_the_turn_is_parked(store: Store, scene: Scene) -> None:
+async def test_edit_of_a_steering_message_counts_while_parked(store: Store, scene: Scene) -> None:
     """It is given at the turn's next step."""
     await scene.parked()
     message = inbound("old")
@@ -156,7 +156,7 @@ async def test_an_edit_of_what_steers_is_late_when_the_turn_stops(store: Store, 
     assert not await scene.edit(message, "new")
 
 
-async def test_an_edit_counts_again_when_the_turn_was_given_back_unanswered(store: Store, scene: Scene) -> None:
+async def test_edit_counts_again_when_the_turn_is_returned_unanswered(store: Store, scene: Scene) -> None:
     """Nothing that the model said of it is kept: it is asked anew."""
     message = inbound("old")
     await _accept(store, message)
@@ -174,7 +174,7 @@ async def test_an_edit_of_what_was_given_is_late(store: Store, scene: Scene) -> 
 
 
 async def test_an_edit_of_a_command_is_late(store: Store, scene: Scene) -> None:
-    """What would run is what was sent."""
+    """A command runs as it was sent."""
     message = inbound("/shell date")
     await _accept(store, message, TurnKind.COMMAND)
     assert not await scene.edit(message, "/shell ls")
@@ -226,7 +226,7 @@ async def test_a_late_edit_is_taken_once(store: Store) -> None:
 
 @pytest.mark.parametrize("reason", list(RefusedReason))
 async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: RefusedReason) -> None:
-    """Whatever is said of it later."""
+    """Later deliveries change nothing."""
     refused = Refused(
         channel="telegram", account="default", event_key="7", reason=reason, detail="no text", raw='{"a": "\ud83d"}'
     )

@@ -137,7 +137,7 @@ async def test_a_second_result_shows_nothing(scene: Scene) -> None:
 
 
 async def test_a_stopped_turn_keeps_its_result_and_shows_nothing_of_it(scene: Scene) -> None:
-    """Whoever said /stop does not want to be sent more."""
+    """After /stop nothing more is sent."""
     lease = await scene.started()
     await scene.stop()
     cut = result("partial", status=ResultStatus.CANCELLED)

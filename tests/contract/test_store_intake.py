@@ -208,7 +208,7 @@ async def test_a_turn_that_was_never_started_is_not_steered(scene: Scene) -> Non
 
 
 async def test_an_ended_turn_is_not_steered(scene: Scene) -> None:
-    """After the end a message starts anew."""
+    """A message after the end starts a new turn."""
     turn = await scene.ended()
     assert (await scene.say(running=WhileRunning.STEER)).turn != turn
 
@@ -224,7 +224,7 @@ async def test_a_stopping_turn_is_not_steered(scene: Scene) -> None:
 # --- interrupting ---------------------------------------------------------------------------
 
 
-async def test_an_interrupted_turn_is_stopped_and_the_message_is_the_next_one(scene: Scene) -> None:
+async def test_interrupted_turn_is_stopped_and_the_message_is_next(scene: Scene) -> None:
     """Its holder is told and may only write results; then the new turn runs."""
     asked = await scene.asked()
     async with scene.store.live.subscribe(turn_topic(asked.turn)) as heard:
@@ -262,7 +262,7 @@ async def test_an_interrupted_turn_that_was_given_back_ends_at_once(scene: Scene
 
 
 async def test_an_interrupting_message_keeps_its_place_in_the_queue(scene: Scene) -> None:
-    """What others asked before it is answered before it."""
+    """Earlier messages of others are answered first."""
     to = route(SessionId("chat:g"))
     lease = await scene.running(to)
     other = await scene.say(to=to, who=BOB)
@@ -348,7 +348,7 @@ async def test_an_interrupted_turn_waits_for_its_child_no_longer(store: Store, c
     assert [slot.text for slot in await family.slots(waited.session)] == ["Interrupted."]
 
 
-async def test_what_was_said_beside_the_bot_goes_to_the_interrupting_turn(scene: Scene) -> None:
+async def test_context_goes_to_the_interrupting_turn(scene: Scene) -> None:
     """As to any new one."""
     to = route(SessionId("chat:g"))
     await scene.running(to)

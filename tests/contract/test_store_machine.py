@@ -72,27 +72,27 @@ def early_id(lease: Lease) -> SlotId:
 
 
 def status(lease: Lease, text: str) -> NewSlot:
-    """What a turn does, or did."""
+    """Return a status slot."""
     return NewSlot(conversation=CHAT, kind=SlotKind.STATUS, text=text, id=SlotId(f"status-{lease.turn}"))
 
 
 def has_leases(machine: StoreMachine) -> bool:
-    """Whether anything was ever claimed."""
+    """Return whether anything was ever claimed."""
     return bool(machine.worlds[0].leases)
 
 
 def has_calls(machine: StoreMachine) -> bool:
-    """Whether any call was ever planned."""
+    """Return whether any call was ever planned."""
     return any(len(view.steps) > 1 for view in machine.worlds[0].last.views.values())
 
 
 def has_waits(machine: StoreMachine) -> bool:
-    """Whether anything was ever asked."""
+    """Return whether any wait was ever opened."""
     return any(view.waits for view in machine.worlds[0].last.views.values())
 
 
 def has_open_waits(machine: StoreMachine) -> bool:
-    """Whether anything can be decided."""
+    """Return whether any wait is open."""
     waits = [wait for view in machine.worlds[0].last.views.values() for wait in view.waits]
     return any(wait.state is WaitState.OPEN and wait.expires_at > machine.clock.now() for wait in waits)
 
@@ -125,7 +125,7 @@ class StoreMachine(WayOut):
 
     @rule(way=st.sampled_from(SESSIONS))
     def overhear(self, way: Any) -> None:
-        """Something is said beside the bot."""
+        """Drop an overheard message."""
         message = inbound("beside", who=BOB, direct=False, key=self.fresh_key())
         self.seen.accepted.add(message.event_key)
         said_beside = Drop(reason=DropReason.CONTEXT, told=False, route=way)

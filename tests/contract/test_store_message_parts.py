@@ -120,7 +120,7 @@ async def test_another_message_of_the_person_ends_the_wait(scene: Scene) -> None
 
 @pytest.mark.parametrize(("follows", "joins"), [("m7", True), ("m8", False), ("", True)])
 async def test_where_messages_are_numbered_only_the_next_one_goes_on(scene: Scene, follows: str, joins: bool) -> None:
-    """Where they are not, time alone tells."""
+    """On other platforms time alone decides."""
     first = await scene.say("a", cut=True, event_key="m7")
     assert ((await scene.say("b", follows=follows)).turn == first.turn) is joins
 

@@ -88,7 +88,7 @@ async def test_approvals_have_no_limit_when_none_is_given(scene: Scene) -> None:
 
 
 async def claimed(scene: Scene) -> list[Slot]:
-    """What leaves towards the owner's chat, in its order."""
+    """Return the slots claimed for the owner's chat, in order."""
     return [slot for slot in await scene.send_all() if slot.conversation == CHAT]
 
 

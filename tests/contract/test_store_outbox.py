@@ -218,7 +218,7 @@ async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("uncertain", [True, False])
-async def test_the_sender_knows_whether_an_edit_may_have_added_a_message(scene: Scene, uncertain: bool) -> None:
+async def test_sender_knows_whether_an_edit_may_have_added_a_message(scene: Scene, uncertain: bool) -> None:
     """The same edit twice is harmless; a part that it adds is marked when it is sent again."""
     asked, _ = await _sent_card(scene)
     await scene.press(asked.wait)
@@ -262,7 +262,7 @@ async def test_a_new_version_of_a_sent_slot_is_due_at_once(scene: Scene) -> None
     assert (done.state, done.sent_version) == (SlotState.SENT, 2)
 
 
-async def test_a_change_of_a_card_is_tried_anew_after_one_that_was_given_up(scene: Scene) -> None:
+async def test_change_of_a_dead_card_is_retried(scene: Scene) -> None:
     """An outage must not leave its rows to be pressed for good."""
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
@@ -273,7 +273,7 @@ async def test_a_change_of_a_card_is_tried_anew_after_one_that_was_given_up(scen
     assert (again.id, again.platform_id, again.version, again.attempts) == (shown.id, shown.platform_id, 3, 1)
 
 
-async def test_a_press_on_a_card_that_should_have_changed_tries_the_change_anew(scene: Scene) -> None:
+async def test_press_on_an_outdated_dead_card_retries_its_change(scene: Scene) -> None:
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
@@ -329,7 +329,7 @@ async def test_versions_that_nobody_sent_are_skipped(scene: Scene) -> None:
     assert await _claim(scene) == []
 
 
-async def test_a_version_that_comes_before_the_first_send_goes_out_with_it(scene: Scene) -> None:
+async def test_version_before_the_first_send_is_sent_with_it(scene: Scene) -> None:
     """One create, already decided."""
     asked = await scene.parked(2)
     await scene.press(asked.wait)

@@ -193,7 +193,7 @@ async def test_a_new_store_has_no_life_behind_it(store: Store) -> None:
 
 
 async def test_the_last_sign_of_life_counts(store: Store, clock: FakeClock) -> None:
-    """Of any node."""
+    """Any node's counts."""
     await store.alive(NODE)
     clock.advance(10)
     await store.alive(OTHER_NODE)

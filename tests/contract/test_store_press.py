@@ -38,7 +38,7 @@ from tests.support.makers import (
 async def test_a_press_decides_an_open_wait(
     scene: Scene, clock: FakeClock, verdict: PressVerdict, result: PressResult, state: WaitState
 ) -> None:
-    """Who, when and why are stored with the decision, and come back with it."""
+    """Person, time and reason are stored with the decision, and returned with it."""
     asked = await scene.parked()
     clock.advance(10)
     pressed = await scene.store.press(press(who=ANN_SLACK, reason="because"), asked.wait, verdict)
@@ -96,7 +96,7 @@ async def test_the_same_event_decides_once(scene: Scene) -> None:
 
 
 async def test_the_second_press_loses(scene: Scene) -> None:
-    """Whoever comes later is told that it was decided, and by whom, and changes nothing."""
+    """A later press gets the decision and its person, and changes nothing."""
     asked = await scene.parked()
     await scene.press(asked.wait, approve(), who=ANN_TELEGRAM)
     before = await scene.rows()
@@ -108,7 +108,7 @@ async def test_the_second_press_loses(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("after_s", "result"), [(0, PressResult.ALREADY), (61, PressResult.EXPIRED)])
-async def test_a_written_reason_that_comes_too_late_is_still_to_be_accepted(
+async def test_late_written_reason_is_left_to_be_accepted(
     scene: Scene, clock: FakeClock, after_s: float, result: PressResult
 ) -> None:
     """Nothing is known of its event: the text is a message, and none that was delivered before."""
@@ -235,7 +235,7 @@ async def test_a_withdrawn_call_still_needs_its_result(scene: Scene) -> None:
 # --- cards ----------------------------------------------------------------------------------
 
 
-async def test_a_decision_raises_the_version_of_every_card_that_shows_it(scene: Scene) -> None:
+async def test_decision_raises_the_version_of_each_of_its_cards(scene: Scene) -> None:
     """All showings are edited: sent ones are due again, those on the page count as shown."""
     lease = await scene.planned()
     wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))

@@ -84,7 +84,7 @@ async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) ->
     assert await oldest(2) == turns[1:3]
 
 
-async def test_history_shows_each_turn_as_it_stands_however_often_it_is_read(scene: Scene) -> None:
+async def test_history_is_current_however_often_it_is_read(scene: Scene) -> None:
     """With its session of now: a title may change."""
     turns = [await scene.ended() for _ in range(3)]
     for title in ("one", "two"):
@@ -93,7 +93,7 @@ async def test_history_shows_each_turn_as_it_stands_however_often_it_is_read(sce
 
 
 async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:
-    """What was said before /new, or elsewhere, is not in it."""
+    """Turns before /new, or of other sessions, are not in it."""
     old, elsewhere = await scene.ended(), await scene.ended(GROUP)
     await scene.stop(ControlEffect.RESET)
     new = await scene.ended()
@@ -272,7 +272,7 @@ async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeC
     assert [wait.id for wait in await scene.store.open_approvals(1)] == [first.waits[1]]
 
 
-async def test_two_hundred_open_approvals_are_listed_when_nobody_says_how_many(scene: Scene) -> None:
+async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
     """A list that somebody reads; the oldest are those that expire first."""
     lease = await scene.planned(201)
     waits = [new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in range(1, 202)]

@@ -30,7 +30,7 @@ def scene(store: Store, clock: FakeClock) -> FamilyScene:
 
 
 def scoped(n: int, scope: str, tool: str = "shell") -> ApprovalRequest:
-    """What is asked about step `n`, with what it would cover."""
+    """Return the wait for step `n`, with its scope."""
     request = approval(n)
     return replace(request, scope=scope, action=replace(request.action, tool=tool))
 
@@ -114,7 +114,7 @@ async def test_a_new_history_begins_with_nothing_allowed(scene: FamilyScene) -> 
     assert await scene.store.allowed_scopes(MAIN) == {("shell", ELSEWHERE)}
 
 
-async def test_a_turn_of_the_history_before_allows_nothing_in_the_new_one(scene: FamilyScene) -> None:
+async def test_scope_of_an_old_epoch_allows_nothing_in_the_new_one(scene: FamilyScene) -> None:
     """It was being stopped when the call that was allowed had begun already."""
     await allowed(scene, HERE)
     await scene.stop(ControlEffect.RESET)
@@ -131,7 +131,7 @@ async def test_another_session_has_its_own(scene: FamilyScene) -> None:
     assert await scene.store.allowed_scopes(SessionId("chat:nobody")) == NONE
 
 
-async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_was_allowed(scene: FamilyScene) -> None:
+async def test_child_has_scopes_from_above_and_gives_none_upwards(scene: FamilyScene) -> None:
     lease = await allowed(scene, HERE)
     await scene.begin_calls(lease)
     child = await scene.born(lease, len((await scene.view(lease.turn)).steps) - 1)

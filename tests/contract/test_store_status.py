@@ -23,7 +23,7 @@ LEFT = "Ended."
 
 
 def status(lease: Lease, text: str = "shell: df -h", *, where: Conversation = CHAT) -> NewSlot:
-    """What a turn does now."""
+    """Return a status slot."""
     return NewSlot(conversation=where, kind=SlotKind.STATUS, text=text, id=status_slot(lease.turn))
 
 
@@ -258,7 +258,7 @@ async def test_a_child_that_is_stopped_ends_its_line_too(store: Store, clock: Fa
 
 
 async def test_a_line_that_was_given_up_is_tried_again_at_the_end(scene: Scene) -> None:
-    """What it says is new."""
+    """Its text is new."""
     lease = await scene.running()
     await scene.store.open_slot(lease, status(lease))
     await scene.store.claim_slots(NODE, ["telegram"], 1)

@@ -98,7 +98,7 @@ async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> No
     assert (slot.waits, slot.version, slot.text) == ((waits[1].id, waits[0].id), 1, "")
 
 
-async def test_a_card_that_was_there_before_its_wait_shows_it_when_it_opens(scene: Scene) -> None:
+async def test_card_stored_before_its_wait_shows_it_when_opened(scene: Scene) -> None:
     """A new version, since the row is new."""
     lease = await scene.planned(2)
     first, second = (new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in (1, 2))
@@ -148,7 +148,7 @@ async def test_a_stopping_turn_asks_nothing(scene: Scene) -> None:
 
 
 async def test_a_planned_call_starts_without_a_wait(scene: Scene, clock: FakeClock) -> None:
-    """What is allowed needs no approval; when it started is stored."""
+    """An allowed call needs no approval; its start time is stored."""
     lease = await scene.planned()
     clock.advance(2)
     assert await scene.start(lease, 1) is StartOutcome.STARTED

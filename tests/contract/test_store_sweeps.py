@@ -110,7 +110,7 @@ async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: Fake
 async def test_a_turn_whose_holder_is_gone_is_queued_again(
     scene: Scene, clock: FakeClock, after_s: float, taken: int
 ) -> None:
-    """After fifteen seconds without a renewal; its journal stays as it is."""
+    """The lease expires after fifteen seconds without renewal; the journal stays as it is."""
     lease = await scene.started()
     clock.advance(after_s)
     assert await scene.store.reclaim() == taken
@@ -160,7 +160,7 @@ async def _sending(scene: Scene, *, shown: bool) -> Slot:
 
 @pytest.mark.parametrize("shown", [False, True])
 async def test_a_slot_whose_sender_is_gone_is_due_again(scene: Scene, clock: FakeClock, shown: bool) -> None:
-    """After more than a minute; a create may have been shown already, an edit is harmless."""
+    """The timeout is a minute; a create may have been shown already, an edit is harmless."""
     slot = await _sending(scene, shown=shown)
     assert bool(slot.platform_id) is shown
     clock.advance(60)

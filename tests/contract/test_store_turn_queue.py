@@ -40,7 +40,7 @@ async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeCl
 
 
 async def test_several_turns_are_claimed_at_once_as_they_stand(scene: Scene) -> None:
-    """Who waits longest comes first; of a lane of commands no more than may run; each with what is stored of it."""
+    """The longest waiting comes first; a command lane gives no more than may run; each has all its rows."""
     commands = [(await scene.say(str(n), kind=TurnKind.COMMAND)).turn for n in range(6)]
     await scene.say(to=GROUP)
     claimed = await scene.store.claim(NODE, 3)

@@ -239,7 +239,7 @@ async def test_days_end_at_midnight_in_utc(scene: Scene, clock: FakeClock) -> No
 
 
 async def test_what_a_child_spends_is_spent_by_the_person_it_works_for(store: Store, clock: FakeClock) -> None:
-    """Whose turn spawned it."""
+    """That is the person of the spawning turn."""
     family = FamilyScene(store, clock)
     held = await family.work(await family.born(await family.at_work(who=BOB)))
     await _end(family, held, replace(answer(), usage=USED))

@@ -177,7 +177,7 @@ async def test_what_says_something_else_is_to_be_sent_again(
 
 
 async def test_a_new_slot_can_be_sent(scene: Scene) -> None:
-    """Whatever stored it: an answer, a card, a reply, a refusal."""
+    """The slot may be an answer, a card, a reply or a refusal."""
     lease = await scene.planned()
     plan = scene.store.plan(lease, answer(), given=[], slots=[said()])
     assert SlotsDue() in await _heard(scene, SLOTS, plan)

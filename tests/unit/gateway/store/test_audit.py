@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> str:
 
 
 def change(path: str, *statements: str) -> None:
-    """What somebody does who can write the file."""
+    """Change rows as a person with write access to the file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)

@@ -94,7 +94,7 @@ def test_times_are_exact_to_the_microsecond_and_in_utc() -> None:
         to_us(moment.replace(tzinfo=None))
 
 
-def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() -> None:
+def test_half_surrogate_pair_is_replaced_and_a_whole_one_joined() -> None:
     assert storable("a\ud83db") == "a\ufffdb"
     assert storable("\ud83d\ude00 and \udc00") == "😀 and \ufffd"
     assert storable("plain ü") == "plain ü"
@@ -102,7 +102,7 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() ->
         assert ANSWER.dump(Answer(text=text)) == ANSWER.dump(Answer(text=storable(text)))
 
 
-def test_half_pairs_anywhere_in_what_a_model_or_a_tool_said_can_be_stored() -> None:
+def test_half_surrogate_pairs_in_payloads_can_be_stored() -> None:
     """Also where a server attached something to a call: the names in it are its own."""
     attached = {"openai": {"\ud800": [{"\udc00": "a\ud83db"}, None, 1.5]}}
     call = ToolCall(id=CallId("c1"), tool="shell", arguments='"\ud83d"')

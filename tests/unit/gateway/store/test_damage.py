@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def last_transaction(files: Files) -> int:
-    """How many frames come before it."""
+    """Return the number of frames before the last transaction."""
     return judge(files.log[:-SIZE], NO_INDEX).kept
 
 
@@ -127,7 +127,7 @@ def test_a_log_of_nothing_but_zeros_is_empty() -> None:
     assert judge(b"", NO_INDEX) == DamageFinding(tail=Tail.WHOLE, kept=0)
 
 
-def test_commits_that_failed_are_not_missed_while_the_index_knows(tmp_path: Path, made: Files) -> None:
+def test_failed_commits_are_not_missed_while_the_index_knows(tmp_path: Path, made: Files) -> None:
     """A disk that cannot sync leaves whole transactions behind, which SQLite took back and writes over."""
     committed = written(tmp_path / "made", transactions(*[1, 4] * 4))
     failed = resalted(made.log, committed)[len(committed.log) :]
@@ -204,7 +204,7 @@ def test_a_log_that_is_gone_is_told_by_its_index(made: Files, log: bytes) -> Non
     assert judge(log, made.index) == DamageFinding(tail=Tail.DAMAGED, kept=0, lost=made.frames)
 
 
-def test_a_log_that_is_gone_is_not_missed_when_all_of_it_was_moved(tmp_path: Path) -> None:
+def test_missing_log_is_no_damage_when_all_of_it_was_moved(tmp_path: Path) -> None:
     def moved(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -43,7 +43,7 @@ def test_the_last_answer_stands_where_one_was_begun(
     assert [(one.kind, one.conversation) for one in found] == [(one.kind, one.conversation) for one in slots]
 
 
-def test_an_older_beginning_in_the_right_place_is_better_than_a_newer_elsewhere() -> None:
+def test_older_draft_in_the_right_place_beats_a_newer_elsewhere() -> None:
     early = [(SlotId("e1"), CHAT), (SlotId("e2"), OTHER_CHAT)]
 
     assert [one.id for one in last_word([slot(ANSWER)], early)] == ["e1"]

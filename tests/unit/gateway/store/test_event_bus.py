@@ -32,7 +32,7 @@ async def test_a_listener_hears_its_topics_in_order_and_no_others() -> None:
                 await anext(events)
 
 
-async def test_every_listener_hears_it_and_what_was_before_is_not_heard() -> None:
+async def test_subscriber_gets_every_later_event_and_none_before() -> None:
     live = LocalEventBus()
     live.publish("a", delta(0))
     async with live.subscribe("a") as one, live.subscribe("a") as other:
@@ -51,7 +51,7 @@ async def test_a_waiting_listener_is_woken() -> None:
     assert found.result() == TurnsDue()
 
 
-async def test_a_slow_listener_loses_its_oldest_events_and_publishing_never_waits() -> None:
+async def test_slow_subscriber_loses_oldest_and_publish_never_waits() -> None:
     live = LocalEventBus()
     async with live.subscribe("a") as events:
         for n in range(KEPT + 5):
@@ -61,7 +61,7 @@ async def test_a_slow_listener_loses_its_oldest_events_and_publishing_never_wait
         assert [await soon(events) for _ in range(KEPT)] == [delta(n) for n in range(5, KEPT + 5)]
 
 
-async def test_a_listener_that_left_keeps_nothing_alive_and_hears_nothing() -> None:
+async def test_former_subscriber_gets_nothing_and_leaks_nothing() -> None:
     live = LocalEventBus()
     async with live.subscribe("a", "b") as events:
         live.publish("a", delta(1))

@@ -36,7 +36,7 @@ def error(code: int, name: str = "SQLITE_SOMETHING") -> sqlite3.Error:
 
 
 @pytest.mark.parametrize("code", OF_THE_FILE)
-def test_what_is_wrong_with_the_file_is_wrong_for_the_whole_batch(code: int) -> None:
+def test_error_of_the_file_fails_the_whole_batch(code: int) -> None:
     assert concerns_the_file(error(code))
     assert concerns_the_file(error(code | 7 << 8))  # an extended code
 

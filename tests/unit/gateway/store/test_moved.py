@@ -116,7 +116,7 @@ async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, be
     assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
-async def test_what_is_away_is_not_touched_when_nothing_else_is_to_be_done(path: Path) -> None:
+async def test_moved_files_are_not_touched_when_idle(path: Path) -> None:
     """A long log is moved into the file then, by an index that may not be of it any more."""
     async with opened(str(path)) as store:
         for n in range(LONG_WAL + 20):
@@ -151,7 +151,7 @@ async def test_what_was_away_untouched_is_written_on(path: Path) -> None:
     assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
-async def test_what_was_taken_away_in_the_middle_of_a_commit_is_written_on_as_well(path: Path) -> None:
+async def test_files_moved_in_the_middle_of_a_commit_are_written(path: Path) -> None:
     """That commit is in the files, wherever they are."""
     async with opened(str(path)) as store:
         await say(store, text="before")
@@ -164,7 +164,7 @@ async def test_what_was_taken_away_in_the_middle_of_a_commit_is_written_on_as_we
 
 @pytest.mark.parametrize("statement", [*WRITING, "SELECT count(*) FROM sessions"])
 async def test_without_the_index_of_its_log_nothing_is_written(path: Path, statement: str) -> None:
-    """Whoever opens the store then makes another, and neither knows of the other."""
+    """The next process to open the store would make another index, and neither knows of the other."""
     async with opened(str(path)) as store:
         kept = [await say(store, text=f"before {n}") for n in range(50)]
         path.with_name("dragoman.db-shm").unlink()
@@ -217,7 +217,7 @@ def restored(path: Path) -> None:
 
 
 def elsewhere(path: Path, statement: str) -> str:
-    """What another process gets that opens the store, and closes it again."""
+    """Return the output of another process that opens the store and closes it again."""
     code = (
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); "
         "print([db.execute(one).fetchall() for one in sys.argv[2].split(';')][-1])"

@@ -72,7 +72,7 @@ class Life:
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def plain(self, value: object) -> str:
-        """What came back as text, minted ids replaced by the order in which they were first seen."""
+        """Return a result as text, minted ids replaced by their order of appearance."""
         return MINTED.sub(lambda found: self.names.setdefault(found[0], f"<{found[1]}{len(self.names)}>"), repr(value))
 
     async def view(self, pick: float) -> tuple[Lease, TurnView] | None:
@@ -355,7 +355,7 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
 
 
 def bring(random: Random, number: int, _clock: FakeClock) -> Act:
-    """What became of a message's files, which may be known already; or of one that is not the turn's."""
+    """Store the outcome for a message's files, perhaps known already, or for a message of another turn."""
     pick, found = random.random(), [brought(f"inbox/{number}.png"), brought("", trouble="Gone.")]
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:

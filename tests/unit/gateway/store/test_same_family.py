@@ -43,7 +43,7 @@ class Life(same.Life):
 
 
 async def outcome(life: Life, step: same.Step) -> str:
-    """What came of a step; ids in an error are named too."""
+    """Return the result of a step; ids in an error are replaced too."""
     return life.plain(await same.outcome(life, step))
 
 
@@ -185,7 +185,7 @@ def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, until: datetim
 
 
 def carry_on(random: Random, number: int, clock: FakeClock) -> same.Step:
-    """What a holder does: what has ended gets its result, and then the turn parks or ends."""
+    """Act as a holder: store results of ended children, then park or end the turn."""
     pick, ends, gives_up = random.random(), random.random() < 0.4, random.random() < 0.1
     end = same.end(random, number, clock)
 

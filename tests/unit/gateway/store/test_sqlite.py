@@ -142,7 +142,7 @@ async def test_the_file_is_durable_and_the_readers_cannot_write(path: str) -> No
 # --- migrations -----------------------------------------------------------------------------
 
 
-async def test_a_kill_at_any_statement_of_a_migration_leaves_a_file_that_opens(tmp_path: Path) -> None:
+async def test_kill_at_any_migration_statement_leaves_a_usable_file(tmp_path: Path) -> None:
     with child("migrate", str(tmp_path)) as driver:
         said, _ = driver.communicate(timeout=50)
     deaths = [line.split() for line in said.splitlines()]
@@ -204,7 +204,7 @@ def test_a_damaged_file_is_found_after_a_crash(path: str) -> None:
 # --- a full disk ----------------------------------------------------------------------------
 
 
-def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_full_disk_loses_nothing_and_writes_resume_with_room(tmp_path: Path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
     inside = with_mounts(f"mount -t tmpfs -o size=3m none {place}")
@@ -226,8 +226,8 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
 
 
 @pytest.mark.parametrize(("commits", "moved"), [(LONG_WAL - 1, False), (LONG_WAL, True)])
-async def test_a_long_log_is_moved_into_the_file_when_nothing_is_written(path: str, commits: int, moved: bool) -> None:
-    """Whoever writes next does not wait for that; a short log is not worth it."""
+async def test_long_log_is_checkpointed_when_idle(path: str, commits: int, moved: bool) -> None:
+    """The next write does not wait for that; a short log is not worth it."""
     async with opened(path) as store:
         before = written_at(path)
         while store.writer.commits < commits:
@@ -313,7 +313,7 @@ async def test_the_first_of_several_fails_alone_too(path: str) -> None:
         assert query(path, "SELECT probes FROM meta") == [(1,)]
 
 
-async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
+async def test_failed_sign_ins_are_counted(path: str) -> None:
     async with opened(path) as store:
         for _ in range(10):
             assert await store.redeem_code("wrong", "cookie", seconds(60), "somebody") is None
@@ -351,7 +351,7 @@ async def test_a_refused_transition_wakes_nobody(path: str) -> None:
         assert await waking == TurnsDue()
 
 
-async def test_a_caller_that_goes_away_leaves_a_whole_transition_or_none(path: str) -> None:
+async def test_cancelled_caller_leaves_a_whole_transition_or_none(path: str) -> None:
     async with opened(path) as store:
         with locked(path):
             begun, queued = [asyncio.create_task(say(store)) for _ in range(2)]
@@ -365,7 +365,7 @@ async def test_a_caller_that_goes_away_leaves_a_whole_transition_or_none(path: s
         assert len((await store.changes(route().session, 0, 10)).rows) == len(rows) + 2
 
 
-async def test_text_that_no_file_can_hold_is_stored_with_a_mark_in_its_place(path: str) -> None:
+async def test_unstorable_text_is_stored_with_a_replacement_mark(path: str) -> None:
     async with opened(path) as store:
         accepted = await say(store, text="half an emoji: \ud83d, nothing: \x00.")
         lease = (await store.claim(NODE))[0].lease
@@ -394,7 +394,7 @@ async def test_a_turn_that_makes_no_sense_is_handed_out_all_the_same(path: str) 
 # --- closing --------------------------------------------------------------------------------
 
 
-async def test_close_finishes_what_is_queued_and_refuses_what_comes_later(path: str) -> None:
+async def test_close_finishes_queued_jobs_and_refuses_later_ones(path: str) -> None:
     store = open_sqlite(path, FakeClock())
     many = [asyncio.create_task(say(store)) for _ in range(50)]
     await asyncio.sleep(0)
@@ -448,6 +448,6 @@ def files_beside(path: str) -> set[str]:
 
 
 def turns_outside(path: str) -> int:
-    """How many turns a reader from outside sees."""
+    """Return how many turns an outside reader sees."""
     ((count,),) = query(path, "SELECT count(*) FROM turns")
     return int(str(count))

@@ -79,7 +79,7 @@ def test_lists_of_sessions_go_by_their_indexes(db: sqlite3.Connection) -> None:
     assert scans == [f"SCAN sessions USING INDEX sessions_{name}" for name in ("past", "roots")]
 
 
-def test_what_a_family_spent_is_found_by_who_was_spawned_and_nobody_else_is_looked_at(db: sqlite3.Connection) -> None:
+def test_family_totals_read_only_its_descendants(db: sqlite3.Connection) -> None:
     plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['spent_by_turn']}", ("t1",))]
     assert {line for line in plan if line.startswith("SCAN")} == {"SCAN CONSTANT ROW", "SCAN tasks"}
 

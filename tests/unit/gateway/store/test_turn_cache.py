@@ -93,7 +93,7 @@ def test_what_a_sub_session_said_counts_too() -> None:
     assert len(ended.find(range(10), SESSION)) == 3
 
 
-def test_a_turn_is_given_with_its_session_of_now_and_an_earlier_one_is_not_kept() -> None:
+def test_cached_turn_has_the_current_session() -> None:
     """Each has another summary, of some thousand characters."""
     ended, earlier = TurnCache(), replace(SESSION, summary="In short.")
     holders = getrefcount(earlier)

@@ -39,7 +39,7 @@ async def test_a_result_is_stored_whatever_else_cannot_be_read(tmp_path: Path, b
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
 
 
-async def test_a_result_is_stored_when_there_is_no_memory_to_read_the_rest(
+async def test_result_is_stored_without_memory_to_read_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"

@@ -24,7 +24,7 @@ from tests.support.makers import ANN, BOB, EPOCH, attachment, inbound, seconds
 USED = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, cost_micros=4)
 
 
-def test_an_answer_without_figures_costs_nothing_that_could_be_told() -> None:
+def test_answer_without_figures_has_no_usage() -> None:
     assert cost_of(Answer(text="Hi.", model="m"), BOB, EPOCH) is None
 
 

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "dragoman.db")
 
 
-async def test_a_claim_that_waits_is_handed_its_turn_in_one_commit_with_it(path: str) -> None:
+async def test_waiting_claim_gets_its_turn_in_the_same_commit(path: str) -> None:
     async with opened(path) as store, store.live.subscribe(TURNS) as events:
         waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=10))
         await asyncio.sleep(0.05)
@@ -40,7 +40,7 @@ async def test_a_claim_that_waits_is_handed_its_turn_in_one_commit_with_it(path:
         waking.cancel()
 
 
-async def test_a_claim_that_waits_is_handed_nothing_of_what_was_not_committed(path: str) -> None:
+async def test_waiting_claim_gets_no_uncommitted_work(path: str) -> None:
     async with opened(path) as store:
         waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=0.5))
         await asyncio.sleep(0.05)
