@@ -14,8 +14,9 @@ from pydantic import SecretStr
 from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
+from config.accounts import read_slack, read_telegram, slack_warnings, telegram_warnings
 from config.agents import read_agents
-from config.elsewhere import variables_for
+from config.key_index import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
@@ -34,9 +35,7 @@ from config.settings import (
     Settings,
     StoreSettings,
 )
-from config.slack import read_slack, slack_warnings
 from config.syntax import explain
-from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from channels.slack.manifest import manifest
 from channels.slack.settings import Mode
+from config.accounts import slack_accounts
 from config.load import read_tables
 from config.reading import TableReader, as_error, suggest
-from config.slack import slack_accounts
 from gateway.errors import ConfigError
 
 

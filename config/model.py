@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import types
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
 
 from channels._shared.settings import ProxySetting
 from config.basics import Table, address, is_in_clear, is_loopback
-from config.providers import PROVIDERS, cure_for
 from config.values import Flaw
 
 OPERATOR = "operator"
+PROVIDERS: Final = frozenset({
+    "alibaba", "anthropic", "azure", "azure-responses", "bedrock", "bedrock-mantle", "cerebras", "cohere",
+    "crusoe", "deepseek", "fireworks", "github", "github-copilot", "google", "google-cloud", "google-decisions",
+    "groq", "heroku", "huggingface", "litellm", "meta", "mistral", "moonshotai", "nebius", "ollama", "openai",
+    "openai-chat", "openai-chatgpt", "openai-codex", "openai-decisions", "openai-responses", "openrouter",
+    "ovhcloud", "sambanova", "snowflake", "system-one", "together", "typesafe", "vercel", "vllm", "xai", "zai",
+})  # fmt: skip
+"""`openai` needs no library; pydantic-ai makes the models of all others."""
+_ALIASES: Final = types.MappingProxyType({
+    "claude": "anthropic", "gemini": "google", "chatgpt": "openai", "gpt": "openai", "grok": "xai", "aws": "bedrock",
+    "vertex": "google-cloud", "kimi": "moonshotai", "qwen": "alibaba", "llama": "ollama", "lmstudio": "openai",
+    "llamacpp": "openai", "local": "openai",
+})  # fmt: skip
+"""Providers by the names of products and servers that people write in their place."""
 _KEYS: Mapping[str, str] = types.MappingProxyType(
     {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY"}
 )
@@ -55,8 +69,19 @@ def _provider_name(text: str) -> str:
         example = "openai:gpt-5-mini" if provider == "openai" else f"{provider}:<model>"
         raise Flaw("no model is named", f'Write, for instance, "{example}"')
     if provider not in PROVIDERS:
-        raise Flaw(f"there is no provider {provider!r}", cure_for(provider, text))
+        raise Flaw(f"there is no provider {provider!r}", _provider_cure(provider, text))
     return text
+
+
+def _provider_cure(name: str, model: str) -> str:
+    """Return the cure for a provider that does not exist: the likely one, a server of one's own, all known ones."""
+    close = difflib.get_close_matches(name.lower(), PROVIDERS, n=1)
+    meant = _ALIASES.get(name.lower()) or next(iter(close), "")
+    likely = f'Did you mean "{meant}:…"? ' if meant else ""
+    return (
+        f'{likely}For a server that speaks OpenAI\'s protocol write base_url, and "openai:{model}". '
+        f"Known are: {', '.join(sorted(PROVIDERS))}"
+    )
 
 
 def _priced_name(text: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from channels._shared.settings import ProxyUrl
-from config.elsewhere import place_of
+from config.key_index import place_of
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
 from gateway.domain.text import cut
 from gateway.errors import ConfigError

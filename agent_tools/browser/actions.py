@@ -1,4 +1,4 @@
-"""Does one call's action on a seat's tabs and says what came of it: the last station of a browser call.
+"""Does one call's action on a session's tabs and says what came of it: the last station of a browser call.
 
 Every result begins with a line of ours; what follows are words of the page.
 """
@@ -36,7 +36,7 @@ WENT_ON = "context was destroyed"
 class _Call:
     """What an action works with."""
 
-    seat: PageSession
+    session: PageSession
     ctx: ToolContext
     args: Args
     settings: BrowserSettings
@@ -62,30 +62,30 @@ class _Done:
     """Whether the result names the page."""
 
 
-async def perform(seat: PageSession, ctx: ToolContext, args: Args, settings: BrowserSettings) -> ToolResult:
+async def perform(session: PageSession, ctx: ToolContext, args: Args, settings: BrowserSettings) -> ToolResult:
     """Do one action. What fails in a page is a result; only a cancellation goes on, after the load was stopped."""
     try:
-        done = await _ACTIONS[args.action](_Call(seat=seat, ctx=ctx, args=args, settings=settings))
-        return await _told(seat, done)
+        done = await _ACTIONS[args.action](_Call(session=session, ctx=ctx, args=args, settings=settings))
+        return await _told(session, done)
     except Trouble as trouble:
-        return _failed(seat, trouble)
+        return _failed(session, trouble)
     except (PlaywrightTimeout, TimeoutError) as error:
         told = str(error.message) if isinstance(error, Error) else "Timeout"
-        return _failed(seat, await navigating.revive(seat) or meaning(told))
+        return _failed(session, await navigating.revive(session) or meaning(told))
     except Error as error:
-        return _failed(seat, meaning(error.message))
+        return _failed(session, meaning(error.message))
     except asyncio.CancelledError:
-        if seat.page is not None and not seat.page.is_closed():
-            await navigating.stop(seat.page)
+        if session.page is not None and not session.page.is_closed():
+            await navigating.stop(session.page)
         raise
 
 
-async def _told(seat: PageSession, done: _Done) -> ToolResult:
+async def _told(session: PageSession, done: _Done) -> ToolResult:
     """Put a result together."""
     lines = [done.said] if done.said else []
-    if done.heading and (page := await tabs.current(seat)) is not None:
+    if done.heading and (page := await tabs.current(session)) is not None:
         lines.insert(0, await _heading(page, done.status))
-    lines += _beside(seat)
+    lines += _beside(session)
     if done.page:
         lines += ["", done.page]
     return ToolResult(
@@ -98,23 +98,23 @@ async def _heading(page: Page, status: int) -> str:
     return f"Page: {await tabs.title(page) or 'without a title'} — {one_line(page.url, 2000)}{answered}"
 
 
-def _beside(seat: PageSession) -> list[str]:
+def _beside(session: PageSession) -> list[str]:
     """Tell what else happened since the last result, a line each."""
-    told = [f"Note: {text}" for text in seat.notes]
-    seat.notes.clear()
-    if turned := seat.gate.turned_away():
+    told = [f"Note: {text}" for text in session.notes]
+    session.notes.clear()
+    if turned := session.gate.turned_away():
         named = dict.fromkeys(f"{one_line(one.host, 100)} ({one_line(one.why, 200)})" for one in turned)
         told.append(f"Note: parts of the page were refused on the way: {', '.join(named)}")
     return told
 
 
-def _failed(seat: PageSession, trouble: Trouble) -> ToolResult:
-    return trouble.result("\n".join(_beside(seat)), untrusted=True)
+def _failed(session: PageSession, trouble: Trouble) -> ToolResult:
+    return trouble.result("\n".join(_beside(session)), untrusted=True)
 
 
 async def _after(call: _Call, said: str) -> _Done:
     """Let a page come to rest after something was done to it, and show what is there now."""
-    page = await navigating.here(call.seat)
+    page = await navigating.here(call.session)
     await navigating.settle(page, call.limit_s)
     return _Done(said=said, page=await _seen(call, lambda now: reading.snapshot(now, limit=reading.BRIEF)))
 
@@ -125,7 +125,7 @@ async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
     What was read is given away only if the tab was, and is still, where it may be.
     """
     for left in reversed(range(READ_AT_MOST)):
-        page = await navigating.shown(call.seat)
+        page = await navigating.shown(call.session)
         try:
             words = await read(page)
         except Error as error:
@@ -133,7 +133,7 @@ async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
                 raise
             await navigating.settle(page, call.limit_s)
         else:
-            await navigating.here(call.seat)
+            await navigating.here(call.session)
             return words
     raise AssertionError("the last try returns or raises")
 
@@ -143,32 +143,32 @@ async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
 
 async def _open(call: _Call) -> _Done:
     url = call.args.url or ""
-    page = await _loadable(call.seat)
-    call.seat.gate.turned_away()  # of pages before
+    page = await _loadable(call.session)
+    call.session.gate.turned_away()  # of pages before
     try:
-        page, status = await navigating.go(call.seat, page, url, call.limit_s)
+        page, status = await navigating.go(call.session, page, url, call.limit_s)
     except Error as error:
-        await _refused_at_the_gate(call.seat, page, url)
+        await _refused_at_the_gate(call.session, page, url)
         await navigating.empty(page)
         raise meaning(error.message) from None
-    await _refused_at_the_gate(call.seat, page, url)
+    await _refused_at_the_gate(call.session, page, url)
     seen = await _seen(call, reading.snapshot)
     return _Done(page=seen, status=status)
 
 
-async def _loadable(seat: PageSession) -> Page:
+async def _loadable(session: PageSession) -> Page:
     """Return a tab that can go somewhere; one that hangs is closed for it."""
-    page = await tabs.current(seat)
+    page = await tabs.current(session)
     if page is not None and not await navigating.answers(page, 0.5):
-        await navigating.revive(seat)
+        await navigating.revive(session)
     if page is None or page.is_closed():
-        seat.page = page = await tabs.new_tab(seat)
+        session.page = page = await tabs.new_tab(session)
     return page
 
 
-async def _refused_at_the_gate(seat: PageSession, page: Page, url: str) -> None:
+async def _refused_at_the_gate(session: PageSession, page: Page, url: str) -> None:
     """Raise `Trouble` when the page itself was refused on the way out; its parts are told later."""
-    turned = list(seat.gate.turned_away())
+    turned = list(session.gate.turned_away())
     mains = {_host_and_port(url), _host_and_port(page.url)}
     for one in turned:
         if one.host.lower() in mains:
@@ -181,7 +181,7 @@ async def _refused_at_the_gate(seat: PageSession, page: Page, url: str) -> None:
             )
     for one in turned:
         host = f"{one_line(one.host, 100)} ({one_line(one.why, 200)})"
-        seat.notes.append(f"A part of the page was refused on the way: {host}")
+        session.notes.append(f"A part of the page was refused on the way: {host}")
 
 
 def _host_and_port(url: str) -> str:
@@ -199,77 +199,77 @@ async def _text(call: _Call) -> _Done:
 
 
 async def _click(call: _Call) -> _Done:
-    await pointing.click(await navigating.here(call.seat), call.args.ref or "")
+    await pointing.click(await navigating.here(call.session), call.args.ref or "")
     return await _after(call, f"Clicked {call.args.ref}.")
 
 
 async def _type(call: _Call) -> _Done:
     args = call.args
-    await pointing.write(await navigating.here(call.seat), args.ref or "", args.text or "", bool(args.submit))
+    await pointing.write(await navigating.here(call.session), args.ref or "", args.text or "", bool(args.submit))
     return await _after(call, f"Wrote into {args.ref}" + (" and pressed Enter." if args.submit else "."))
 
 
 async def _select(call: _Call) -> _Done:
-    await pointing.select(await navigating.here(call.seat), call.args.ref or "", call.args.values or [])
+    await pointing.select(await navigating.here(call.session), call.args.ref or "", call.args.values or [])
     return await _after(call, f"Chose in {call.args.ref}.")
 
 
 async def _press(call: _Call) -> _Done:
-    await pointing.press(await navigating.here(call.seat), call.args.key or "", call.args.ref)
+    await pointing.press(await navigating.here(call.session), call.args.key or "", call.args.ref)
     return await _after(call, f"Pressed {one_line(call.args.key or '', 60)}.")
 
 
 async def _scroll(call: _Call) -> _Done:
-    page = await navigating.here(call.seat)
+    page = await navigating.here(call.session)
     await pointing.scroll(page, call.args.direction, call.args.amount or 1.0, call.args.ref)
     return await _after(call, await reading.position(page))
 
 
 async def _wait(call: _Call) -> _Done:
-    await pointing.wait(await navigating.here(call.seat), call.args.text, call.args.amount, call.limit_s)
+    await pointing.wait(await navigating.here(call.session), call.args.text, call.args.amount, call.limit_s)
     return await _after(call, "Waited.")
 
 
 async def _back(call: _Call) -> _Done:
-    await navigating.back(call.seat, await navigating.here(call.seat), call.limit_s)
+    await navigating.back(call.session, await navigating.here(call.session), call.limit_s)
     return await _after(call, "Went back.")
 
 
 async def _tabs(call: _Call) -> _Done:
     if call.args.tab is None:
-        return _Done(said=await tabs.listed(call.seat), heading=False)
-    await tabs.switch(call.seat, call.args.tab)
+        return _Done(said=await tabs.listed(call.session), heading=False)
+    await tabs.switch(call.session, call.args.tab)
     return await _after(call, f"This is tab {call.args.tab} now.")
 
 
 async def _screenshot(call: _Call) -> _Done:
-    page = await navigating.shown(call.seat)
+    page = await navigating.shown(call.session)
     data = await reading.picture(page, call.args.ref, bool(call.args.full_page))
-    await navigating.here(call.seat)
+    await navigating.here(call.session)
     picture = await call.ctx.picture(data, "image/jpeg")
     return _Done(said="This is what it looks like.", pictures=(picture,))
 
 
 async def _pdf(call: _Call) -> _Done:
-    said, kept = await files.pdf(call.ctx, await navigating.shown(call.seat), call.args.path)
+    said, kept = await files.pdf(call.ctx, await navigating.shown(call.session), call.args.path)
     return _Done(said=said, files=(kept,))
 
 
 async def _download(call: _Call) -> _Done:
     args, most_mb = call.args, call.settings.download_mb
     if args.url is not None:
-        path, said = await files.download_from(call.seat, call.ctx, args.url, args.path, most_mb)
+        path, said = await files.download_from(call.session, call.ctx, args.url, args.path, most_mb)
     else:
-        page = await navigating.here(call.seat)
-        path, said = await files.download_by(call.seat, call.ctx, page, args.ref or "", args.path, most_mb)
+        page = await navigating.here(call.session)
+        path, said = await files.download_by(call.session, call.ctx, page, args.ref or "", args.path, most_mb)
     kept = await files.kept(call.ctx, path)
     return _Done(said=said, files=() if kept is None else (kept,), heading=False)
 
 
 async def _upload(call: _Call) -> _Done:
-    page = await navigating.here(call.seat)
+    page = await navigating.here(call.session)
     navigating.is_of(page, call.args.host or "")
-    said = await files.upload(call.seat, call.ctx, page, call.args.ref or "", call.args.path or "")
+    said = await files.upload(call.session, call.ctx, page, call.args.ref or "", call.args.path or "")
     return await _after(call, said)
 
 
@@ -280,7 +280,7 @@ async def _evaluate(call: _Call) -> _Done:
 
 
 async def _close(call: _Call) -> _Done:
-    return _Done(said=await tabs.close(call.seat, call.args.tab), heading=False)
+    return _Done(said=await tabs.close(call.session, call.args.tab), heading=False)
 
 
 _ACTIONS: Mapping[str, Callable[[_Call], Awaitable[_Done]]] = MappingProxyType(

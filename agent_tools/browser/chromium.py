@@ -79,7 +79,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @asynccontextmanager
 async def chromium(
-    place: ToolHost, settings: BrowserSettings, sandbox: SandboxMode | None
+    host: ToolHost, settings: BrowserSettings, sandbox: SandboxMode | None
 ) -> AsyncGenerator[tuple[Browser, SandboxSession]]:
     """Run driver and browser; both are gone afterwards, within about 4 s.
 
@@ -93,7 +93,7 @@ async def chromium(
                 playwright = await stack.enter_async_context(_driver())
                 await teach(playwright)
                 enclosure = await stack.enter_async_context(
-                    place.enclose(
+                    host.enclose(
                         program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
                     )
                 )
@@ -153,14 +153,14 @@ async def _driver() -> AsyncGenerator[Playwright]:
             left.set()
 
 
-def _starter(session: SandboxSession) -> Path:
+def _starter(sandbox_session: SandboxSession) -> Path:
     """What playwright starts: the launcher, with the profile where the enclosure has it (of a switch the last holds).
 
     playwright would have it in its own temporary folder, and refuses to be told another one.
     """
-    path = session.folder / "start"
-    profile = _made(session.folder / "profile")
-    launcher, own = shlex.quote(str(session.launcher)), shlex.quote(f"--user-data-dir={profile}")
+    path = sandbox_session.folder / "start"
+    profile = _made(sandbox_session.folder / "profile")
+    launcher, own = shlex.quote(str(sandbox_session.launcher)), shlex.quote(f"--user-data-dir={profile}")
     path.write_text(f'#!/bin/sh\nexec {launcher} "$@" {own}\n')
     path.chmod(0o700)
     return path
@@ -191,15 +191,17 @@ def _first_line(error: Exception) -> str:
 
 
 @asynccontextmanager
-async def seated(browser: Browser, session: SandboxSession, key: str, kept: Path) -> AsyncGenerator[PageSession]:
+async def open_page_session(
+    browser: Browser, sandbox_session: SandboxSession, key: str, kept: Path
+) -> AsyncGenerator[PageSession]:
     """Open a place with a way out of its own, with what was `kept` in that file; keep it there again at the end.
 
     Raises `DragomanError` when it cannot be opened.
     """
-    folder = _made(session.folder / f"seat-{key}")
+    folder = _made(sandbox_session.folder / f"seat-{key}")
     try:
         state = await asyncio.to_thread(load, kept)
-        async with session.gate() as gate:
+        async with sandbox_session.gate() as gate:
             gate.let(())  # what may be reached is said by each call
             try:
                 context = await _context(browser, gate.address, state)
@@ -207,15 +209,15 @@ async def seated(browser: Browser, session: SandboxSession, key: str, kept: Path
                 if state is None:
                     raise
                 state, context = None, await _context(browser, gate.address, None)
-            seat = PageSession(context=context, gate=gate, folder=folder)
+            session = PageSession(context=context, gate=gate, folder=folder)
             try:
-                context.on("page", lambda page: _watch(page, seat))
+                context.on("page", lambda page: _watch(page, session))
                 if state is not None:
-                    seat.notes.append("The cookies of earlier are kept; the pages of earlier are not open any more.")
-                yield seat
+                    session.notes.append("The cookies of earlier are kept; the pages of earlier are not open any more.")
+                yield session
                 await _keep_state(context, kept)
             finally:
-                await leave(seat)
+                await leave(session)
     except (Error, TimeoutError, OSError) as error:
         why = _first_line(error)
         raise DragomanError(f"The browser has no place for this session: {why}.", cure="Ask again.") from error
@@ -223,11 +225,11 @@ async def seated(browser: Browser, session: SandboxSession, key: str, kept: Path
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def leave(seat: PageSession) -> None:
+async def leave(session: PageSession) -> None:
     """Close what a place has in the browser. What does not answer in time is left to the enclosure."""
-    await _within_end(seat.context.close)
-    if seat.guard is not None:
-        await _within_end(seat.guard.end)
+    await _within_end(session.context.close)
+    if session.guard is not None:
+        await _within_end(session.guard.end)
 
 
 async def _context(browser: Browser, way_out: str, state: StorageState | None) -> BrowserContext:
@@ -241,40 +243,40 @@ async def _context(browser: Browser, way_out: str, state: StorageState | None) -
         )
 
 
-def _watch(page: Page, seat: PageSession) -> None:
+def _watch(page: Page, session: PageSession) -> None:
     def crashed(page: Page) -> None:
-        seat.crashed.append(page)
+        session.crashed.append(page)
 
     page.on("crash", crashed)
 
 
-async def alive(seat: PageSession) -> bool:
+async def alive(session: PageSession) -> bool:
     """Whether driver and browser still answer for this place. About a millisecond."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            await seat.context.cookies("https://localhost")
+            await session.context.cookies("https://localhost")
     except (Error, TimeoutError):
         return False
     return True
 
 
-async def tidy(seat: PageSession) -> bool:
+async def tidy(session: PageSession) -> bool:
     """Make a place usable after a call was cut or a page crashed: loading stops; a page that is stuck is closed.
 
     False when the place cannot be used any more.
     """
-    while seat.crashed:
-        page = seat.crashed.pop()
-        seat.page = None if seat.page is page else seat.page
+    while session.crashed:
+        page = session.crashed.pop()
+        session.page = None if session.page is page else session.page
         await _within_end(page.close)
-    page = seat.page
+    page = session.page
     if page is None or page.is_closed():
         return True
     await stop(page)
     if await answers(page, UNSTICK_S):
         return True
-    seat.page = None
-    seat.notes.append("The page did not answer any more and was closed: open it again.")
+    session.page = None
+    session.notes.append("The page did not answer any more and was closed: open it again.")
     await _within_end(page.close, UNSTICK_S)
     return page.is_closed()
 

@@ -43,12 +43,12 @@ async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Arti
 # --- to the page ----------------------------------------------------------------------------------
 
 
-async def upload(seat: PageSession, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
+async def upload(session: PageSession, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
     """Give a file of the workspace to a field, or to a button that asks for one. Return what to say."""
     field = await pointing.locate(page, ref)
-    await _is_of_an_allowed_host(seat, await field.element_handle(timeout=pointing.ACT_S * 1000))
+    await _is_of_an_allowed_host(session, await field.element_handle(timeout=pointing.ACT_S * 1000))
     parts = workspace.parts_of(ctx.cwd, path)
-    handed = await asyncio.to_thread(workspace.hand_over, ctx.cwd, parts, seat.folder)
+    handed = await asyncio.to_thread(workspace.hand_over, ctx.cwd, parts, session.folder)
     size = handed.stat().st_size
     try:
         await field.set_input_files(handed, timeout=pointing.ACT_S * 1000)
@@ -58,18 +58,18 @@ async def upload(seat: PageSession, ctx: ToolContext, page: Page, ref: str, path
         async with page.expect_file_chooser(timeout=5000) as asked:  # a button in front of a hidden field
             await field.click(timeout=5000)
         chooser = await asked.value
-        await _is_of_an_allowed_host(seat, chooser.element)
+        await _is_of_an_allowed_host(session, chooser.element)
         await chooser.set_files(handed)
     return f"{'/'.join(parts)} ({size} bytes) was given to the page."
 
 
-async def _is_of_an_allowed_host(seat: PageSession, field: ElementHandle) -> None:
+async def _is_of_an_allowed_host(session: PageSession, field: ElementHandle) -> None:
     """Raise `Trouble` for a field in a frame of a host that nobody allowed: the card names only the page's own."""
-    assert seat.guard is not None, "`tabs.prepare` comes first"
+    assert session.guard is not None, "`tabs.prepare` comes first"
     frame = await field.owner_frame()
     while frame is not None and frame.parent_frame is not None and frame.url in _WITHOUT_A_HOST:
         frame = frame.parent_frame  # whose words these are
-    if frame is None or not seat.guard.allows(frame.url):
+    if frame is None or not session.guard.allows(frame.url):
         where = one_line(frame.url, 500) if frame is not None else "elsewhere"
         text = f"That field is in a part of the page that is from {where}, which nobody allowed: nothing was given."
         raise Trouble("outside", text, "Open that address itself: a person is asked first.")
@@ -79,21 +79,21 @@ async def _is_of_an_allowed_host(seat: PageSession, field: ElementHandle) -> Non
 
 
 async def download_from(
-    seat: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
+    session: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Fetch an address as a file, beside the current tab. Return its path in the workspace and what to say."""
     parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
-    page = await tabs.new_tab(seat)
+    page = await tabs.new_tab(session)
     try:
-        async with _arriving(seat, force=True) as arrival:
-            assert seat.guard is not None
-            seat.guard.stopped = ""
+        async with _arriving(session, force=True) as arrival:
+            assert session.guard is not None
+            session.guard.stopped = ""
             try:
                 await page.goto(url, wait_until="commit", timeout=_BEGIN_S * 1000)
             except Error as error:  # that it becomes a download, or is stopped, is an error of the page too
                 if "Download is starting" not in error.message and "ERR_ABORTED" not in error.message:
                     raise meaning(error.message) from None
-            return await _take(seat, ctx, arrival, parts, most_mb)
+            return await _take(session, ctx, arrival, parts, most_mb)
     finally:
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(tabs.CLOSE_S):
@@ -101,36 +101,36 @@ async def download_from(
 
 
 async def download_by(
-    seat: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
+    session: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Click what starts a download. Return its path in the workspace and what to say."""
     parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
     link = await pointing.locate(page, ref)
-    async with _arriving(seat, force=False) as arrival:
-        assert seat.guard is not None
-        seat.guard.stopped = ""
+    async with _arriving(session, force=False) as arrival:
+        assert session.guard is not None
+        session.guard.stopped = ""
         with suppress(navigating.PlaywrightTimeout):  # a click also waits for what it loads
             await link.click(timeout=pointing.ACT_S * 1000)
-        return await _take(seat, ctx, arrival, parts, most_mb)
+        return await _take(session, ctx, arrival, parts, most_mb)
 
 
 @asynccontextmanager
-async def _arriving(seat: PageSession, *, force: bool) -> AsyncGenerator[Arrival]:
-    """Take one download into the seat's folder; afterwards none is taken, and nothing of it is left there."""
-    assert seat.guard is not None, "`tabs.prepare` comes first"
+async def _arriving(session: PageSession, *, force: bool) -> AsyncGenerator[Arrival]:
+    """Take one download into the session's folder; afterwards none is taken, and nothing of it is left there."""
+    assert session.guard is not None, "`tabs.prepare` comes first"
     arrival = Arrival(force=force)
     try:
-        await seat.guard.accept_download(arrival, seat.folder)
+        await session.guard.accept_download(arrival, session.folder)
         yield arrival
     finally:
-        seat.guard.arrival = None
+        session.guard.arrival = None
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(2):
                 if arrival.guid and arrival.state == "inProgress":
-                    await seat.guard.cancel_download(arrival.guid)
-                await seat.guard.refuse_downloads()
+                    await session.guard.cancel_download(arrival.guid)
+                await session.guard.refuse_downloads()
         if arrival.guid:
-            await asyncio.to_thread(_remove, seat.folder / arrival.guid)
+            await asyncio.to_thread(_remove, session.folder / arrival.guid)
 
 
 def _remove(path: Path) -> None:
@@ -140,11 +140,11 @@ def _remove(path: Path) -> None:
 
 
 async def _take(
-    seat: PageSession, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
+    session: PageSession, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
 ) -> tuple[str, str]:
     """See a download to its end and bring it into the workspace. As long as the call may take. Raises `Trouble`."""
-    await _begun(seat, arrival)
-    arrived = seat.folder / arrival.guid
+    await _begun(session, arrival)
+    arrived = session.folder / arrival.guid
     while arrival.state == "inProgress":
         size = max(arrival.received, arrival.total, _size(arrived.with_name(f"{arrived.name}.crdownload")))
         if size > most_mb * _MB:
@@ -163,12 +163,12 @@ async def _take(
     return path, f"{path} ({size} bytes) is in the workspace; the host calls it “{one_line(arrival.suggested, 120)}”."
 
 
-async def _begun(seat: PageSession, arrival: Arrival) -> None:
+async def _begun(session: PageSession, arrival: Arrival) -> None:
     """Wait until a download begins. Raises `Trouble` when none does."""
-    assert seat.guard is not None
+    assert session.guard is not None
     with suppress(TimeoutError):
         async with asyncio.timeout(_BEGIN_S):
-            while not (arrival.guid or arrival.status or arrival.outside or seat.guard.stopped):
+            while not (arrival.guid or arrival.status or arrival.outside or session.guard.stopped):
                 arrival.moved.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.2):
@@ -177,7 +177,7 @@ async def _begun(seat: PageSession, arrival: Arrival) -> None:
         return
     if arrival.status:
         raise Trouble("load", f"The host answered {arrival.status}: there is no file.", "Check the address.")
-    if leads := arrival.outside or seat.guard.stopped:
+    if leads := arrival.outside or session.guard.stopped:
         text = f"The file is at {one_line(leads, 2000)}, whose host nobody allowed yet: stopped."
         raise Trouble("outside", text, "Use `download` with that address: a person is asked first.")
     raise Trouble("load", "No download began.", "Take a snapshot to see what the page shows now.")

@@ -1,4 +1,4 @@
-"""The guard of one seat: its tabs stay on hosts that people allowed, and nothing is downloaded unasked.
+"""The guard of one session: its tabs stay on hosts that people allowed, and nothing is downloaded unasked.
 
 It stands between the tabs and the gate, at the browser itself: every request for a document is held there before it
 leaves, each redirect of it anew, those of popups too. (Playwright's own `route` does not see redirects, and costs a
@@ -51,7 +51,7 @@ class Arrival:
 
 
 class Guarded(Protocol):
-    """What a guard knows of its seat."""
+    """What a guard knows of its session."""
 
     @property
     def context(self) -> BrowserContext:
@@ -69,24 +69,24 @@ class Guarded(Protocol):
         ...
 
 
-def note(seat: Guarded, text: str) -> None:
+def note(session: Guarded, text: str) -> None:
     """Tell something in the next result, once; a page that floods is cut short."""
-    if text not in seat.notes and len(seat.notes) < MOST_NOTES:
-        seat.notes.append(text)
+    if text not in session.notes and len(session.notes) < MOST_NOTES:
+        session.notes.append(text)
 
 
-async def ask(session: CDPSession, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+async def ask(cdp: CDPSession, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """Send one command of the browser's debugging protocol."""
-    return await cast("Any", session).send(method, params)  # playwright types it as a dict of nothing known
+    return await cast("Any", cdp).send(method, params)  # playwright types it as a dict of nothing known
 
 
 class Guard:
     """Holds the requests for documents of one browser context."""
 
-    def __init__(self, seat: Guarded, session: CDPSession, context_id: str) -> None:
-        """Take a session of the browser's own debugging protocol, and the protocol's name of the seat's context."""
-        self._seat = seat
+    def __init__(self, session: Guarded, cdp: CDPSession, context_id: str) -> None:
+        """Take a session of the browser's own debugging protocol, and the protocol's name of the session's context."""
         self._session = session
+        self._cdp = cdp
         self._context_id = context_id
         self.stopped = ""
         """The last address that a tab was kept from; callers clear it."""
@@ -95,21 +95,21 @@ class Guard:
         self.arrival: Arrival | None = None
 
     @classmethod
-    async def start(cls, seat: Guarded, page: Page) -> Guard:
+    async def start(cls, session: Guarded, page: Page) -> Guard:
         """Watch the context of this page from now on, until `end`."""
-        browser = seat.context.browser
-        assert browser is not None, "a seat's context is made by a browser"
-        of_page = await seat.context.new_cdp_session(page)
+        browser = session.context.browser
+        assert browser is not None, "a session's context is made by a browser"
+        of_page = await session.context.new_cdp_session(page)
         info = await ask(of_page, "Target.getTargetInfo")
         await of_page.detach()
-        guard = cls(seat, await browser.new_browser_cdp_session(), info["targetInfo"]["browserContextId"])
+        guard = cls(session, await browser.new_browser_cdp_session(), info["targetInfo"]["browserContextId"])
         await guard._begin()
         return guard
 
     async def _begin(self) -> None:
-        self._session.on("Fetch.requestPaused", self._paused)
-        self._session.on("Browser.downloadWillBegin", self._download_begins)
-        self._session.on("Browser.downloadProgress", self._download_goes_on)
+        self._cdp.on("Fetch.requestPaused", self._paused)
+        self._cdp.on("Browser.downloadWillBegin", self._download_begins)
+        self._cdp.on("Browser.downloadProgress", self._download_goes_on)
         await self.refuse_downloads()
 
     async def end(self) -> None:
@@ -117,7 +117,7 @@ class Guard:
 
         Raises playwright's `Error` when the browser is gone already.
         """
-        await self._session.detach()
+        await self._cdp.detach()
 
     # --- documents ------------------------------------------------------------------------------
 
@@ -127,19 +127,17 @@ class Guard:
             if "responseStatusCode" in event or "responseErrorReason" in event:
                 await self._answered(event)
             elif self.allows(url := event["request"]["url"]) or not await self._is_tab(event["frameId"]):
-                await ask(self._session, "Fetch.continueRequest", {"requestId": event["requestId"]})
+                await ask(self._cdp, "Fetch.continueRequest", {"requestId": event["requestId"]})
             else:
                 self.stopped = url
-                note(self._seat, f"The page wanted to go to {one_line(url, 2000)} and was stopped. {CURE}")
-                await ask(
-                    self._session, "Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"}
-                )
+                note(self._session, f"The page wanted to go to {one_line(url, 2000)} and was stopped. {CURE}")
+                await ask(self._cdp, "Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
                 await self._close_if_empty(event["frameId"])
 
     def allows(self, url: str) -> bool:
         """Say whether people allowed this address' host."""
         scope = scope_of(url)
-        return scope != "" and not self._seat.scopes.isdisjoint((scope, EVERY_SCOPE))
+        return scope != "" and not self._session.scopes.isdisjoint((scope, EVERY_SCOPE))
 
     async def _is_tab(self, frame: str) -> bool:
         """Say whether a frame is the main one of a tab of this context: only that has a target of this kind."""
@@ -148,30 +146,30 @@ class Guard:
 
     async def _target(self, frame: str) -> dict[str, Any]:
         try:
-            return (await ask(self._session, "Target.getTargetInfo", {"targetId": frame}))["targetInfo"]
+            return (await ask(self._cdp, "Target.getTargetInfo", {"targetId": frame}))["targetInfo"]
         except Error:  # a frame within a page has none
             return {}
 
     async def _close_if_empty(self, frame: str) -> None:
         """Close a popup that was opened only for the address that it was kept from."""
         info = await self._target(frame)
-        tabs = len(self._seat.context.pages)
+        tabs = len(self._session.context.pages)
         if info.get("openerId") and tabs > 1 and info.get("title", "") in {"", "about:blank"} and not info.get("url"):
-            await ask(self._session, "Target.closeTarget", {"targetId": frame})
+            await ask(self._cdp, "Target.closeTarget", {"targetId": frame})
 
     # --- downloads ------------------------------------------------------------------------------
 
     async def refuse_downloads(self) -> None:
         """Stop every download before its first byte. Again is safe."""
-        await ask(self._session, "Fetch.enable", {"patterns": [_ASKED]})
-        await ask(self._session, "Browser.setDownloadBehavior", self._behavior("deny"))
+        await ask(self._cdp, "Fetch.enable", {"patterns": [_ASKED]})
+        await ask(self._cdp, "Browser.setDownloadBehavior", self._behavior("deny"))
 
     async def accept_download(self, arrival: Arrival, folder: Path) -> None:
         """Take one download into the folder, under a name of the browser's own, until `refuse_downloads`."""
         self.arrival = arrival
-        await ask(self._session, "Fetch.enable", {"patterns": [_ASKED, _ANSWERED]})
+        await ask(self._cdp, "Fetch.enable", {"patterns": [_ASKED, _ANSWERED]})
         await ask(
-            self._session, "Browser.setDownloadBehavior", self._behavior("allowAndName") | {"downloadPath": str(folder)}
+            self._cdp, "Browser.setDownloadBehavior", self._behavior("allowAndName") | {"downloadPath": str(folder)}
         )
 
     def _behavior(self, name: str) -> dict[str, Any]:
@@ -180,26 +178,26 @@ class Guard:
     async def cancel_download(self, guid: str) -> None:
         """Stop a download; its partial file is removed by the browser. One that has ended is left alone."""
         with suppress(Error):  # it has just ended
-            await ask(self._session, "Browser.cancelDownload", {"guid": guid, "browserContextId": self._context_id})
+            await ask(self._cdp, "Browser.cancelDownload", {"guid": guid, "browserContextId": self._context_id})
 
     async def _answered(self, event: dict[str, Any]) -> None:
         """While a download is waited for: have what would be shown stored."""
         arrival, status = self.arrival, event.get("responseStatusCode", 0)
         held = {"requestId": event["requestId"]}
         if arrival is None or arrival.guid or status < 200 or 300 <= status < 400:
-            await ask(self._session, "Fetch.continueRequest", held)
+            await ask(self._cdp, "Fetch.continueRequest", held)
             return
         headers: list[dict[str, str]] = event.get("responseHeaders", [])
         is_page = any(one["name"].lower() == "content-type" and "html" in one["value"].lower() for one in headers)
         if (is_page and not arrival.force and status < 400) or not await self._is_tab(event["frameId"]):
-            await ask(self._session, "Fetch.continueRequest", held)
+            await ask(self._cdp, "Fetch.continueRequest", held)
         elif status >= 400:
             arrival.status = status
             arrival.moved.set()
-            await ask(self._session, "Fetch.failRequest", held | {"errorReason": "Aborted"})
+            await ask(self._cdp, "Fetch.failRequest", held | {"errorReason": "Aborted"})
         else:
             await ask(
-                self._session,
+                self._cdp,
                 "Fetch.continueResponse",
                 held | {"responseCode": status, "responseHeaders": _as_file(headers)},
             )
@@ -211,10 +209,10 @@ class Guard:
             return  # a frame's, or another session's: denied as well
         shown = one_line(url, 500)
         if arrival is None:
-            note(self._seat, f"A download from {shown} began and was stopped. Use `download` for it.")
+            note(self._session, f"A download from {shown} began and was stopped. Use `download` for it.")
         elif arrival.guid or not _GUID.fullmatch(event["guid"]):
             await self.cancel_download(event["guid"])
-            note(self._seat, f"Another download, from {shown}, was stopped: one call takes one file.")
+            note(self._session, f"Another download, from {shown}, was stopped: one call takes one file.")
         elif not url.startswith("data:") and not self.allows(url.removeprefix("blob:")):
             arrival.outside = url
             arrival.moved.set()

@@ -40,41 +40,41 @@ _INTERRUPTED = "interrupted by another navigation"
 """Playwright's words."""
 
 
-async def go(seat: PageSession, page: Page, url: str, limit_s: float) -> tuple[Page, int]:
+async def go(session: PageSession, page: Page, url: str, limit_s: float) -> tuple[Page, int]:
     """Load an address, until its words are there. Return the tab and the HTTP status, 0 when there is none.
 
     A page that goes on to itself interrupts this navigation, or takes the tab back after it: then the tab is another
     one, and the host is asked a second time. Raises `Trouble`.
     """
     ends_at = asyncio.get_running_loop().time() + limit_s
-    loaded, status = await _load(seat, page, url, limit_s)
+    loaded, status = await _load(session, page, url, limit_s)
     if not loaded:
-        page = await _replaced(seat, page)
+        page = await _replaced(session, page)
         left_s = max(_LEAST_S, ends_at - asyncio.get_running_loop().time())
-        _, status = await _load(seat, page, url, left_s)
+        _, status = await _load(session, page, url, left_s)
     await settle(page)
     return page, status
 
 
-async def _load(seat: PageSession, page: Page, url: str, limit_s: float) -> tuple[bool, int]:
+async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> tuple[bool, int]:
     """Go to an address; return whether the tab shows it for certain, and the HTTP status. Raises as `go`.
 
     Chromium names no answer for a navigation that another one of the same tab was mixed with. It names none for a jump
     within a page either.
     """
-    assert seat.guard is not None, "`tabs.prepare` comes first"
-    seat.guard.stopped = ""
+    assert session.guard is not None, "`tabs.prepare` comes first"
+    session.guard.stopped = ""
     within = "#" in url and page.url.partition("#")[0] == url.partition("#")[0]
     try:
         response = await page.goto(url, wait_until="commit", timeout=limit_s * 1000)
     except Error as error:
-        ended = _INTERRUPTED in error.message or ("ERR_ABORTED" in error.message and not seat.guard.stopped)
+        ended = _INTERRUPTED in error.message or ("ERR_ABORTED" in error.message and not session.guard.stopped)
         if ended and page.url not in _BLANK:
             return False, 0
         await stop(page)
-        if seat.guard.stopped:
-            seat.notes.clear()  # which say the same
-            raise outside(seat.guard.stopped) from None
+        if session.guard.stopped:
+            session.notes.clear()  # which say the same
+            raise outside(session.guard.stopped) from None
         if "Download is starting" in error.message:
             raise Trouble("file", "That address is a file, not a page.", "Use `download` with the address.") from None
         if isinstance(error, PlaywrightTimeout):
@@ -83,21 +83,21 @@ async def _load(seat: PageSession, page: Page, url: str, limit_s: float) -> tupl
     return response is not None or within, response.status if response else 0
 
 
-async def _replaced(seat: PageSession, page: Page) -> Page:
+async def _replaced(session: PageSession, page: Page) -> Page:
     """Return a new tab in place of one whose page does not let go of it. What was before in it is forgotten."""
-    seat.page = await tabs.new_tab(seat)
+    session.page = await tabs.new_tab(session)
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(tabs.CLOSE_S):
             await page.close()
-    seat.stuck = not page.is_closed()
-    note(seat, "The page before went on without end, so its tab was closed.")
-    return seat.page
+    session.stuck = not page.is_closed()
+    note(session, "The page before went on without end, so its tab was closed.")
+    return session.page
 
 
-async def back(seat: PageSession, page: Page, limit_s: float) -> None:
+async def back(session: PageSession, page: Page, limit_s: float) -> None:
     """Go to the page before this one. Raises `Trouble` when there is none that may be shown."""
-    assert seat.guard is not None
-    seat.guard.stopped = ""
+    assert session.guard is not None
+    session.guard.stopped = ""
     before = page.url
     try:
         response: Response | None = await page.go_back(wait_until="commit", timeout=limit_s * 1000)
@@ -105,9 +105,9 @@ async def back(seat: PageSession, page: Page, limit_s: float) -> None:
         await stop(page)
         raise Trouble("timeout", "The page before did not answer in time.", "Open its address.") from None
     except Error:
-        if seat.guard.stopped:
-            seat.notes.clear()
-            raise outside(seat.guard.stopped) from None
+        if session.guard.stopped:
+            session.notes.clear()
+            raise outside(session.guard.stopped) from None
         raise
     if response is None and page.url == before:
         raise Trouble("history", "There is no page before this one.", "Open an address.")
@@ -133,18 +133,18 @@ async def settle(page: Page, limit_s: float = SETTLE_S) -> None:
                     return
 
 
-async def here(seat: PageSession) -> Page:
+async def here(session: PageSession) -> Page:
     """Return the current tab, which shows an allowed page. Raises `Trouble` when there is none.
 
     Asked before and after something is read: a page may have gone elsewhere at any time. Where it must not be, it is
     emptied.
     """
-    assert seat.guard is not None
-    page = await tabs.current(seat)
+    assert session.guard is not None
+    page = await tabs.current(session)
     if page is None:
         raise Trouble("closed", NOTHING_OPEN, "Use `open` with an address.")
     url = page.url
-    if url in _BLANK or seat.guard.allows(url):
+    if url in _BLANK or session.guard.allows(url):
         return page
     await empty(page)
     if url.startswith("chrome-error:"):
@@ -161,13 +161,13 @@ def is_of(page: Page, host: str) -> None:
         raise Trouble("host", text, f"Open a page of {host} first, or name the host of the page that is open.")
 
 
-async def shown(seat: PageSession) -> Page:
+async def shown(session: PageSession) -> Page:
     """Return the current tab, which has something to be read. Raises `Trouble` as `here`, and for the one empty tab.
 
     A place begins with that one, also where another had pages open before the browser crashed or was shut down.
     """
-    page = await here(seat)
-    if page.url in _BLANK and len(seat.context.pages) == 1:  # in another one may be what its opener wrote
+    page = await here(session)
+    if page.url in _BLANK and len(session.context.pages) == 1:  # in another one may be what its opener wrote
         raise Trouble("closed", NOTHING_OPEN, "Use `open` with an address.")
     return page
 
@@ -206,17 +206,17 @@ async def stop(page: Page) -> None:
     """Stop loading. While a page waits for a host, nothing else can be asked of it."""
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(_STOP_S):
-            session = await page.context.new_cdp_session(page)
-            await ask(session, "Page.stopLoading")
-            await session.detach()
+            cdp = await page.context.new_cdp_session(page)
+            await ask(cdp, "Page.stopLoading")
+            await cdp.detach()
 
 
-async def revive(seat: PageSession) -> Trouble | None:
+async def revive(session: PageSession) -> Trouble | None:
     """After something took too long: stop what still loads, and close a tab that does not answer at all.
 
     Return what to say when that was so.
     """
-    page = seat.page
+    page = session.page
     if page is None or page.is_closed():
         return None
     waited = not await answers(page, _STOP_S)
@@ -227,7 +227,7 @@ async def revive(seat: PageSession) -> Trouble | None:
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(tabs.CLOSE_S):
             await page.close()
-    seat.stuck = not page.is_closed()
+    session.stuck = not page.is_closed()
     return Trouble("hangs", "The page does not answer, so its tab was closed.", "Open it again, or another page.")
 
 

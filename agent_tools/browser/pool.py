@@ -46,7 +46,7 @@ class _Lease:
     users: int = 0
     """Calls that have it or wait for it."""
     used_at: float = 0.0
-    seat: PageSession | None = None
+    session: PageSession | None = None
     failed: DragomanError | None = None
     untidy: bool = False
     """A call was cut in it."""
@@ -69,10 +69,10 @@ class _Instance:
 
     sandbox: SandboxMode | None
     used_at: float
-    chairs: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
+    leases: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
     failed: DragomanError | None = None
     browser: Browser | None = None
-    session: SandboxSession | None = None
+    sandbox_session: SandboxSession | None = None
     task: asyncio.Task[None] | None = None
     group: asyncio.TaskGroup | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,99 +85,99 @@ class _Instance:
 class BrowserPool:
     """The browsers by sandbox, normally one, and the places in them by session."""
 
-    def __init__(self, place: ToolHost, prepare: Callable[[PageSession], Awaitable[None]]) -> None:
+    def __init__(self, host: ToolHost, prepare: Callable[[PageSession], Awaitable[None]]) -> None:
         """`prepare` is given each new place before its first use."""
-        self._place = place
-        self._settings = cast("BrowserSettings", place.settings)
+        self._host = host
+        self._settings = cast("BrowserSettings", host.settings)
         self._prepare = prepare
-        self._lives: dict[SandboxMode | None, _Instance] = {}
+        self._instances: dict[SandboxMode | None, _Instance] = {}
         self._group: asyncio.TaskGroup | None = None
         self._serving = asyncio.Event()
 
     # --- for calls ------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def seat(self, key: str, sandbox: SandboxMode | None) -> AsyncGenerator[PageSession]:
+    async def session(self, key: str, sandbox: SandboxMode | None) -> AsyncGenerator[PageSession]:
         """The session's place, for one call alone; started, opened or repaired first. Raises `DragomanError`.
 
         When the body is cut, the page stops loading before the next call begins.
         """
         while True:
-            life, chair = await self._chair(key, sandbox)
+            instance, lease = await self._lease(key, sandbox)
             try:
-                async with chair.lock:
-                    seat = await self._usable(life, chair)
-                    if seat is not None:
+                async with lease.lock:
+                    session = await self._usable(instance, lease)
+                    if session is not None:
                         try:
-                            yield seat
+                            yield session
                         except asyncio.CancelledError:
-                            chair.untidy = True
+                            lease.untidy = True
                             raise
-                        if seat.stuck:
-                            chair.leave()
+                        if session.stuck:
+                            lease.leave()
                         return
-                await chair.gone.wait()
+                await lease.gone.wait()
             finally:
-                chair.users -= 1
-                chair.used_at = life.used_at = self._place.clock.monotonic()
-                if chair.untidy:
-                    chair.wake.set()
+                lease.users -= 1
+                lease.used_at = instance.used_at = self._host.clock.monotonic()
+                if lease.untidy:
+                    lease.wake.set()
 
     async def leave(self, key: str, sandbox: SandboxMode | None) -> bool:
         """Save and close the session's place; return whether there was one."""
-        life = self._lives.get(sandbox)
-        chair = life.chairs.get(key) if life else None
-        if chair is None:
+        instance = self._instances.get(sandbox)
+        lease = instance.leases.get(key) if instance else None
+        if lease is None:
             return False
-        async with chair.lock:
-            chair.leave()
-        await chair.gone.wait()
+        async with lease.lock:
+            lease.leave()
+        await lease.gone.wait()
         return True
 
-    async def _usable(self, life: _Instance, chair: _Lease) -> PageSession | None:
+    async def _usable(self, instance: _Instance, lease: _Lease) -> PageSession | None:
         """Return the place; None when it ends, and another must be opened once it is gone. The lock is held."""
-        await chair.ready.wait()
-        if chair.failed is not None:
-            raise DragomanError(chair.failed.message, cure=chair.failed.cure)
+        await lease.ready.wait()
+        if lease.failed is not None:
+            raise DragomanError(lease.failed.message, cure=lease.failed.cure)
         from agent_tools.browser.chromium import alive
 
-        seat = chair.seat
-        if seat is None or chair.leaving or life.over.is_set():
+        session = lease.session
+        if session is None or lease.leaving or instance.over.is_set():
             return None
-        if not await alive(seat):
-            life.over.set()
-        elif await _tidied(chair, seat):
-            return seat
+        if not await alive(session):
+            instance.over.set()
+        elif await _tidied(lease, session):
+            return session
         else:
-            chair.leave()
+            lease.leave()
         return None
 
     # --- who has which place --------------------------------------------------------------------
 
-    async def _chair(self, key: str, sandbox: SandboxMode | None) -> tuple[_Instance, _Lease]:
+    async def _lease(self, key: str, sandbox: SandboxMode | None) -> tuple[_Instance, _Lease]:
         """Return the session's place and count the caller among its users. It may not be ready yet."""
         while True:
-            life = await self._life(sandbox)
-            chair = life.chairs.get(key)
-            if life.over.is_set():  # it died as soon as it was there
-                await life.gone.wait()
-            elif chair is not None and chair.leaving:
-                await chair.gone.wait()
-            elif chair is not None:
-                chair.users += 1
-                return life, chair
-            elif len(others := list(self._chairs())) >= self._settings.sessions:
+            instance = await self._instance(sandbox)
+            lease = instance.leases.get(key)
+            if instance.over.is_set():  # it died as soon as it was there
+                await instance.gone.wait()
+            elif lease is not None and lease.leaving:
+                await lease.gone.wait()
+            elif lease is not None:
+                lease.users += 1
+                return instance, lease
+            elif len(others := list(self._all_leases())) >= self._settings.sessions:
                 await self._make_room(others)
             else:
-                assert life.group is not None
-                chair = life.chairs[key] = _Lease(key, users=1)
-                life.group.create_task(self._keep_seat(life, chair), name=f"browser seat {key}")
-                return life, chair
+                assert instance.group is not None
+                lease = instance.leases[key] = _Lease(key, users=1)
+                instance.group.create_task(self._run_lease(instance, lease), name=f"browser session {key}")
+                return instance, lease
 
-    async def _make_room(self, chairs: list[_Lease]) -> None:
+    async def _make_room(self, leases: list[_Lease]) -> None:
         """The place that was unused for the longest gives way; one that is leaving anyway is waited for."""
-        leaving = next((chair for chair in chairs if chair.leaving), None)
-        oldest = leaving or min((c for c in chairs if not c.users), key=lambda c: c.used_at, default=None)
+        leaving = next((lease for lease in leases if lease.leaving), None)
+        oldest = leaving or min((c for c in leases if not c.users), key=lambda c: c.used_at, default=None)
         if oldest is None:
             raise DragomanError(
                 f"All {self._settings.sessions} places of the browser are in use.",
@@ -188,30 +188,30 @@ class BrowserPool:
             async with asyncio.timeout(GIVE_WAY_S):
                 await oldest.gone.wait()
 
-    def _chairs(self) -> Iterator[_Lease]:
-        for life in self._lives.values():
-            yield from life.chairs.values()
+    def _all_leases(self) -> Iterator[_Lease]:
+        for instance in self._instances.values():
+            yield from instance.leases.values()
 
-    async def _life(self, sandbox: SandboxMode | None) -> _Instance:
+    async def _instance(self, sandbox: SandboxMode | None) -> _Instance:
         """Return a browser that runs; the first caller has it started. Raises `DragomanError` when that fails."""
         try:
             async with asyncio.timeout(SERVED_WITHIN_S):
                 await self._serving.wait()
         except TimeoutError:
             raise DragomanError("The browser is not served here now.", cure="Ask again in a minute.") from None
-        while (life := self._lives.get(sandbox)) is not None and life.over.is_set():
-            await life.gone.wait()
-        if life is None:
+        while (instance := self._instances.get(sandbox)) is not None and instance.over.is_set():
+            await instance.gone.wait()
+        if instance is None:
             if self._group is None:
                 raise DragomanError("The browser is being shut down.")
-            life = self._lives[sandbox] = _Instance(sandbox, self._place.clock.monotonic())
-            life.task = self._group.create_task(self._keep(life), name=f"browser {sandbox}")
-        await life.ready.wait()
-        if life.failed is not None:
-            raise DragomanError(life.failed.message, cure=life.failed.cure)
-        if life.group is None:  # cut while it started
+            instance = self._instances[sandbox] = _Instance(sandbox, self._host.clock.monotonic())
+            instance.task = self._group.create_task(self._run_instance(instance), name=f"browser {sandbox}")
+        await instance.ready.wait()
+        if instance.failed is not None:
+            raise DragomanError(instance.failed.message, cure=instance.failed.cure)
+        if instance.group is None:  # cut while it started
             raise DragomanError("The browser is being shut down.")
-        return life
+        return instance
 
     # --- what runs beside the calls -------------------------------------------------------------
 
@@ -229,105 +229,105 @@ class BrowserPool:
                     self._group = None
                     await self._all_gone()
         finally:
-            self._lives.clear()
+            self._instances.clear()
 
     async def _all_gone(self) -> None:
         """End all browsers in good order; what takes longer is cancelled, and killed with its enclosure.
 
         One that only starts has nothing to be kept: it is cancelled at once.
         """
-        for life in self._lives.values():
-            if life.task is not None and not life.ready.is_set():
-                life.task.cancel()
-        lives = [life for life in self._lives.values() if life.ready.is_set()]
+        for instance in self._instances.values():
+            if instance.task is not None and not instance.ready.is_set():
+                instance.task.cancel()
+        instances = [instance for instance in self._instances.values() if instance.ready.is_set()]
         with suppress(TimeoutError):
             async with asyncio.timeout(END_WITHIN_S):
-                for life in lives:
-                    life.over.set()
-                for life in lives:
-                    await life.gone.wait()
+                for instance in instances:
+                    instance.over.set()
+                for instance in instances:
+                    await instance.gone.wait()
 
-    async def _keep(self, life: _Instance) -> None:
-        """One browser's whole life."""
+    async def _run_instance(self, instance: _Instance) -> None:
+        """One browser's whole instance."""
         try:
             await asyncio.to_thread(_import_playwright)
             from agent_tools.browser.chromium import chromium
 
-            async with chromium(self._place, self._settings, life.sandbox) as (browser, enclosure):
-                life.browser, life.session = browser, enclosure
-                browser.on("disconnected", lambda _: life.over.set())
+            async with chromium(self._host, self._settings, instance.sandbox) as (browser, enclosure):
+                instance.browser, instance.sandbox_session = browser, enclosure
+                browser.on("disconnected", lambda _: instance.over.set())
                 async with asyncio.TaskGroup() as group:
-                    life.group = group
-                    life.used_at = self._place.clock.monotonic()  # to start may take longer than it may be unused
-                    life.ready.set()
-                    await self._until_over(life)
-                    for chair in life.chairs.values():
-                        chair.leave()
+                    instance.group = group
+                    instance.used_at = self._host.clock.monotonic()  # to start may take longer than it may be unused
+                    instance.ready.set()
+                    await self._until_over(instance)
+                    for lease in instance.leases.values():
+                        lease.leave()
         except DragomanError as error:
-            life.failed = error
+            instance.failed = error
         except ImportError:
             cure = "Install the extra `browser` (in a clone `./run add browser`)."
-            life.failed = DragomanError("The browser is not installed here.", cure=cure)
+            instance.failed = DragomanError("The browser is not installed here.", cure=cure)
         except Exception as error:  # noqa: BLE001 - what ends one browser must not end the others
-            life.failed = DragomanError("The browser failed.", cure="Ask again; the log says why.")
+            instance.failed = DragomanError("The browser failed.", cure="Ask again; the log says why.")
             _log.error("a browser failed: %s", type(error).__name__, exc_info=error)
         finally:
-            life.over.set()
-            if self._lives.get(life.sandbox) is life:
-                del self._lives[life.sandbox]
-            life.ready.set()
-            life.gone.set()
+            instance.over.set()
+            if self._instances.get(instance.sandbox) is instance:
+                del self._instances[instance.sandbox]
+            instance.ready.set()
+            instance.gone.set()
 
-    async def _until_over(self, life: _Instance) -> None:
+    async def _until_over(self, instance: _Instance) -> None:
         """Wait for the browser's end: it crashed, the daemon stops, or nobody used it for long enough."""
         idle = self._settings.idle.total_seconds()
-        while not life.over.is_set():
-            now = self._place.clock.monotonic()
-            for chair in life.chairs.values():
-                if not chair.users and now - chair.used_at >= idle:
-                    chair.leave()
-            if not life.chairs and now - life.used_at >= idle:
-                life.over.set()
+        while not instance.over.is_set():
+            now = self._host.clock.monotonic()
+            for lease in instance.leases.values():
+                if not lease.users and now - lease.used_at >= idle:
+                    lease.leave()
+            if not instance.leases and now - instance.used_at >= idle:
+                instance.over.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
-                    await life.over.wait()
+                    await instance.over.wait()
 
-    async def _keep_seat(self, life: _Instance, chair: _Lease) -> None:
-        """One place's whole life."""
-        from agent_tools.browser.chromium import seated
+    async def _run_lease(self, instance: _Instance, lease: _Lease) -> None:
+        """One place's whole instance."""
+        from agent_tools.browser.chromium import open_page_session
 
-        assert life.browser is not None
-        assert life.session is not None
-        kept = self._states / f"{chair.key}.json"
+        assert instance.browser is not None
+        assert instance.sandbox_session is not None
+        kept = self._states / f"{lease.key}.json"
         try:
-            async with seated(life.browser, life.session, chair.key, kept) as seat:
-                await self._prepare(seat)
-                chair.seat = seat
-                chair.ready.set()
-                await self._until_left(chair, seat)
+            async with open_page_session(instance.browser, instance.sandbox_session, lease.key, kept) as session:
+                await self._prepare(session)
+                lease.session = session
+                lease.ready.set()
+                await self._until_left(lease, session)
         except DragomanError as error:
-            chair.failed = error
+            lease.failed = error
         finally:
-            del life.chairs[chair.key]
-            chair.leaving = True
-            chair.ready.set()
-            chair.gone.set()
+            del instance.leases[lease.key]
+            lease.leaving = True
+            lease.ready.set()
+            lease.gone.set()
 
-    async def _until_left(self, chair: _Lease, seat: PageSession) -> None:
-        while not chair.leaving:
-            await chair.wake.wait()
-            chair.wake.clear()
-            if not chair.leaving and not chair.lock.locked():  # else the call that has it cleans up first
-                async with chair.lock:
-                    if not await _tidied(chair, seat):
-                        chair.leave()
+    async def _until_left(self, lease: _Lease, session: PageSession) -> None:
+        while not lease.leaving:
+            await lease.wake.wait()
+            lease.wake.clear()
+            if not lease.leaving and not lease.lock.locked():  # else the call that has it cleans up first
+                async with lease.lock:
+                    if not await _tidied(lease, session):
+                        lease.leave()
 
     @property
     def _states(self) -> Path:
-        return self._place.folder / "states"
+        return self._host.folder / "states"
 
     def _forget_old(self) -> None:
-        oldest = (self._place.clock.now() - FORGET_AFTER).timestamp()
+        oldest = (self._host.clock.now() - FORGET_AFTER).timestamp()
         with suppress(OSError):
             for path in self._states.iterdir():
                 if path.stat().st_mtime < oldest:
@@ -339,10 +339,10 @@ def _import_playwright() -> None:
     importlib.import_module("agent_tools.browser.chromium")
 
 
-async def _tidied(chair: _Lease, seat: PageSession) -> bool:
+async def _tidied(lease: _Lease, session: PageSession) -> bool:
     """Clean up after a cut call or a crash; the lock is held. False: the place is of no more use."""
     from agent_tools.browser.chromium import tidy
 
-    if chair.untidy or seat.crashed:
-        chair.untidy = not await tidy(seat)
-    return not chair.untidy
+    if lease.untidy or session.crashed:
+        lease.untidy = not await tidy(session)
+    return not lease.untidy

@@ -22,105 +22,105 @@ MOST_DIALOGS = 50
 CLOSE_S = 5.0
 
 
-async def prepare(seat: PageSession) -> None:
-    """Put guards on a new context and open its first tab. Once for a seat, before its first call."""
+async def prepare(session: PageSession) -> None:
+    """Put guards on a new context and open its first tab. Once for a session, before its first call."""
     dialogs: Counter[Page] = Counter()
-    context = seat.context
+    context = session.context
 
     def forgotten(page: Page) -> None:
         del dialogs[page]  # a counter has no key that is not there
 
     async def opened(page: Page) -> None:
         page.on("close", forgotten)
-        await _popup(seat, page)
+        await _popup(session, page)
 
     async def asked(dialog: Dialog) -> None:
         if dialog.page is not None:
             dialogs[dialog.page] += 1
-        await _answer(seat, dialog, dialogs[dialog.page] if dialog.page is not None else 0)
+        await _answer(session, dialog, dialogs[dialog.page] if dialog.page is not None else 0)
 
     context.set_default_timeout(10_000)
     context.set_default_navigation_timeout(30_000)
-    seat.page = await context.new_page()
-    seat.guard = await Guard.start(seat, seat.page)
+    session.page = await context.new_page()
+    session.guard = await Guard.start(session, session.page)
     context.on("page", opened)
     context.on("dialog", asked)
 
 
-async def _popup(seat: PageSession, page: Page) -> None:
+async def _popup(session: PageSession, page: Page) -> None:
     """Keep a tab that a page opened, or close it when there are too many."""
-    if seat.guard is None or seat.guard.making_tab:
+    if session.guard is None or session.guard.making_tab:
         return
     with suppress(Error):  # it is closed already
-        if len(seat.context.pages) > MOST_TABS:
-            note(seat, f"The page opened more tabs than the {MOST_TABS} that a session may have: they were closed.")
+        if len(session.context.pages) > MOST_TABS:
+            note(session, f"The page opened more tabs than the {MOST_TABS} that a session may have: they were closed.")
             await page.close()
         elif not page.is_closed():
-            note(seat, f"The page opened tab {number(seat, page)}. Go there with `tabs`.")
+            note(session, f"The page opened tab {number(session, page)}. Go there with `tabs`.")
 
 
-async def _answer(seat: PageSession, dialog: Dialog, how_many: int) -> None:
+async def _answer(session: PageSession, dialog: Dialog, how_many: int) -> None:
     """Let a page go on that asks something: nobody is there to answer. It may always be left."""
     with suppress(Error):  # its tab is gone
         if dialog.type == "beforeunload":
             await dialog.accept()
             return
         await dialog.dismiss()
-        note(seat, f"The page showed a dialog ({dialog.type}), which was dismissed: {one_line(dialog.message, 300)}")
+        note(session, f"The page showed a dialog ({dialog.type}), which was dismissed: {one_line(dialog.message, 300)}")
         if how_many > MOST_DIALOGS and dialog.page is not None and not dialog.page.is_closed():
-            note(seat, "The page showed dialogs without end, so its tab was closed.")
+            note(session, "The page showed dialogs without end, so its tab was closed.")
             await dialog.page.close()
 
 
 # --- the actions ----------------------------------------------------------------------------------
 
 
-async def new_tab(seat: PageSession) -> Page:
+async def new_tab(session: PageSession) -> Page:
     """Open an empty tab. The caller says whether it is the current one."""
-    assert seat.guard is not None, "`prepare` comes first"
-    seat.guard.making_tab = True
+    assert session.guard is not None, "`prepare` comes first"
+    session.guard.making_tab = True
     try:
-        return await seat.context.new_page()
+        return await session.context.new_page()
     finally:
-        seat.guard.making_tab = False
+        session.guard.making_tab = False
 
 
-async def current(seat: PageSession) -> Page | None:
+async def current(session: PageSession) -> Page | None:
     """Return the current tab; the last one when that was closed, and None when there is none at all."""
-    page = seat.page
+    page = session.page
     if page is None or page.is_closed():
-        seat.page = page = next((one for one in reversed(seat.context.pages) if not one.is_closed()), None)
+        session.page = page = next((one for one in reversed(session.context.pages) if not one.is_closed()), None)
     return page
 
 
-def number(seat: PageSession, page: Page) -> int:
+def number(session: PageSession, page: Page) -> int:
     """Return what a tab is called: 1 for the oldest; 0 when it is closed."""
-    pages = seat.context.pages
+    pages = session.context.pages
     return pages.index(page) + 1 if page in pages else 0
 
 
-def _numbered(seat: PageSession, tab: int) -> Page:
-    pages = seat.context.pages
+def _numbered(session: PageSession, tab: int) -> Page:
+    pages = session.context.pages
     if tab > len(pages):
         raise Trouble("tab", f"There is no tab {tab}.", "Use `tabs` without a number to see them.")
     return pages[tab - 1]
 
 
-async def switch(seat: PageSession, tab: int) -> None:
+async def switch(session: PageSession, tab: int) -> None:
     """Make a tab the current one."""
-    seat.page = _numbered(seat, tab)
-    await seat.page.bring_to_front()
+    session.page = _numbered(session, tab)
+    await session.page.bring_to_front()
 
 
-async def listed(seat: PageSession) -> str:
+async def listed(session: PageSession) -> str:
     """Name the tabs, a line each. An address that is not allowed is not told."""
-    assert seat.guard is not None
+    assert session.guard is not None
     lines: list[str] = []
-    here = await current(seat)
-    for page in seat.context.pages:
-        shown = one_line(page.url, 300) if seat.guard.allows(page.url) else "about:blank"
-        name = await title(page) if seat.guard.allows(page.url) else ""
-        lines.append(f"{'*' if page is here else ' '} {number(seat, page)}  {name}  {shown}")
+    here = await current(session)
+    for page in session.context.pages:
+        shown = one_line(page.url, 300) if session.guard.allows(page.url) else "about:blank"
+        name = await title(page) if session.guard.allows(page.url) else ""
+        lines.append(f"{'*' if page is here else ' '} {number(session, page)}  {name}  {shown}")
     return "\n".join(lines) or "No tab is open."
 
 
@@ -132,14 +132,14 @@ async def title(page: Page) -> str:
     return ""
 
 
-async def close(seat: PageSession, tab: int | None) -> str:
+async def close(session: PageSession, tab: int | None) -> str:
     """Close one tab, or all. No page can prevent it."""
-    pages = list(seat.context.pages) if tab is None else [_numbered(seat, tab)]
+    pages = list(session.context.pages) if tab is None else [_numbered(session, tab)]
     for page in pages:
         with suppress(Error):
             async with asyncio.timeout(CLOSE_S):
                 await page.close(run_before_unload=False)
-    if tab is not None and await current(seat) is not None:
+    if tab is not None and await current(session) is not None:
         return f"Tab {tab} is closed."
-    seat.page = None
+    session.page = None
     return "All tabs are closed."

@@ -25,19 +25,19 @@ from gateway.toolcalls.registry import Tool
 
 
 def load_tools(
-    loaded: Loaded, place: Callable[[str, ToolPolicy], ToolHost]
+    loaded: Loaded, host_of: Callable[[str, ToolPolicy], ToolHost]
 ) -> tuple[list[Tool], Mapping[str, StatefulTool]]:
     """Import the tools that the configuration has a policy for, and make those that keep something, by name.
 
-    `place` is called with name and policy. Raises `ConfigError` for one that is not complete.
+    `host_of` is called with name and policy. Raises `ConfigError` for one that is not complete.
     """
     tools: list[Tool] = []
     kept: dict[str, StatefulTool] = {}
     for name, policy in loaded.tools.items():
         module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
         try:
-            if hasattr(module, "keep"):
-                kept[name] = module.keep(place(name, policy))
+            if hasattr(module, "create"):
+                kept[name] = module.create(host_of(name, policy))
             run = kept[name].run if name in kept else module.run
             tools.append(
                 Tool(
@@ -52,7 +52,7 @@ def load_tools(
                 )
             )
         except AttributeError as error:
-            cure = "Give it SPEC, Args, and run or keep."
+            cure = "Give it SPEC, Args, and run or create."
             raise ConfigError(f"The tool {name} is not complete: {error}.", cure=cure) from error
     return tools, kept
 

@@ -15,7 +15,7 @@ import click
 
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
-from gateway.cli.streams import is_of_output, leave_output, read_input, use_streams
+from gateway.cli.terminal import approval, block, is_of_output, leave_output, read_input, table, use_streams
 from gateway.errors import DragomanError
 
 if TYPE_CHECKING:
@@ -155,8 +155,6 @@ def link(options: _Options, owner: str | None) -> None:
 @click.pass_obj
 def sessions(options: _Options) -> None:
     """List the sessions, most recently active first."""
-    from gateway.cli.show import table
-
     rows = _call(options, "sessions", {})
     columns = ("id", "kind", "title", "running", "queued", "waiting", "active_at")
     click.echo(table(columns, rows) if rows else "There are no sessions yet.")
@@ -167,8 +165,6 @@ def sessions(options: _Options) -> None:
 @click.pass_obj
 def approvals(options: _Options) -> None:
     """List the approvals that wait for a decision."""
-    from gateway.cli.show import approval
-
     rows = _call(options, "approvals", {})
     click.echo("\n".join(approval(row) for row in rows) if rows else "Nothing waits for a decision.")
 
@@ -179,7 +175,6 @@ def approvals(options: _Options) -> None:
 @click.pass_obj
 def audit(options: _Options, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
-    from gateway.cli.show import table
     from gateway.server.control_wire import AUDIT_TAKES_S
 
     found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
@@ -202,7 +197,6 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
 
     With --wait the exit code is 1 when the turn did not come to its end.
     """
-    from gateway.cli.show import block
     from gateway.server.control_wire import SEND_WAITS_S
 
     said = read_input() if text == "-" else text

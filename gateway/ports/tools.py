@@ -230,7 +230,7 @@ class ToolHost(Protocol):
 
 
 class StatefulTool(Protocol):
-    """Tool with state between calls. Its module has `keep(host) -> StatefulTool` in place of `run`."""
+    """Tool with state between calls. Its module has `create(host) -> StatefulTool` in place of `run`."""
 
     async def run(self, ctx: ToolContext, args: Any) -> ToolResult | Park:
         """Run one call, as a module's `run` does."""

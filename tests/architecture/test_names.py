@@ -31,7 +31,7 @@ NOT_APPLICABLE = {
     "web": frozenset({"samples"}),
 }
 TOOL_NAMES = frozenset({"SPEC", "Args"})
-RUNS = frozenset({"run", "keep"})
+RUNS = frozenset({"run", "create"})
 
 
 def plugins(folder: str) -> list[Path]:
@@ -55,7 +55,7 @@ def test_what_is_not_applicable_names_channels_that_exist() -> None:
 
 @pytest.mark.parametrize("tool", plugins("agent_tools"), ids=lambda path: path.stem)
 def test_tools_have_the_same_names(tool: Path) -> None:
-    """A tool has SPEC and Args, and either run or, when it is stateful, keep."""
+    """A tool has SPEC and Args, and either run or, when it is stateful, create."""
     source = tool if tool.suffix == ".py" else tool / "__init__.py"
     names = top_level_names(ast.parse(source.read_text(), filename=str(source)))
     assert TOOL_NAMES - names == frozenset()

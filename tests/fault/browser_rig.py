@@ -247,12 +247,12 @@ async def besieged(state: Path, sandbox: SandboxMode, containment: Containment) 
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         net.pages = runner.addresses[0][1]
         egress = Egress(resolve=net.resolve, connect=net.connect)
-        places = ToolHosts(state=state, clock=SystemClock(), containment=containment, egress=egress)
+        hosts = ToolHosts(state=state, clock=SystemClock(), containment=containment, egress=egress)
         settings = BrowserSettings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
         policy = ToolPolicy(
             availability=Availability.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
         )
-        tool = browser.keep(places.of("browser", policy))
+        tool = browser.create(hosts.of("browser", policy))
         serving = asyncio.create_task(tool.serve(), name="browser")
         try:
             yield Siege(net=net, inner=inner, state=state, sandbox=sandbox, tool=tool)

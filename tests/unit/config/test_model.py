@@ -15,7 +15,7 @@ from pydantic_ai.providers import infer_provider_class
 
 from config.describe import lines
 from config.load import Loaded, load
-from config.providers import PROVIDERS
+from config.model import PROVIDERS
 from gateway.domain.children import Agent
 from gateway.domain.tools import Availability, Effect, Risk, ToolSpec
 from gateway.domain.turns import TurnLimits

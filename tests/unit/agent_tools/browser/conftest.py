@@ -1,4 +1,4 @@
-"""A real Chromium with one session's seat in it, and pages to go to."""
+"""A real Chromium with one session's session in it, and pages to go to."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class Work:
 class Desk:
     """One session at the browser."""
 
-    def __init__(self, seat: PageSession, work: Work, pages: Pages) -> None:
-        self.seat, self.work, self.pages = seat, work, pages
-        self.gate = cast("StandInGate", seat.gate)
+    def __init__(self, session: PageSession, work: Work, pages: Pages) -> None:
+        self.session, self.work, self.pages = session, work, pages
+        self.gate = cast("StandInGate", session.gate)
         self.settings = BrowserSettings()
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = Args.model_validate({"action": action, **more})
-        return await perform(self.seat, cast("ToolContext", self.work), args, self.settings)
+        return await perform(self.session, cast("ToolContext", self.work), args, self.settings)
 
     async def open(self, path: str) -> ToolResult:
         result = await self("open", url=self.pages.here + path)
@@ -88,48 +88,53 @@ class Desk:
 
     @property
     def url(self) -> str:
-        assert self.seat.page is not None
-        return self.seat.page.url
+        assert self.session.page is not None
+        return self.session.page.url
 
 
-class Seats:
-    """Gives tests a seat, one after another. A new one costs more than most tests: one left in order serves again."""
+class PageSessions:
+    """Pool of page sessions for tests. A new one costs more than most tests, so one left in order is reused."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._free: PageSession | None = None
 
     async def take(self) -> PageSession:
-        """A seat with one empty tab, without history, cookies and notes."""
-        seat, self._free = self._free, None
-        return seat or await self.make()
+        """A session with one empty tab, without history, cookies and notes."""
+        session, self._free = self._free, None
+        return session or await self.make()
 
     async def make(self) -> PageSession:
         """One that is new."""
         context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
-        seat = PageSession(context=context, gate=StandInGate(), folder=Path())
-        await prepare(seat)
-        return seat
+        session = PageSession(context=context, gate=StandInGate(), folder=Path())
+        await prepare(session)
+        return session
 
-    async def give_back(self, seat: PageSession) -> None:
+    async def give_back(self, session: PageSession) -> None:
         """Make it as new; close one that a test closed tabs of, opened more in, or made hang or crash."""
-        if self._free is None and [seat.page] == seat.context.pages and not seat.crashed and await self._emptied(seat):
-            self._free = seat
+        if (
+            self._free is None
+            and [session.page] == session.context.pages
+            and not session.crashed
+            and await self._emptied(session)
+        ):
+            self._free = session
         else:
-            await leave(seat)
+            await leave(session)
 
     @staticmethod
-    async def _emptied(seat: PageSession) -> bool:
-        assert seat.page is not None
+    async def _emptied(session: PageSession) -> bool:
+        assert session.page is not None
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(2):
-                await seat.page.goto("about:blank")
-                session = await seat.context.new_cdp_session(seat.page)
-                await ask(session, "Page.resetNavigationHistory")
-                await session.detach()
-                await seat.context.clear_cookies()
-            seat.notes.clear()
-            return [seat.page] == seat.context.pages
+                await session.page.goto("about:blank")
+                cdp = await session.context.new_cdp_session(session.page)
+                await ask(cdp, "Page.resetNavigationHistory")
+                await cdp.detach()
+                await session.context.clear_cookies()
+            session.notes.clear()
+            return [session.page] == session.context.pages
         return False
 
 
@@ -147,32 +152,32 @@ async def pages() -> AsyncIterator[Pages]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def seats() -> AsyncIterator[Seats]:
+async def sessions() -> AsyncIterator[PageSessions]:
     """In one browser for all tests of a process: starting it takes longer than most of them."""
     async with chromium() as browser:
-        yield Seats(browser)
+        yield PageSessions(browser)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def desk(seats: Seats, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with _desk(seats, await seats.take(), pages, tmp_path) as one:
+async def desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with _desk(sessions, await sessions.take(), pages, tmp_path) as one:
         yield one
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def new_desk(seats: Seats, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
+async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
     """One that no test had before."""
-    async with _desk(seats, await seats.make(), pages, tmp_path) as one:
+    async with _desk(sessions, await sessions.make(), pages, tmp_path) as one:
         yield one
 
 
 @asynccontextmanager
-async def _desk(seats: Seats, seat: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
+async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
     work = Work(folder / "workspace")
-    seat.gate, seat.folder, seat.scopes = StandInGate(), folder / "seat", frozenset({pages.scope})
+    session.gate, session.folder, session.scopes = StandInGate(), folder / "page", frozenset({pages.scope})
     work.cwd.mkdir()
-    seat.folder.mkdir()
+    session.folder.mkdir()
     try:
-        yield Desk(seat, work, pages)
+        yield Desk(session, work, pages)
     finally:
-        await seats.give_back(seat)
+        await sessions.give_back(session)

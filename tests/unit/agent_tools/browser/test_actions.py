@@ -115,9 +115,9 @@ async def test_wait_for_text_and_for_time(desk: Desk) -> None:
 async def test_open_leaves_a_page_that_reloads_itself(new_desk: Desk, path: str) -> None:
     """Its own navigation interrupted ours, or took the tab back after it: an error, or the wrong page."""
     for n in range(2):
-        assert new_desk.seat.page is not None
+        assert new_desk.session.page is not None
         with suppress(Error):  # what it does is no concern of ours
-            await new_desk.seat.page.goto(new_desk.pages.here + path, wait_until="commit", timeout=5000)
+            await new_desk.session.page.goto(new_desk.pages.here + path, wait_until="commit", timeout=5000)
         await asyncio.sleep(0.05)
         result = await new_desk("open", url=f"{new_desk.pages.here}/plain?{n}")
         assert result.status is ResultStatus.OK, (n, result)
@@ -157,7 +157,7 @@ async def test_scroll_to_an_element(desk: Desk) -> None:
 async def test_a_script_runs_on_no_page_of_another_host(desk: Desk) -> None:
     """The page moved by itself to a host that was allowed before: whoever allowed the script was not shown that one."""
     other = desk.pages.elsewhere.removeprefix("http://")
-    desk.seat.scopes |= {other}
+    desk.session.scopes |= {other}
     await desk("open", url=f"{desk.pages.elsewhere}/script")
     result = await desk("evaluate", host=desk.pages.scope, script="document.title = 'ran'")
     assert (result.status, result.code) == (ResultStatus.ERROR, "host")
@@ -209,15 +209,15 @@ async def test_a_page_of_which_a_part_never_comes(desk: Desk) -> None:
 
 
 async def test_a_host_that_refuses(desk: Desk) -> None:
-    desk.seat.scopes |= {"127.0.0.1:9"}
+    desk.session.scopes |= {"127.0.0.1:9"}
     result = await desk("open", url="http://127.0.0.1:2/")
     assert result.code == "outside"
-    desk.seat.scopes |= {"127.0.0.1:2"}
-    page = desk.seat.page
+    desk.session.scopes |= {"127.0.0.1:2"}
+    page = desk.session.page
     for _ in range(5):  # the browser's error page comes at any moment, and must not cost the tab
         result = await desk("open", url="http://127.0.0.1:2/")
         assert (result.code, result.text) == ("load", "The host refuses connections.")
-        assert (desk.url, desk.seat.page) == ("about:blank", page)
+        assert (desk.url, desk.session.page) == ("about:blank", page)
 
 
 async def test_a_page_that_hangs_is_closed_and_the_next_one_opens(new_desk: Desk) -> None:
@@ -239,12 +239,12 @@ async def test_a_call_that_is_cut_leaves_the_page_usable(desk: Desk) -> None:
 
 async def test_a_tab_that_crashes(desk: Desk) -> None:
     await desk.open("/plain")
-    page = desk.seat.page
+    page = desk.session.page
     assert page is not None
-    session = await desk.seat.context.new_cdp_session(page)
+    cdp = await desk.session.context.new_cdp_session(page)
     with suppress(TimeoutError, Error):  # nobody is left to answer
         async with asyncio.timeout(0.5):
-            await ask(session, "Page.crash")
+            await ask(cdp, "Page.crash")
     result = await desk("snapshot")
     assert (result.status, result.code) == (ResultStatus.ERROR, "crashed")
     assert "Open the page again." in result.hint

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def _left(desk: Desk) -> list[Path]:
-    return [path for path in (*desk.seat.folder.rglob("*"), *desk.work.cwd.rglob("*")) if path.is_file()]
+    return [path for path in (*desk.session.folder.rglob("*"), *desk.work.cwd.rglob("*")) if path.is_file()]
 
 
 @pytest.mark.parametrize("how", ["url", "ref"])
@@ -70,13 +70,13 @@ async def test_a_download_that_is_cut_leaves_nothing(desk: Desk) -> None:
             await desk("download", url=f"{desk.pages.here}/forever")
     await asyncio.sleep(0.3)
     assert not _left(desk)
-    assert len(desk.seat.context.pages) == 1
+    assert len(desk.session.context.pages) == 1
 
 
 async def test_downloads_that_are_none(desk: Desk) -> None:
     result = await desk("download", url=f"{desk.pages.here}/missing")
     assert (result.code, result.text) == ("load", "The host answered 404: there is no file.")
-    desk.seat.scopes |= {"127.0.0.1:2"}
+    desk.session.scopes |= {"127.0.0.1:2"}
     result = await desk("download", url="http://127.0.0.1:2/file")
     assert (result.code, result.text) == ("load", "The host refuses connections.")
     elsewhere = f"{desk.pages.elsewhere}/file"
@@ -118,7 +118,7 @@ async def test_upload_takes_nothing_from_elsewhere(desk: Desk) -> None:
 async def test_upload_gives_nothing_to_a_page_of_another_host(desk: Desk) -> None:
     """The tab went on to it after somebody had allowed the upload; it may be there, and lists the same fields."""
     (desk.work.cwd / "a.txt").write_text("hello")
-    desk.seat.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
+    desk.session.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
     await desk("open", url=f"{desk.pages.elsewhere}/upload")
     result = await desk("upload", host=desk.pages.scope, ref=await desk.ref("File"), path="a.txt")
     assert (result.status, result.code) == (ResultStatus.ERROR, "host")
@@ -179,7 +179,7 @@ async def test_a_new_file_cannot_stand_in_the_inbox(tmp_path: Path, path: str) -
 
 
 async def test_a_browser_that_lies_about_its_file(tmp_path: Path) -> None:
-    workspace, folder = tmp_path / "workspace", tmp_path / "seat"
+    workspace, folder = tmp_path / "workspace", tmp_path / "page"
     workspace.mkdir()
     folder.mkdir()
     (tmp_path / "secret").write_text("secret words")

@@ -10,7 +10,7 @@ from playwright.async_api import Error
 from agent_tools.browser.chromium import leave
 from gateway.domain.tools import EVERY_SCOPE, ResultStatus
 from gateway.ports import TurnedAway
-from tests.unit.agent_tools.browser.conftest import Desk, Seats
+from tests.unit.agent_tools.browser.conftest import Desk, PageSessions
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,18 +54,18 @@ async def test_a_page_that_refreshes_itself_elsewhere(desk: Desk) -> None:
 
 
 async def test_back_does_not_lead_to_a_host_that_is_allowed_no_more(desk: Desk) -> None:
-    both = desk.seat.scopes | {desk.pages.elsewhere.removeprefix("http://")}
-    here, desk.seat.scopes = desk.seat.scopes, both
+    both = desk.session.scopes | {desk.pages.elsewhere.removeprefix("http://")}
+    here, desk.session.scopes = desk.session.scopes, both
     assert (await desk("open", url=f"{desk.pages.elsewhere}/other")).status is ResultStatus.OK
     await desk.open("/plain")
-    desk.seat.scopes = here
+    desk.session.scopes = here
     result = await desk("back")
     assert (result.status, result.code) == (ResultStatus.ERROR, "outside")
     assert "The other page" not in result.text + (await desk("snapshot")).text
 
 
 async def test_a_host_that_was_allowed_is_gone_to(desk: Desk) -> None:
-    desk.seat.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
+    desk.session.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
     await desk.open(f"/lead?to={desk.pages.elsewhere}/other")
     assert "The other page" in (await desk.click("Link")).text
     assert "The beginning" in (await desk("back")).text
@@ -86,7 +86,7 @@ async def test_what_is_no_page_of_a_host_is_taken_away(desk: Desk) -> None:
 @pytest.mark.parametrize("action", ["text", "snapshot", "screenshot", "pdf"])
 async def test_a_tab_that_is_elsewhere_by_any_means_is_emptied_before_it_is_read(desk: Desk, action: str) -> None:
     await desk.open("/other")
-    desk.seat.scopes = frozenset()
+    desk.session.scopes = frozenset()
     first = await desk(action)
     assert (first.status, first.code) == (ResultStatus.ERROR, "outside")
     assert not desk.work.pictures
@@ -96,28 +96,28 @@ async def test_a_tab_that_is_elsewhere_by_any_means_is_emptied_before_it_is_read
 
 
 async def test_a_guard_leaves_other_sessions_alone(desk: Desk) -> None:
-    browser = desk.seat.context.browser
+    browser = desk.session.context.browser
     assert browser is not None
     another = await browser.new_context()
     page = await another.new_page()
     await page.goto(f"{desk.pages.elsewhere}/other")
     assert await page.title() == "Other"
     await another.close()
-    assert not desk.seat.notes
+    assert not desk.session.notes
 
 
-async def test_a_guard_ends_with_its_seat(seats: Seats) -> None:
+async def test_guard_ends_with_its_page_session(sessions: PageSessions) -> None:
     """One that stayed would be asked about every page of the others."""
-    seat = await seats.make()
-    assert seat.guard is not None
-    await leave(seat)
+    session = await sessions.make()
+    assert session.guard is not None
+    await leave(session)
     with pytest.raises(Error, match="closed"):
-        await seat.guard.refuse_downloads()
+        await session.guard.refuse_downloads()
 
 
 async def test_a_page_that_the_gate_refused(desk: Desk) -> None:
     host = desk.pages.here.removeprefix("http://")
-    page = desk.seat.page
+    page = desk.session.page
     assert page is not None
 
     async def refuse(_: object) -> None:
@@ -140,6 +140,6 @@ async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
 
 
 async def test_where_nobody_is_asked_a_page_may_lead_anywhere_the_gate_lets_it(desk: Desk) -> None:
-    desk.seat.scopes = frozenset({EVERY_SCOPE})
+    desk.session.scopes = frozenset({EVERY_SCOPE})
     assert (await desk.open("/form")).status is ResultStatus.OK
     assert (await desk("snapshot")).status is ResultStatus.OK

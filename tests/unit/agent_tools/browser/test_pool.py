@@ -94,27 +94,27 @@ _ROUTES = {"/": _hello, "/sign-in": _sign_in, "/never": _never, "/spin": _spin, 
 
 
 class Browsers:
-    """A keeper that is served, and what a test does with it."""
+    """A pool that is served, and what a test does with it."""
 
-    def __init__(self, place: OpenPlace, clock: FakeClock, keeper: BrowserPool) -> None:
-        self.place, self.clock, self.keeper = place, clock, keeper
+    def __init__(self, place: OpenPlace, clock: FakeClock, pool: BrowserPool) -> None:
+        self.place, self.clock, self.pool = place, clock, pool
         self._others = drivers()
 
     def drivers(self) -> list[int]:
-        """The processes of playwright that this keeper started."""
+        """The processes of playwright that this pool started."""
         return [pid for pid in drivers() if pid not in self._others]
 
     async def title(self, key: str, url: str) -> str:
         """Open a page as one call does."""
-        async with self.keeper.seat(key, SandboxMode.OFF) as seat:
-            page = await page_of(seat)
+        async with self.pool.session(key, SandboxMode.OFF) as session:
+            page = await page_of(session)
             await page.goto(url)
             return await page.title()
 
     async def asks(self, key: str, url: str) -> str:
         """The same with the place alone, its cookies and its way out: a page costs half a second of a processor."""
-        async with self.keeper.seat(key, SandboxMode.OFF) as seat:
-            return await fetched(seat, url)
+        async with self.pool.session(key, SandboxMode.OFF) as session:
+            return await fetched(session, url)
 
     async def rested(self, seconds: float, until: Callable[[], bool]) -> None:
         """Let time pass, and what follows from it happen."""
@@ -130,27 +130,27 @@ async def happens(what: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within 10 s")
 
 
-async def page_of(seat: PageSession) -> Page:
-    seat.page = seat.page or await seat.context.new_page()
-    return seat.page
+async def page_of(session: PageSession) -> Page:
+    session.page = session.page or await session.context.new_page()
+    return session.page
 
 
-async def fetched(seat: PageSession, url: str) -> str:
-    answer = await seat.context.request.get(url)
+async def fetched(session: PageSession, url: str) -> str:
+    answer = await session.context.request.get(url)
     return (await answer.text()).removeprefix("<title>").removesuffix("</title>")
 
 
-async def _prepare(seat: PageSession) -> None:
-    seat.notes.append("prepared")
+async def _prepare(session: PageSession) -> None:
+    session.notes.append("prepared")
 
 
 @contextlib.asynccontextmanager
 async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
     clock = FakeClock()
     place = OpenPlace(folder / "tool", BrowserSettings.model_validate({"executable": executable(), **settings}), clock)
-    keeper = BrowserPool(place, _prepare)
-    made = Browsers(place, clock, keeper)
-    serving = asyncio.create_task(keeper.serve())
+    pool = BrowserPool(place, _prepare)
+    made = Browsers(place, clock, pool)
+    serving = asyncio.create_task(pool.serve())
     try:
         yield made
     finally:
@@ -210,9 +210,9 @@ async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, si
         [kept] = (browsers.place.folder / "states").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
-            assert "pages of earlier are not open any more" in seat.notes[0]
-            page = await page_of(seat)
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
+            assert "pages of earlier are not open any more" in session.notes[0]
+            page = await page_of(session)
             await page.goto(site)
             assert (await page.title(), await page.evaluate("localStorage.seen")) == ("who=ann", "yes")
         assert len(browsers.place.enclosures) == 2
@@ -232,15 +232,15 @@ async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: 
 
 async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path, sessions=1) as browsers:
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
             second = asyncio.create_task(browsers.asks("ann", site))
             with pytest.raises(DragomanError, match=r"All 1 places .* in use.* raise `sessions`"):
                 await browsers.asks("bob", site)
-            await fetched(seat, f"{site}/sign-in?name=ann")
+            await fetched(session, f"{site}/sign-in?name=ann")
             assert not second.done()
         assert await second == "who=ann"
-        assert await browsers.keeper.leave("ann", SandboxMode.OFF) is True
-        assert await browsers.keeper.leave("ann", SandboxMode.OFF) is False
+        assert await browsers.pool.leave("ann", SandboxMode.OFF) is True
+        assert await browsers.pool.leave("ann", SandboxMode.OFF) is False
         assert await browsers.asks("ann", site) == "who=ann"
         assert await browsers.asks("bob", site) == "nobody"
 
@@ -256,8 +256,8 @@ async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_cal
         assert await browsers.asks("ann", site) == "nobody"
         assert len(browsers.place.enclosures) == 3
 
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
-            page = await page_of(seat)
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
+            page = await page_of(session)
             os.kill(browsers.place.enclosures[2].pid, signal.SIGKILL)
             with pytest.raises(Error):
                 await page.goto(f"{site}/never")
@@ -281,13 +281,13 @@ async def test_a_browser_that_took_long_to_start_is_not_ended_as_unused(tmp_path
 async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         await browsers.title("ann", f"{site}/sign-in?name=ann")
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
-            page = await page_of(seat)
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
+            page = await page_of(session)
             with pytest.raises(Error):
                 await page.goto("chrome://crash")
-        await happens(lambda: bool(seat.crashed))
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as again:
-            assert again is seat
+        await happens(lambda: bool(session.crashed))
+        async with browsers.pool.session("ann", SandboxMode.OFF) as again:
+            assert again is session
             assert (again.page, again.crashed) == (None, [])
         assert await browsers.title("ann", site) == "who=ann"
         assert len(browsers.place.enclosures) == 1
@@ -301,9 +301,9 @@ async def test_a_cut_call_leaves_the_page_usable(tmp_path: Path, site: Site) -> 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
-            assert seat.page is not None
-            assert await seat.page.title() == "nobody"
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
+            assert session.page is not None
+            assert await session.page.title() == "nobody"
         assert await browsers.title("ann", site) == "nobody"
 
 
@@ -315,9 +315,9 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as seat:
-            assert seat.page is None
-            assert "did not answer" in seat.notes[-1]
+        async with browsers.pool.session("ann", SandboxMode.OFF) as session:
+            assert session.page is None
+            assert "did not answer" in session.notes[-1]
         assert await browsers.title("ann", site) == "nobody"
         assert await browsers.asks("bob", site) == "nobody"
         assert len(browsers.place.enclosures) == 1
@@ -326,10 +326,10 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
 async def test_a_place_whose_tab_cannot_be_closed_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         assert await browsers.title("ann", f"{site}/sign-in?name=ann") == ""
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as first:
+        async with browsers.pool.session("ann", SandboxMode.OFF) as first:
             first.stuck = True
         assert await browsers.title("ann", site) == "who=ann", "the cookies were kept"
-        async with browsers.keeper.seat("ann", SandboxMode.OFF) as second:
+        async with browsers.pool.session("ann", SandboxMode.OFF) as second:
             assert second is not first
         assert len(browsers.place.enclosures) == 1
 
@@ -380,7 +380,7 @@ async def test_one_that_cannot_start_does_not_end_the_others(
         await browsers.asks("ann", site)
         monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")
         with pytest.raises(DragomanError, match="did not start"):
-            async with browsers.keeper.seat("bob", SandboxMode.BASIC):
+            async with browsers.pool.session("bob", SandboxMode.BASIC):
                 pass
         assert await browsers.asks("ann", site) == "nobody"
         assert len(browsers.place.enclosures) == 1
@@ -440,8 +440,8 @@ async def test_a_stop_ends_those_that_start_while_it_waits_for_the_others(
     ends: list[str] = []
     monkeypatch.setattr(chromium, "chromium", fake)
     async with served(tmp_path) as browsers:
-        await browsers.keeper._life(SandboxMode.OFF)  # pyright: ignore[reportPrivateUsage]
-        other = asyncio.create_task(browsers.keeper._life(SandboxMode.BASIC))  # pyright: ignore[reportPrivateUsage]
+        await browsers.pool._instance(SandboxMode.OFF)  # pyright: ignore[reportPrivateUsage]
+        other = asyncio.create_task(browsers.pool._instance(SandboxMode.BASIC))  # pyright: ignore[reportPrivateUsage]
         await asyncio.sleep(0.05)
     assert ends == ["begins", "begins", "over", "over"]
     with pytest.raises(DragomanError, match="is being shut down"):

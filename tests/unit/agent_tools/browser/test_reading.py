@@ -82,21 +82,21 @@ async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -
     """It gave 100 MB for a text once, and everything stopped while they were read."""
     await new_desk.open("/popup")
     ref = await new_desk.ref("In a new tab")
-    assert new_desk.seat.page is not None
-    await new_desk.seat.page.evaluate(FORGED)
+    assert new_desk.session.page is not None
+    await new_desk.session.page.evaluate(FORGED)
     with _little_memory():
         for more in ({}, {"ref": ref}):
             result = await new_desk("text", **more)
             assert "In a new tab" in result.text
             assert "forged" not in result.text
         assert (await new_desk("scroll", direction="down")).status is ResultStatus.OK
-        assert await asked(new_desk.seat.page, "words", 5.0, limit=8) == "Open one"
+        assert await asked(new_desk.session.page, "words", 5.0, limit=8) == "Open one"
 
 
 async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
     await desk.open("/plain")
-    assert desk.seat.page is not None
-    await desk.seat.page.evaluate(LONG)
+    assert desk.session.page is not None
+    await desk.session.page.evaluate(LONG)
     with _little_memory(1_000_000):
         words = (await desk("text")).text
     assert len(words) < LONGEST + 500
@@ -105,9 +105,9 @@ async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
 
 async def test_of_a_very_long_text_no_snapshot_is_made(desk: Desk) -> None:
     await desk.open("/plain")
-    assert desk.seat.page is not None
+    assert desk.session.page is not None
     much = LONG.replace("200_000", "1_100_000").replace("whiteSpace = 'nowrap'", "display = 'none'")  # nor laid out
-    await desk.seat.page.evaluate(much)
+    await desk.session.page.evaluate(much)
     with _little_memory():
         found = (await desk("snapshot")).text
         assert "too many for a snapshot" in found

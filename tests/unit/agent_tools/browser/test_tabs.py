@@ -34,10 +34,10 @@ async def test_more_popups_than_a_session_may_have(desk: Desk) -> None:
     assert time.monotonic() - started < 25
     # A popup is there before it can be closed: the last of the hundred may still be on their way out.
     for _ in range(200):
-        if len(desk.seat.context.pages) <= 11:
+        if len(desk.session.context.pages) <= 11:
             break
         await asyncio.sleep(0.05)
-    figure("F24", "tabs of a page that opens them without end", len(desk.seat.context.pages), 11)
+    figure("F24", "tabs of a page that opens them without end", len(desk.session.context.pages), 11)
     assert (await desk("close")).text.startswith("All tabs are closed.")
     await desk.open("/plain")
 
@@ -76,4 +76,4 @@ async def test_a_download_that_nobody_asked_for(desk: Desk) -> None:
     assert f"A download from {desk.pages.here}/file began and was stopped. Use `download` for it." in result.text
     result = await desk("open", url=f"{desk.pages.here}/file")
     assert (result.code, result.hint) == ("file", "Use `download` with the address.")
-    assert not list(desk.seat.folder.iterdir())
+    assert not list(desk.session.folder.iterdir())

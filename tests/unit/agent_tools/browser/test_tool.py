@@ -46,7 +46,7 @@ async def kept(folder: Path, **settings: object) -> AsyncGenerator[tuple[Statefu
     place = OpenPlace(
         folder / "tool", BrowserSettings.model_validate({"executable": executable(), **settings}), FakeClock()
     )
-    tool = browser.keep(place)
+    tool = browser.create(place)
     serving_it = asyncio.create_task(tool.serve())
     try:
         yield tool, place

@@ -232,7 +232,7 @@ def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
     sys.modules["agent_tools.half"] = half
     good = loaded(tmp_path)
     try:
-        with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args, and run or keep"):
+        with pytest.raises(ConfigError, match=r"The tool half is not complete: .*SPEC, Args, and run or create"):
             load_tools(with_tool(good, "half"), places(tmp_path).of)
     finally:
         del sys.modules["agent_tools.half"]
@@ -250,8 +250,8 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
         async def serve(self) -> None:
             raise NotImplementedError
 
-    def keep(place: ToolHost) -> Kept:
-        made.append(place)
+    def create(host: ToolHost) -> Kept:
+        made.append(host)
         return Kept()
 
     def reach(args: Any, settings: Any) -> CallScope:
@@ -260,7 +260,7 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     def schema(settings: Any) -> dict[str, Any]:
         return {"description": settings}
 
-    vars(module).update(SPEC=spec, Args=shell.Args, keep=keep, reach=reach, schema=schema)
+    vars(module).update(SPEC=spec, Args=shell.Args, create=create, reach=reach, schema=schema)
     sys.modules["agent_tools.keeping"] = module
     try:
         good = with_tool(loaded(tmp_path), "keeping")
@@ -269,9 +269,9 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     finally:
         del sys.modules["agent_tools.keeping"]
 
-    (place,) = made
-    assert (place.settings, place.folder) == ("as set", tmp_path / "tools" / "keeping")
-    assert not place.folder.exists(), "nothing is made before something runs"
+    (host,) = made
+    assert (host.settings, host.folder) == ("as set", tmp_path / "tools" / "keeping")
+    assert not host.folder.exists(), "nothing is made before something runs"
     assert tool.run == kept["keeping"].run
     assert tool.keeps
     assert tool.reach is not None

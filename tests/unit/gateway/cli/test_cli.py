@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.show import approval, plain, table
+from gateway.cli.terminal import approval, plain, table
 from gateway.errors import NotFound
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path
