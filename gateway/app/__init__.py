@@ -1,4 +1,4 @@
-"""The composition root: from settings to a daemon. The only module that knows plug-ins, stores and models."""
+"""Composition root: builds a daemon from settings. The only package that knows plug-ins, stores and models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gateway.server.control_wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """A wired daemon, and the part of it that makes sign-in links."""
+    """A wired daemon, and its control commands, which make sign-in links."""
 
     daemon: Daemon
     answers: ControlCommands
@@ -51,7 +51,7 @@ def build(
     client: aiohttp.ClientSession,
     fakes: Fakes = NO_FAKES,
 ) -> App:
-    """Wire a daemon; nothing runs yet. Raises `ConfigError` or `StoreError`. Tests pass fakes."""
+    """Wire a daemon without starting it. Raises `ConfigError` or `StoreError`. Tests pass fakes."""
     core = make_core(loaded, containment, environ, client, fakes)
     web_access = make_web_access(core)
     channels, endpoints = load_channels(loaded.settings.channels, partial(make_context, core, web_access))

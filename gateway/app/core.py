@@ -1,4 +1,4 @@
-"""What nearly every part of a daemon is built with: its store, people, tools and models, opened from the settings."""
+"""Shared dependencies of a daemon: store, people, tools and models, opened from the settings. Used by `app.build`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gateway.toolcalls.workspaces import Workspaces
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """What nearly every part is built with."""
+    """The dependencies that nearly every part of a daemon shares."""
 
     loaded: Loaded
     clock: Clock
@@ -45,14 +45,14 @@ class Core:
     points: FailPoints
     registry: Registry
     kept: Mapping[str, StatefulTool]
-    """The tools that keep something between calls, by name."""
+    """Stateful tools by name."""
     people: AllowedPeople
     approvals: Approvals
     workspaces: Workspaces
     containment: Containment
     models: Models
     operator: Model
-    """Answers commands, whatever the configured model is."""
+    """The model that answers commands, whichever model is configured."""
     client: aiohttp.ClientSession
     closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Run at the end of a drain, in order."""
@@ -90,12 +90,12 @@ def make_core(
     machine = f"{platform.node()}:{state}"
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (fakes.tools, {})
+    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (list(fakes.tools), dict[str, StatefulTool]())
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     metrics = Metrics()
     operator, redactor = fakes.operator or Operator(registry.commands), fakes.redactor or redactor_of(loaded)
     # Read before the store is opened: a store without its key is one whose key was lost.
-    handles = ButtonTokens(fakes.key or state_key(state, known=is_there(settings.store.url)))
+    button_tokens = ButtonTokens(fakes.key or state_key(state, known=is_there(settings.store.url)))
     store = fakes.store or open_store(settings.store.url, clock)
     models, close = fakes.models, ()
     if models is None:
@@ -113,7 +113,7 @@ def make_core(
         registry=registry,
         kept=kept,
         people=people,
-        approvals=Approvals(people, store, handles),
+        approvals=Approvals(people, store, button_tokens),
         workspaces=Workspaces(state),
         containment=containment,
         models=models,
@@ -140,7 +140,7 @@ def models_of(
     clock: Clock,
     metrics: Metrics | None = None,
 ) -> ChainedModels:
-    """The configured model and those that step in for it; whoever has them closes them. Raises `ConfigError`."""
+    """Open the configured model and its fallbacks; the caller closes them. Raises `ConfigError`."""
     settings = loaded.settings.model
     choices = [
         Choice(

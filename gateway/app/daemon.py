@@ -1,4 +1,4 @@
-"""The running daemon: one task group, a start order, a drain order, signals."""
+"""Daemon lifecycle: one task group, a start order, a drain order, signals. Wired by `app.build`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,24 @@ from gateway.server.http import HttpServer
 from gateway.system.logging_setup import log
 
 STREAMS_WITHIN_S = 0.5
+"""Timeout in seconds for live edits at shutdown; together these timeouts stay below ten seconds."""
 TURNS_WITHIN_S = 3.5
+"""Timeout in seconds for running turns to stop."""
 SENDS_WITHIN_S = 2.0
+"""Timeout in seconds for sending what is due."""
 SENDERS_WITHIN_S = 1.0
+"""Timeout in seconds for the delivery loop to end."""
 CLOSED_WITHIN_S = 2.0
+"""Timeout in seconds for each closer."""
 RESTART_AFTER_S = (1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
+"""Backoff in seconds before a failed channel or tool is restarted, by consecutive failures."""
 CALM_S = 60.0
+"""Seconds of running after which the backoff is reset."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Daemon:
-    """Everything that runs, wired by `app.build`."""
+    """All running parts, wired by `app.build`."""
 
     machine: str
     store: Store
@@ -40,7 +47,7 @@ class Daemon:
     ingress: Ingress
     channels: Mapping[str, Channel]
     kept: Mapping[str, StatefulTool]
-    """The tools that keep something between calls, by name."""
+    """Stateful tools by name."""
     http: HttpServer
     control: ControlServer
     sessions: TurnWorker
@@ -50,14 +57,14 @@ class Daemon:
     chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
         default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]
     )
-    """What runs beside it all until it drains, by name. They do not fail."""
+    """Background tasks by name, cancelled when the drain begins. They do not raise."""
     closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """What is closed behind the server, in order: HTTP sessions. Leases and the store come after."""
+    """Closers that run in order after the HTTP server stopped, before leases and the store are released."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _log: Any = field(default_factory=lambda: log("daemon"))
 
     async def run(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run until `stop` or a signal; then drain within ten seconds. `ready` is awaited once work can be taken."""
+        """Run until `stop` or a signal, then drain within ten seconds. Awaits `ready` once work is accepted."""
         async with self._signals():
             try:
                 await self.sweeper.start(self.machine, self.clock.now())
@@ -72,11 +79,11 @@ class Daemon:
         try:
             async with asyncio.timeout(CLOSED_WITHIN_S):
                 await close()
-        except Exception:  # noqa: BLE001 - an exit: what cannot be closed does not keep the store open (house rule 9)
+        except Exception:  # noqa: BLE001 - an exit: a closer that fails must not keep the store open (house rule 9)
             self._log.exception("not closed cleanly")
 
     def stop(self) -> None:
-        """Begin to drain. Twice is safe."""
+        """Begin to drain. Idempotent."""
         self.stopping.set()
 
     async def _serve(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -98,7 +105,7 @@ class Daemon:
             ]
             turns = group.create_task(self.sessions.run(), name="sessions")
             sends = group.create_task(self.delivery.run(), name="delivery")
-            await reachable.wait()  # who reads that it is ready asks for a link at once
+            await reachable.wait()  # clients ask for a sign-in link as soon as they see "ready"
             await ready()
             self._log.info("ready", port=self.http.port)
             await self.stopping.wait()
@@ -112,7 +119,7 @@ class Daemon:
                 task.cancel()
 
     async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:
-        """Cut what runs, give it back, send what is due. What is left then is cancelled, and found again at start."""
+        """Stop running turns, release them, send what is due. Cancel the rest; the next start picks it up."""
         self.sessions.drain()
         await _within(turns, TURNS_WITHIN_S)
         try:
@@ -124,13 +131,13 @@ class Daemon:
         await _within(sends, SENDERS_WITHIN_S)
 
     async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a channel or a tool; when it breaks, say so and begin again, ever more slowly while it keeps breaking."""
+        """Run a channel or a tool; log each failure and restart with backoff."""
         failures = 0
         while True:
             began = self.clock.monotonic()
             try:
                 await run()
-            except Exception:  # noqa: BLE001 - the loop of channels and tools: the others go on (house rule 9)
+            except Exception:  # noqa: BLE001 - the loop of channels and tools: the others keep running (house rule 9)
                 self._log.exception("broke", what=name)
             failures = 0 if self.clock.monotonic() - began > CALM_S else failures + 1
             await asyncio.sleep(RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)])
@@ -148,7 +155,7 @@ class Daemon:
 
 
 async def _within(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait for a task that was told to end; cancel it when it takes too long."""
+    """Wait for a task that was asked to end; cancel it after the timeout."""
     done, _ = await asyncio.wait([task], timeout=seconds)
     if not done:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What only time brings: waits that expire, leases of dead holders, timers. Each sweep is one transition."""
+"""Periodic sweeps of the store: expired waits, leases of dead holders, timers. Each sweep is one transition."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
 EVERY_S = 1.0
+"""Seconds between sweeps."""
 ALIVE_EVERY_S = 10.0
+"""Seconds between heartbeats of this node."""
 RECLAIM = "reclaim"
 DOWNTIME = timedelta(seconds=120)
+"""Downtime after which open cards are shown again: Telegram drops a press after 150 s."""
 HOLDERS_FIRST = 7
-"""Sweeps after one that failed in which nothing is taken back: while the store was away nobody could renew a lease, and
-holders try every 5 s. What their calls came to would be lost."""
+"""Sweeps without `reclaim` after a failed sweep. During a store outage no holder could renew its lease, and holders
+retry every 5 s; reclaiming at once would lose the results of their calls."""
 
 
 def was_down(last_alive: datetime | None, now: datetime) -> bool:
-    """Whether the daemon was away so long that platforms dropped presses (Telegram: 150 s)."""
+    """Return whether the daemon was down so long that platforms dropped presses (Telegram: 150 s)."""
     return last_alive is not None and now - last_alive > DOWNTIME
 
 
 @dataclass(slots=True, kw_only=True)
 class Sweeper:
-    """Runs the sweeps, and says every ten seconds that this node lives."""
+    """Sweep loop; also records this node's heartbeat every ten seconds."""
 
     node_id: NodeId
     sweeps: Sweeps
     node: Node
     metrics: Metrics
     _holders_first: int = 0
-    """Sweeps that are still left to holders."""
+    """Remaining sweeps without `reclaim`."""
     _log: Any = field(default_factory=lambda: log("sweeps"))
 
     async def start(self, machine: str, now: datetime) -> None:
-        """Before anything runs: end this machine's earlier leases; after a downtime, offer open cards again."""
+        """Void leases of earlier processes on this machine; after a downtime, show open cards again. Runs first."""
         last = await self.node.last_alive()
         while count := await self.sweeps.void_leases(machine):
             self._count("void_leases", count)
@@ -62,7 +65,7 @@ class Sweeper:
             since_alive += EVERY_S
             if since_alive >= ALIVE_EVERY_S:
                 since_alive = 0.0
-                await self._say_alive()
+                await self._record_alive()
 
     def _all(self) -> list[tuple[str, Callable[[], Awaitable[int]]]]:
         return [
@@ -78,14 +81,14 @@ class Sweeper:
         except StoreError as error:
             self._log.error("sweep failed", sweep=name, error=str(error))
             self._holders_first = HOLDERS_FIRST
-        except Exception:  # noqa: BLE001 - the loop of sweeps: the others go on (house rule 9)
+        except Exception:  # noqa: BLE001 - the loop of sweeps: the others keep running (house rule 9)
             self._log.exception("sweep failed", sweep=name)
 
-    async def _say_alive(self) -> None:
+    async def _record_alive(self) -> None:
         try:
             await self.node.alive(self.node_id)
         except StoreError as error:
-            self._log.error("not said to be alive", error=str(error))
+            self._log.error("heartbeat failed", error=str(error))
 
     def _count(self, name: str, count: int) -> None:
         if count:

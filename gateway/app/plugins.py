@@ -1,4 +1,4 @@
-"""Plug-ins by configuration: tools and channels are imported when they are configured, and only here."""
+"""Plug-in loader: imports the configured tools and channels. Nothing else imports them. Used by `app.build`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from gateway.toolcalls.registry import Tool
 def load_tools(
     loaded: Loaded, host_of: Callable[[str, ToolPolicy], ToolHost]
 ) -> tuple[list[Tool], Mapping[str, StatefulTool]]:
-    """Import the tools that the configuration has a policy for, and make those that keep something, by name.
+    """Import each tool that has a policy; return all tools, and the stateful ones by name.
 
-    `host_of` is called with name and policy. Raises `ConfigError` for one that is not complete.
+    `host_of` takes name and policy. Raises `ConfigError` for an incomplete tool.
     """
     tools: list[Tool] = []
     kept: dict[str, StatefulTool] = {}
@@ -58,12 +58,12 @@ def load_tools(
 
 
 def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
-    """Say of each tool that needs something of this machine what it has, or lacks: then with the cure."""
+    """Yield (state, cure) of each tool with requirements on this machine; the cure is empty when they are met."""
     for name, policy in loaded.tools.items():
         module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
         spec: ToolSpec = module.SPEC
         if _missing(spec):
-            yield f"{name}: {spec.needs} is not installed, so the tool does not exist.", _to_have(spec)
+            yield f"{name}: {spec.needs} is not installed, so the tool does not exist.", _install_hint(spec)
         elif hasattr(module, "look"):
             try:
                 yield f"{name}: {module.look(policy.settings)}", ""
@@ -77,22 +77,22 @@ def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope]
 
 
 def _missing(spec: ToolSpec) -> str:
-    """Why the tool cannot work here; empty when it can."""
+    """Return why the tool is unavailable here; empty when it is available."""
     if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
         return ""
-    return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_to_have(spec)}"
+    return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_install_hint(spec)}"
 
 
-def _to_have(spec: ToolSpec) -> str:
+def _install_hint(spec: ToolSpec) -> str:
     if not spec.extra:
         return f"Install {spec.needs} beside Dragoman."
     return f"Install Dragoman with the extra `{spec.extra}` (in a clone `./run add {spec.extra}`)."
 
 
 def import_channels(channels: ChannelsSettings) -> None:
-    """Import those of this version that are configured; `load_channels` makes them.
+    """Import the configured built-in channels; `load_channels` makes them.
 
-    Raises `ConfigError` for one whose packages are not installed.
+    Raises `ConfigError` for a channel whose packages are not installed.
     """
     for name, _ in _own(channels):
         try:
@@ -105,7 +105,7 @@ def import_channels(channels: ChannelsSettings) -> None:
 
 
 def check_channels(channels: ChannelsSettings) -> Iterator[ConfigError]:
-    """Import those that the owner brings, and say what is wrong with each; none is made."""
+    """Import the owner's channels without making them; yield an error for each that fails."""
     for name, table in channels.imported.items():
         try:
             _factory(table.module)
@@ -116,7 +116,7 @@ def check_channels(channels: ChannelsSettings) -> Iterator[ConfigError]:
 def load_channels(
     channels: ChannelsSettings, context: Callable[[str, Any], ChannelContext]
 ) -> tuple[dict[str, Channel], list[Endpoint]]:
-    """Make the configured channels, and the routes that they bring. `context` is called with name and settings."""
+    """Make the configured channels; return them and their HTTP routes. `context` takes name and settings."""
     found: dict[str, Channel] = {}
     endpoints: list[Endpoint] = []
     for name, settings in _own(channels):
@@ -130,9 +130,9 @@ def load_channels(
 
 
 def redactor_of(loaded: Loaded) -> Redactor:
-    """What hides the configured secrets, and whatever looks like a token of a platform.
+    """Return a redactor for the configured secrets and for anything that looks like a platform token.
 
-    Of every channel of this version, configured or not: people paste tokens, and errors quote them.
+    Covers every built-in channel, configured or not: people paste tokens, and errors quote them.
     """
     named = [one.name for one in pkgutil.iter_modules(own_channels.__path__) if not one.name.startswith("_")]
     settings = [importlib.import_module(f"{own_channels.__name__}.{name}.settings") for name in named]
@@ -146,7 +146,7 @@ def _adapter(name: str) -> str:
 
 
 def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:
-    """The channels of this version that are configured, with their settings. Each has the same files."""
+    """Return the configured built-in channels with their settings. Each has the same files."""
     own: list[tuple[str, Any]] = [("web", channels.web)] if channels.web.enabled else []
     if channels.telegram is not None:
         own.append(("telegram", channels.telegram))
@@ -156,7 +156,7 @@ def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:
 
 
 def _made(name: str, path: str, context: Callable[[], ChannelContext]) -> tuple[Channel, Sequence[Endpoint]]:
-    """A channel that the owner's factory makes, and its routes. Raises `ConfigError` whatever is wrong with it."""
+    """Make a channel with the owner's factory; return it and its routes. Raises `ConfigError` for any failure."""
     try:
         channel = _factory(path)(context())
         endpoints = channel.endpoints() if hasattr(channel, "endpoints") else ()

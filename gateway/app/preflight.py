@@ -1,4 +1,4 @@
-"""For `dragoman check`: what a start would refuse, tried as far as that leaves no trace."""
+"""Preflight checks of `dragoman check`: the start-up steps that leave no trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.toolcalls.workspaces import Workspaces
 
 
 def refusals(loaded: Loaded) -> Iterator[DragomanError]:
-    """Say what a start would refuse of the state folder, the store, the owner's channels and the models."""
+    """Yield the errors of a start: of the state folder, the store, the owner's channels and the models."""
     yield from _tried(lambda: _state_key(loaded))
     yield from _tried(lambda: check_place(socket_path(loaded.state)))
     yield from _tried(Workspaces(loaded.state).look)

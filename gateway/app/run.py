@@ -1,4 +1,4 @@
-"""Running the daemon: one HTTP client for everything, a probe of the sandbox, and the greeting at a terminal."""
+"""Entry point of the daemon process: shared HTTP client, sandbox probe, greeting at a terminal. Called by the CLI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
-from gateway.app.memory_tuning import leave_alone_what_is_there, read_less_at_once, set_up_heap
+from gateway.app.memory_tuning import freeze_existing_objects, read_less_at_once, set_up_heap
 from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
 from gateway.sandbox import probe
@@ -21,7 +21,7 @@ from gateway.system.logging_setup import log, set_up_logs
 
 
 def serve(loaded: Loaded) -> int:
-    """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
+    """Run the daemon until it is stopped; return the exit code. Raises `DragomanError` with its cure."""
     os.umask(0o077)
     set_up_heap()
     read_less_at_once()
@@ -34,18 +34,18 @@ def serve(loaded: Loaded) -> int:
         with asyncio.Runner(loop_factory=DaemonEventLoop) as runner:
             runner.run(_serve(loaded))
     except BaseExceptionGroup as group:
-        # Not `except*`: early 3.11s wrap what is raised in one into another group.
+        # Not `except*`: early 3.11 releases wrap an exception raised inside it in another group.
         ours = group.subgroup(DragomanError)
         if ours is None:
             raise
         raise first_of(ours) from None
     finally:
-        _let_go_of_output()
+        _flush_output()
     return 0
 
 
-def _let_go_of_output() -> None:
-    """Write what is left of standard output; what cannot be written must not make a good end a bad one."""
+def _flush_output() -> None:
+    """Flush standard output. A write error here must not change the exit code."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -53,13 +53,13 @@ def _let_go_of_output() -> None:
 
 
 def outbound_client() -> aiohttp.ClientSession:
-    """Return the HTTP client of models and channels. Called in the event loop; whoever has it closes it."""
+    """Return the HTTP client of models and channels. Call inside the event loop; the caller closes it."""
     return aiohttp.ClientSession(
-        # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
+        # No connection limit (aiohttp's default is 100): the turn worker bounds concurrent model requests.
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         trust_env=False,
-        # None is kept: one service's would go to the others of its host, and stay for as long as the daemon lives.
+        # No cookies: one service's would go to other services of its host, for as long as the daemon runs.
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 
@@ -70,18 +70,18 @@ async def _serve(loaded: Loaded) -> None:
         app = build(loaded, containment=containment, environ=os.environ, client=client)
 
         async def ready() -> None:
-            leave_alone_what_is_there()
-            with suppress(OSError):  # nobody reads it, or the disk it goes to is full
+            freeze_existing_objects()
+            with suppress(OSError):  # the reader is gone, or the disk is full
                 await _greet(app)
 
         await app.daemon.run(ready)
-        # All is stored and closed: another signal must not turn a good end into a bad one.
+        # All is stored and closed: another signal must not change the exit code.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
 
 async def _greet(app: App) -> None:
-    """Tell a person at a terminal how to sign in. The link never goes into a log or a pipe."""
+    """Print a sign-in link at a terminal. Never write the link to a log or a pipe."""
     out = sys.stdout
     where = app.answers.http.address.link(app.answers.http.port)
     if not app.answers.page:

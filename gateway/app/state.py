@@ -1,4 +1,4 @@
-"""The state folder at start: private to this user, and the secret that button handles depend on."""
+"""State folder: made private at start, with the secret key that signs button tokens. Used by `app.core`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from gateway.system.logging_setup import log
 KEY = "state.key"
 KEY_BYTES = 32
 OURS = frozenset({KEY, "dragoman.db"})
-"""One of them is in each folder that was used before, or that a backup was put into."""
+"""Files at least one of which is in every state folder that was used before or restored from a backup."""
 LOST_AND_FOUND = "lost+found"
-"""In the root of every ext4 disk."""
+"""Folder in the root of every ext4 disk."""
 NAME_ANOTHER = "Mend that, or name another one with --state."
 
 
 def open_state(state: Path) -> None:
-    """Make the state folder for this user alone. Raises `StartError` with the cure when it cannot be used."""
+    """Make the state folder with access for this user only. Raises `StartError` with the cure when it is unusable."""
     if what := instead_of_it(state):
         raise StartError(f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = state.stat()
-        if found.st_uid != os.geteuid():  # root could use it, and would trust what another user put there
+        if found.st_uid != os.geteuid():  # root could use it, and would trust files of another user
             raise StartError(
                 f"The state folder {state} belongs to another user.",
                 cure=f"Run: chown -R {os.geteuid()} {state}, or name another one with --state.",
@@ -46,16 +46,16 @@ def open_state(state: Path) -> None:
 
 
 def instead_of_it(state: Path) -> str:
-    """Say what stands in the place of the state folder; empty when it is a folder, or can be made."""
+    """Describe what blocks the path of the state folder; empty when it is a folder or does not exist."""
     if os.path.isdir(state) or not os.path.lexists(state):
         return ""
     return "not a folder" if os.path.exists(state) else "a link that leads nowhere"
 
 
 def may_be_closed(state: Path) -> bool:
-    """Whether a folder that others can enter is ours alone, or empty: never one that people share, as `/tmp`.
+    """Return whether a folder that others can enter is empty or ours, so that closing it is safe.
 
-    Raises `OSError` when it cannot be read.
+    Never true for a shared folder such as `/tmp`. Raises `OSError` when the folder cannot be read.
     """
     if state.stat().st_mode & stat.S_ISVTX:
         return False
@@ -64,34 +64,34 @@ def may_be_closed(state: Path) -> bool:
 
 
 def cure_of(error: OSError) -> str:
-    """Say what to do when the state folder cannot be written."""
+    """Return the cure for a state folder that cannot be written."""
     if is_full(error):
         return "Free space on its disk, or name another one with --state."
     return "Make it writable for this user, or name another one with --state."
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, or this user's part of it, has no room left."""
+    """Return whether the disk is full, or this user's quota."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def state_key(state: Path, *, known: bool = False) -> bytes:
-    """Return the secret of this state folder, made once; button handles depend on it.
+    """Return the secret key of this state folder, made once; button tokens are signed with it.
 
-    `known`: there is a store from an earlier time, whose open cards cannot be pressed without the key of that time.
+    `known`: a store exists already. Without its original key its open cards cannot be pressed.
     """
     key = read_key(state)
     if key is None:
         key = _new_key(state / KEY)
         if known:
-            log("state").warning("made a new key beside a store that was there: its open cards cannot be pressed")
+            log("state").warning("made a new key for an existing store: its open cards cannot be pressed")
     return key
 
 
 def read_key(state: Path) -> bytes | None:
-    """Return the secret; None: there is none yet. Raises `StartError` for one that cannot be used."""
+    """Return the secret key, None when there is none yet. Raises `StartError` for an unusable one."""
     path = state / KEY
-    # Looked at first: opening a pipe would wait for whoever writes into it.
+    # Checked first: opening a named pipe would block until something writes to it.
     if os.path.exists(path) and not os.path.isfile(path):
         raise StartError(f"{path} is not a file.", cure="Move it away, and put the key of a backup there.")
     try:
@@ -104,7 +104,7 @@ def read_key(state: Path) -> bytes | None:
             cure=f"Give it to this user: chown -R {os.geteuid()} {state}",
         ) from error
     if len(key) != KEY_BYTES:
-        raise StartError(f"{path} is damaged.", cure="Remove it; buttons that are shown now stop working.")
+        raise StartError(f"{path} is damaged.", cure="Remove it; buttons on open cards stop working.")
     return key
 
 

@@ -1,4 +1,4 @@
-"""Where tools that keep something between calls live: their folder, and enclosures with gates for their programs."""
+"""Hosts of stateful tools: a folder, and sandbox sessions with egress proxies for programs. Used by `app.core`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.sandbox import Containment, enclosed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonToolHost:
-    """A `ToolHost`."""
+    """The daemon's implementation of `ToolHost`."""
 
     settings: Any
     folder: Path
@@ -36,7 +36,7 @@ class DaemonToolHost:
         gates: int,
         readable: Sequence[Path] = (),
     ) -> AsyncGenerator[SandboxSession]:
-        """Make a place for one run of a program."""
+        """Open a sandbox session for one run of a program. Raises `SandboxMissing`."""
         if sandbox is None:
             raise SandboxMissing("This tool was not planned to start a program.")
 
@@ -52,13 +52,13 @@ class DaemonToolHost:
             serve=serve,
             containment=self.containment,
             readable=readable,
-        ) as enclosure:
-            yield enclosure
+        ) as session:
+            yield session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolHosts:
-    """Gives each tool its own."""
+    """Factory of tool hosts, one for each tool."""
 
     state: Path
     clock: Clock
@@ -66,7 +66,7 @@ class ToolHosts:
     egress: Egress
 
     def of(self, name: str, policy: ToolPolicy) -> DaemonToolHost:
-        """The place of a tool. Nothing is made on the disk before a program is started."""
+        """Return the host of a tool. Its folder is made when its first program starts."""
         return DaemonToolHost(
             settings=policy.settings,
             folder=self.state / "tools" / name,

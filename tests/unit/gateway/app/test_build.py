@@ -116,7 +116,7 @@ async def test_a_store_whose_key_was_lost_is_told_of(tmp_path: Path) -> None:
             told.append([line["event"] for line in logs if "key" in line["event"]])
             if len(told) == 2:
                 (tmp_path / "state" / "state.key").unlink()
-    assert told == [[], [], ["made a new key beside a store that was there: its open cards cannot be pressed"], []]
+    assert told == [[], [], ["made a new key for an existing store: its open cards cannot be pressed"], []]
 
 
 def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ print(0)
 """
 AT_REST = """
 import gc
-from gateway.app.memory_tuning import leave_alone_what_is_there
+from gateway.app.memory_tuning import freeze_existing_objects
 there = [[n] for n in range(50_000)]
-leave_alone_what_is_there()
+freeze_existing_objects()
 print(len(gc.get_objects()))
 """
 

@@ -95,7 +95,7 @@ def test_a_new_key_beside_an_old_store_is_told_once(tmp_path: Path) -> None:
         assert state_key(tmp_path, known=True) == state_key(tmp_path, known=True)
     (line,) = told
     assert line["log_level"] == "warning"
-    assert line["event"] == "made a new key beside a store that was there: its open cards cannot be pressed"
+    assert line["event"] == "made a new key for an existing store: its open cards cannot be pressed"
 
 
 @pytest.mark.parametrize(("name", "what"), [("file", "not a folder"), ("link", "a link that leads nowhere")])
