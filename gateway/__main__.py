@@ -1,4 +1,4 @@
-"""`python -m gateway`: the same as the command `dragoman`."""
+"""Entry point of `python -m gateway`, equal to the command `dragoman`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command `dragoman`: parse and print. Commands reach a running daemon by its control socket.
+"""Command line `dragoman`: parse and print. Commands reach a running daemon through its control socket.
 
-What a command needs is imported when it runs, so that `--help` is quick.
+Each command imports its dependencies when it runs, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import click
 
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
-from gateway.cli.terminal import approval, block, is_of_output, leave_output, read_input, table, use_streams
+from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import DragomanError
 
 if TYPE_CHECKING:
     from config.load import Loaded
 
 _ANSWER_S = 35.0
-"""Seconds a command waits for the daemon, a little more than the daemon gives itself."""
+"""Timeout in seconds for an answer of the daemon, a little above the daemon's own."""
 _LONGER_S = 5.0
-"""So much more, where the daemon takes as long as a command may need."""
+"""Seconds added to the daemon's own timeout for slow commands."""
 _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
 _SCRIPT_COMMANDS = ("add", "test", "bench", "twins", "fuzz", "mutants", "soak", "proof")
-_OF_THE_SCRIPT = "It belongs to the script `run` of a clone: ./run "
+_SCRIPT_CURE = "It belongs to the script `run` of a clone: ./run "
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "help": "Write --help.",
@@ -44,10 +44,10 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
         "log": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "logs": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "login": "Write `dragoman link`.",
-        **{name: f"{_OF_THE_SCRIPT}{name}." for name in _SCRIPT_COMMANDS},
+        **{name: f"{_SCRIPT_CURE}{name}." for name in _SCRIPT_COMMANDS},
     }
 )
-"""Cures by the commands that people try and that do not exist."""
+"""Cures by name of commands that people try and that do not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class _Options:
 
 
 def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store a place in the options of `context`, over the one before the command."""
+    """Store a path in the options of `context`; it overrides one given before the command."""
     if value is not None:
         context.obj = replace(context.obj or _Options(), **{str(option.name): value})
 
 
 def _places(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--config` and `--state`, which stand before or after the command's name."""
+    """Add `--config` and `--state`, accepted before or after the command's name."""
     for name, metavar, what in (("--state", "DIR", "The state folder"), ("--config", "FILE", "The configuration")):
         default = f"Default: $DRAGOMAN_{name[2:].upper()}, then the user's own."
         option = click.option(name, metavar=metavar, expose_value=False, callback=_keep, help=f"{what}. {default}")
@@ -72,7 +72,7 @@ def _places(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0, 1 for a failure with its cure on stderr, 2 for wrong usage."""
+    """Run the command line; return the exit code: 0, 1 for a failure with its cure on stderr, 2 for wrong usage."""
     try:
         use_streams()
         check_imports()
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        if not is_of_output(error):
+        if not is_output_error(error):
             raise
         leave_output(error)
         return 1
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Commands(click.Group):
-    """Group that names the right command for a usual wrong one."""
+    """Command group that suggests the right command for a common wrong one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -132,7 +132,7 @@ def run(options: _Options) -> int:
 @_places
 @click.pass_obj
 def demo(options: _Options) -> int:
-    """Run a daemon of its own beside a scripted model: an agent at work, without a key. Leaves nothing behind."""
+    """Run a separate daemon with a scripted model: an agent at work, without a key. Leaves nothing behind."""
     if options.config or options.state:
         raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
     with importing(), hidden(NOT_USED):
@@ -193,9 +193,9 @@ def audit(options: _Options, last: int) -> None:
 @_places
 @click.pass_obj
 def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
-    """Say TEXT in an owner's main session. TEXT `-` is read from standard input.
+    """Send TEXT to an owner's main session. TEXT `-` is read from standard input.
 
-    With --wait the exit code is 1 when the turn did not come to its end.
+    With --wait the exit code is 1 when the turn did not finish.
     """
     from gateway.server.control_wire import SEND_WAITS_S
 
@@ -208,8 +208,8 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     try:
         click.echo("Sent." if answer is None else block(answer, ""))
     except OSError as error:
-        if is_of_output(error):
-            click.echo("It was sent: do not send it again. What came of it cannot be printed.", err=True)
+        if is_output_error(error):
+            click.echo("It was sent: do not send it again. Its answer cannot be printed.", err=True)
         raise
     return 0 if found.get("state", "done") == "done" else 1
 
@@ -219,7 +219,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
 @_places
 @click.pass_obj
 def slack_manifest(options: _Options, account: str | None) -> None:
-    """Print the app that a workspace installs; paste it at api.slack.com/apps, Create New App, From a manifest."""
+    """Print the Slack app manifest; paste it at api.slack.com/apps, Create New App, From a manifest."""
     import json
 
     from config.manifest import slack_manifest as made
@@ -231,7 +231,7 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 @_places
 @click.pass_obj
 def check(options: _Options) -> int:
-    """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
+    """Check the configuration and this machine, and print the settings. Exit code 1 when there are problems."""
     from config.describe import lines
     from gateway.app.plugins import check_tools, import_channels
     from gateway.app.preflight import refusals
@@ -277,7 +277,7 @@ def _serve(options: _Options) -> int:
         with hidden(NOT_USED):
             from gateway.app.plugins import import_channels
             from gateway.app.run import serve
-        loaded = _load(options)  # imports the owner's own tools, which may want anything
+        loaded = _load(options)  # imports the owner's own tools, which may need any package
         with hidden(NOT_USED):
             import_channels(loaded.settings.channels)
     return serve(loaded)

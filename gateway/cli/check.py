@@ -1,4 +1,4 @@
-"""What `dragoman check` finds out about this machine. Changes nothing."""
+"""Machine checks of `dragoman check`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from gateway.store.sqlite.opening import OLDEST_SQLITE
 
 _OLDEST_PYTHON = (3, 11)
 _FREE_AT_LEAST = 100 * 2**20
+"""Bytes of free disk below which the check fails."""
 _FREE_BETTER = 2**30
+"""Bytes of free disk below which the check prints a note."""
 _ANSWER_S = 5.0
-"""Seconds that a running daemon gets to say its port."""
+"""Timeout in seconds for a running daemon to return its port."""
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a check result."""
 
     OK = "ok"
     NOTE = "note"
-    """It works, and somebody may want to know."""
+    """Works, but worth knowing."""
     PROBLEM = "problem"
-    """It will not work as configured."""
+    """Does not work as configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     what: str
@@ -48,7 +50,7 @@ class CheckResult:
 
 
 def look(*, state: Path, store_url: str, host: str, port: int, contained: Sequence[str]) -> Iterator[CheckResult]:
-    """Look at everything, in order of importance. `contained` names the tools that must run in a sandbox."""
+    """Run all checks, in order of importance. `contained` names the tools that must run in a sandbox."""
     yield _python()
     yield _sqlite()
     yield _state(state)
@@ -67,7 +69,7 @@ def _python() -> CheckResult:
 
 
 def _sqlite() -> CheckResult:
-    # By name: only the store works with SQLite, and this wants nothing but its version.
+    # Imported by name: only the store may use SQLite, and this needs only its version.
     version: str = importlib.import_module("sqlite3").sqlite_version
     if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
         return CheckResult(level=Level.PROBLEM, what=f"SQLite {version} is too old.", cure="Use a newer Python build.")
@@ -78,7 +80,7 @@ def _state(state: Path) -> CheckResult:
     if what := instead_of_it(state):
         return CheckResult(level=Level.PROBLEM, what=f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
     if not os.path.exists(state):
-        return _to_be_made("state folder", state, "name another one with --state")
+        return _missing_folder("state folder", state, "name another one with --state")
     found = state.stat()
     if found.st_uid != os.geteuid():
         cure = f"Run: chown -R {os.geteuid()} {state}, or check as the daemon's user."
@@ -98,7 +100,7 @@ def _state(state: Path) -> CheckResult:
     return CheckResult(level=Level.OK, what=f"state folder {state}")
 
 
-def _to_be_made(what: str, folder: Path, cure: str) -> CheckResult:
+def _missing_folder(what: str, folder: Path, cure: str) -> CheckResult:
     above = next(one for one in folder.parents if os.path.lexists(one))
     if not os.path.isdir(above):
         cure = f"{above} is not a folder: mend that, or {cure}."
@@ -116,7 +118,7 @@ def _store_folder(state: Path, url: str) -> Iterator[CheckResult]:
         return
     folder = Path(os.path.realpath(path)).parent
     if not os.path.lexists(folder):
-        yield _to_be_made("store's folder", folder, "change store.url")
+        yield _missing_folder("store's folder", folder, "change store.url")
         return
     try:
         _write_into(folder)
@@ -163,7 +165,7 @@ def _port_refused(error: OSError, state: Path, host: str, port: int) -> CheckRes
 
 def _port_taken(state: Path, host: str, port: int) -> CheckResult:
     path = socket_path(state)
-    ours = _port_of_ours(path) if is_running(path) else 0
+    ours = _own_port(path) if is_running(path) else 0
     if ours in (port, None):
         return CheckResult(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
     what = f"Another program has taken {host}:{port}."
@@ -172,8 +174,8 @@ def _port_taken(state: Path, host: str, port: int) -> CheckResult:
     return CheckResult(level=Level.PROBLEM, what=what, cure="Stop that program, or set another http.port.")
 
 
-def _port_of_ours(path: Path) -> int | None:
-    """Ask the daemon for its port; None: it does not say, so it may be the one."""
+def _own_port(path: Path) -> int | None:
+    """Return the running daemon's port; None when it does not answer, so it may hold this one."""
     try:
         return int(call(path, "port", {}, _ANSWER_S)["port"])
     except DragomanError:
@@ -204,7 +206,7 @@ def _sandbox(contained: Sequence[str]) -> Iterator[CheckResult]:
 
 
 def _no_temporary_folder() -> str:
-    """Return why nothing can be written where temporary files go; empty when it can."""
+    """Return why the temporary folder is not writable; empty when it is."""
     try:
         _write_into(Path(tempfile.gettempdir()))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`dragoman demo`: a daemon of its own beside a scripted model, so that one sees an agent at work without a key."""
+"""Command `dragoman demo`: a separate daemon with a scripted model, which shows an agent at work without a key."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ Commands reach it with --state, as in: ./run --state {folder} link
 
 
 def demonstrate(serve: Callable[[Loaded], int]) -> int:
-    """Run a daemon with `serve` until it is stopped; return its exit code. All it wrote is removed then."""
+    """Run a daemon with `serve` until it is stopped; return its exit code. Removes everything it wrote."""
     from config.load import load
     from config.plugins import tool_specs
 
-    # Until the daemon takes signals itself: one must not leave the folder behind. Neither must a closed terminal.
+    # Until the daemon handles signals itself: a signal or a closed terminal must not leave the folder behind.
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGHUP, _as_sigterm)
     with (
@@ -59,14 +59,14 @@ def demonstrate(serve: Callable[[Loaded], int]) -> int:
 
         def on(port: int) -> int:
             file.write_text(_CONFIGURATION.format(port=port, model=NAME, base_url=model.base_url), encoding="utf-8")
-            # No environment: what is set for somebody's real daemon has no business here.
+            # No environment: variables of a real daemon must not apply to the demo.
             return serve(load(file, folder / "state", {}, tool_specs()))
 
         if not _is_free(_USUAL_PORT):
             return on(0)
         try:
             return on(_USUAL_PORT)
-        except PortInUse:  # taken since
+        except PortInUse:  # taken after the probe
             return on(0)
 
 

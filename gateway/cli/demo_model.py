@@ -1,6 +1,6 @@
-"""The model's server of `dragoman demo`: OpenAI-compatible chat completions on loopback, in a thread of its own.
+"""Model server of `dragoman demo`: OpenAI-compatible chat completions on loopback, in its own thread.
 
-Small on purpose, and a page to read for whoever writes such a server: a question in, an answer streamed word by word.
+Small on purpose, as an example of such a server: a prompt in, an answer streamed word by word.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from gateway.cli.demo_script import Saying, next_saying
 
 NAME = "demo"
 _WORD_S = 0.03
-"""Seconds from word to word, so that one sees it stream."""
+"""Seconds between words, so that the streaming is visible."""
 _MOST_BYTES = 10 * 2**20
+"""Largest request body in bytes."""
 
 
 class DemoModel:
-    """The server, from `with` to its end. Any model name is answered, and no key is asked for."""
+    """The model server, as a context manager. Answers any model name and requires no key."""
 
     def __init__(self, word_s: float = _WORD_S) -> None:
-        """Take a free port of this machine; nobody else can reach it."""
+        """Bind a free port on loopback."""
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.word_s = word_s
-        # Asked ten times a second whether it should end: the default would hold Ctrl-C for half a second.
+        # Polls for shutdown ten times a second: the default would delay Ctrl-C by half a second.
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="demo model", daemon=True)
 
     @property
     def base_url(self) -> str:
-        """What `[model] base_url` is set to."""
+        """The value for `[model] base_url`."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> Self:
-        """Begin to answer."""
+        """Start the server thread."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Stop; an answer that is on its way is cut."""
+        """Stop the server; an answer in flight is cut."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -64,20 +65,20 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_POST(self) -> None:
-        """Answer one question; the end of the answer is the end of the connection."""
+        """Answer one request; the connection closes after the answer."""
         if not _is_here(self.headers.get("Host", "")):
             self.send_error(403, "This server answers only to its own address")
             return
         try:
             size = int(self.headers.get("Content-Length", ""))
             if not 0 <= size <= _MOST_BYTES:
-                self.send_error(413, f"A question has 0 to {_MOST_BYTES} bytes")
+                self.send_error(413, f"A request has 0 to {_MOST_BYTES} bytes")
                 return
             asked: dict[str, Any] = json.loads(self.rfile.read(size))
             tools = {str(tool["function"]["name"]) for tool in asked.get("tools") or ()}
             said = next_saying(asked["messages"], tools)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self.send_error(400, f"This is no question to a model: {type(error).__name__}")
+            self.send_error(400, f"This is not a chat completions request: {type(error).__name__}")
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -89,14 +90,14 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(server.word_s)
             self.wfile.write(b"data: [DONE]\n\n")
         except ConnectionError:
-            pass  # who asked has left: /stop
+            pass  # the client disconnected: /stop
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal belongs to the daemon."""
+        """Log nothing: the terminal belongs to the daemon."""
 
 
 def _is_here(host: str) -> bool:
-    """Whether a Host header names this machine: a web page that had its own name point here would send that name."""
+    """Return whether a Host header names this machine. A web page whose own name points here would send that name."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     return name.lower() in ("127.0.0.1", "localhost", "[::1]")
 

@@ -1,7 +1,7 @@
-"""What the model of `dragoman demo` says: a script in place of a mind. Pure: the conversation in, the next answer out.
+"""Scripted answers of the model of `dragoman demo`. Pure: the conversation in, the next answer out.
 
-It knows three things: a kernel and a disk (two commands at once), sub-sessions (three at once, each of which runs one
-command), and ``run `…` ``. To anything else it answers what can be tried.
+The script handles three topics: kernel and disk (two commands at once), sub-sessions (three at once, one command
+each), and ``run `…` ``. Any other text gets a list of what to try.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 
 COMMANDS: Final = ("uname -r", "df -h /")
 ERRANDS: Final = ("uname -sr", "nproc", "date -u")
-"""What each sub-session runs."""
+"""Commands of the sub-sessions, one each."""
 
 _LOOK = re.compile(r"\b(kernel|disk)\b", re.IGNORECASE)
 _SPAWN = re.compile(r"\bsub-?sessions?\b", re.IGNORECASE)
 _RUN = re.compile(r"\brun `([^`\n]+)`", re.IGNORECASE)
 _ENDED = re.compile(r"\[(\w+)[^\]\n]*\].*")
-"""The last line of a result: how it ended."""
+"""The last line of a result, its status."""
 _DISK = re.compile(r"\s(\S+)\s+(\S+)\s+(\S+)\s+(\d+%)\s+/\s*$")
 
 HELP: Final = """\
@@ -36,7 +36,7 @@ A real model is one table in the configuration: `config/example.toml` explains i
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool that the answer calls."""
+    """A tool call in an answer."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -53,13 +53,13 @@ class Saying:
 @dataclass(frozen=True, slots=True)
 class _Result:
     text: str
-    """What came of it."""
+    """Output of the call."""
     ended: str
-    """How it ended, when that was not well."""
+    """Status line of a failed call, else empty."""
 
 
 def next_saying(messages: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Saying:
-    """Answer a conversation in the form of chat completions, with the tools that are offered."""
+    """Return the next answer to a conversation of chat completions, using only the offered tools."""
     question, results, meanwhile = _read(messages)
     if _SPAWN.search(question):
         said = _spawn(results, tools)
@@ -95,7 +95,7 @@ def _spawn(results: Sequence[_Result], tools: Collection[str]) -> Saying:
 
 
 def _summary(results: Sequence[_Result]) -> str:
-    """The two results in a sentence each; empty when they are not what was expected."""
+    """Return both results in one sentence each; empty when either has an unexpected form."""
     if len(results) < len(COMMANDS) or any(result.ended for result in results):
         return ""
     disk = _DISK.search(results[1].text)
@@ -113,9 +113,9 @@ def _line(what: str, result: _Result) -> str:
 
 
 def _read(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[_Result], list[str]]:
-    """Return the question that is open, what came of its calls, and what was said since.
+    """Return the open request, the results of its calls, and the messages since.
 
-    A text that says nothing to this script, while it works on something that did, is taken for a remark.
+    While a known topic is in progress, a message without one counts as a remark.
     """
     ends = [n for n, one in enumerate(messages) if one.get("role") == "assistant" and not one.get("tool_calls")]
     open_ = messages[ends[-1] + 1 if ends else 0 :]
@@ -126,7 +126,7 @@ def _read(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[_Result], li
     begun = known[-1] if known else said[-1]
     results = [_result(_text(one)) for one in open_[begun:] if one.get("role") == "tool"]
     if said[-1] > begun and any(result.ended.startswith("[cancelled") for result in results):
-        return _text(open_[said[-1]]), [], []  # that one was stopped
+        return _text(open_[said[-1]]), [], []  # the earlier request was stopped
     return _text(open_[begun]), results, [_text(open_[n]) for n in said if n > begun]
 
 

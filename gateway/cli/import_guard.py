@@ -1,4 +1,4 @@
-"""The start-up guard, before everything else: our four import names must be ours."""
+"""Start-up guard: verifies that our four import names are ours. Runs before anything else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_imports() -> None:
                 cure=_CURE,
             )
         if _has_code(origin):
-            # Installed over ours: the place is right, the content somebody else's. Ours hold at most a docstring.
+            # Installed over ours: the path is right, the content is foreign. Ours hold at most a docstring.
             raise StartError(f"Another package was installed over {origin.parent}.", cure=_CURE)
 
 
@@ -44,6 +44,6 @@ def _has_code(init: Path) -> bool:
 def _origin(name: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(name)
-    except ValueError:  # a module without a spec stands in sys.modules
+    except ValueError:  # sys.modules holds a module without a spec
         return None
     return Path(spec.origin).resolve() if spec is not None and spec.origin else None

@@ -1,4 +1,4 @@
-"""A start of the daemon: its modules are imported without what does not pay. No part of the path of a message."""
+"""Import settings for a quick start of the daemon: no garbage collection, no unused packages. Used by the CLI."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 NOT_USED = ("rich", "cryptography")
-"""What libraries of ours take along where something else has brought it, for what nothing here does: coloured
-tracebacks on a terminal, Telegram's passports. A tenth of a start's CPU and 5 MB, for as long as the daemon lives."""
+"""Packages that our libraries import when present, for features not used here: coloured tracebacks, Telegram's
+passports. They cost a tenth of a start's CPU, and 5 MB for as long as the daemon runs."""
 
 
 @contextmanager
 def importing() -> Generator[None]:
-    """Import the daemon without what does not pay: nothing that a module makes at import is ever garbage.
+    """Disable garbage collection during imports, then freeze: objects made at import are never garbage.
 
-    Looking for garbage meanwhile takes 6 % of the start's CPU, and later 30 ms of the loop at a time.
+    Collecting them takes 6 % of the start's CPU, and later 30 ms of the loop at a time.
     """
-    # Pydantic's plug-ins: looking for them in every installed package takes 10 ms, and they would see every secret.
+    # Pydantic's plug-ins: searching every installed package for them takes 10 ms, and they would see every secret.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     gc.disable()
     try:
@@ -32,15 +32,15 @@ def importing() -> Generator[None]:
 
 @contextmanager
 def hidden(packages: Sequence[str]) -> Generator[None]:
-    """Nobody finds these meanwhile, as if they were not installed; afterwards whoever asks for one has it.
+    """Make imports of these packages fail inside the block, as if they were not installed.
 
-    For what this version imports only: what an owner brings may want them.
+    Use only for our own imports: an owner's plug-ins may need them.
     """
-    meant = [name for name in packages if name not in sys.modules]
-    for name in meant:
-        sys.modules[name] = cast(Any, None)  # which Python takes as "there is none"
+    missing = [name for name in packages if name not in sys.modules]
+    for name in missing:
+        sys.modules[name] = cast(Any, None)  # makes `import` raise ModuleNotFoundError
     try:
         yield
     finally:
-        for name in meant:
+        for name in missing:
             del sys.modules[name]

@@ -15,18 +15,18 @@ from typing import Any
 import click
 
 _LAST = 2
-"""The number of standard error, the last of the three."""
+"""File descriptor of standard error, the last of the three."""
 _OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF})
 
 
 def use_streams() -> None:
-    """Put nothing in the place of what is closed; escape what an output cannot show, where that would fail.
+    """Open closed standard streams on /dev/null; escape characters that an output cannot encode.
 
-    The three numbers are taken whatever Python has of them: what is opened next would be given one, and a library or a
-    tool that writes to standard error by its number would write into that.
+    All three descriptors are occupied: a file opened later would get a free one, and a library or a tool that writes to
+    descriptor 2 would write into that file.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _LAST:
-        os.set_inheritable(number, True)  # as those that are not closed
+        os.set_inheritable(number, True)  # as open standard streams are
     os.close(number)
     for number, name in ((1, "stdout"), (_LAST, "stderr")):
         if getattr(sys, name) is None:
@@ -37,19 +37,19 @@ def use_streams() -> None:
 
 
 def read_input() -> str:
-    """Return all of standard input, `\\ufffd` for what is no text. Raises `UsageError` when it is closed."""
+    """Return all of standard input, with `\\ufffd` for undecodable bytes. Raises `UsageError` when it is closed."""
     if sys.stdin is None:
         raise click.UsageError("Standard input is closed: there is nothing to read.")
     return sys.stdin.buffer.read().decode(sys.stdin.encoding or "utf-8", "replace")
 
 
-def is_of_output(error: OSError) -> bool:
-    """Whether this is what a write to standard output fails with: of a file its name would be told."""
+def is_output_error(error: OSError) -> bool:
+    """Return whether the error comes from standard output: an error of a file carries its name."""
     return error.errno in _OUTPUT_ERRORS and error.filename is None
 
 
 def leave_output(error: OSError) -> None:
-    """Say why nothing more is printed, but to whoever has read enough; nothing is flushed there at the exit."""
+    """Print the write error unless the reader closed the pipe; discard what exit would flush to standard output."""
     if error.errno != errno.EPIPE:
         click.echo(f"Error: Standard output cannot be written: {error.strerror}.", err=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,18 +59,18 @@ def leave_output(error: OSError) -> None:
 
 
 def plain(value: object) -> str:
-    """Return the value as one line: control characters, line ends and the like are escaped, not sent."""
+    """Return the value as one line, with control characters and line ends escaped."""
     text = "" if value is None else str(value)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def block(text: object, indent: str) -> str:
-    """Return text of several lines, each indented and made plain."""
+    """Return a text with each line indented and passed through `plain`."""
     return "\n".join(indent + plain(line.expandtabs()) for line in str(text).split("\n"))
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows under their columns' names; what a row does not have is empty."""
+    """Return rows under their columns' names; missing cells are empty."""
     cells = [[name.replace("_", " ") for name in columns]]
     cells += [[plain(row.get(name)) for name in columns] for row in rows]
     widths = [max(len(row[n]) for row in cells) for n in range(len(columns))]
@@ -80,7 +80,7 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def approval(row: Mapping[str, Any]) -> str:
-    """Return one open approval with the whole action that it asks about."""
+    """Return one open approval with its whole action."""
     head = f"{plain(row.get('title'))}, in {plain(row.get('session'))}"
     times = f"asked {plain(row.get('asked_at'))}, until {plain(row.get('expires_at'))}"
     return f"{plain(row.get('id'))}  {head}\n  {times}\n{block(row.get('rendered', ''), '    ')}"

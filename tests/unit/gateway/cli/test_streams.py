@@ -64,7 +64,7 @@ async def test_what_was_sent_is_said_to_be_sent_when_it_cannot_be_printed(state:
     daemon = Daemon()
     async with daemon.at(state):
         done = await shell(state, "DRAGOMAN send hello > /dev/full")
-    sent = "It was sent: do not send it again. What came of it cannot be printed.\n"
+    sent = "It was sent: do not send it again. Its answer cannot be printed.\n"
     assert (done.code, done.err) == (1, sent + NOT_WRITTEN)
     assert [name for name, _ in daemon.asked] == ["send"]
 
