@@ -1,4 +1,4 @@
-"""The tool `sessions_list`: the sub-sessions below the session that asks, and no others."""
+"""The tool `sessions_list`: lists the sub-sessions of the calling session, and no others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Args(BaseModel):
 
 
 async def run(ctx: ToolContext, _args: Args) -> ToolResult:
-    """List them, those at work first; at most fifty."""
+    """List the sub-sessions, running ones first; at most fifty."""
     lines = [_line(one) for one in await ctx.subsessions.members()]
     return ToolResult(status=ResultStatus.OK, text="\n".join(lines) or "There are no sub-sessions.")
 

@@ -1,6 +1,6 @@
-"""The tool `sessions_spawn`: gives a task to a new sub-session, which may have less than its parent and never more.
+"""The tool `sessions_spawn`: gives a task to a new sub-session, whose rights are at most those of its parent.
 
-Every right is checked by `ToolContext.family`, whatever a call says; this reads the arguments alone.
+`ToolContext.subsessions` checks every right; this module only reads the arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPEC = ToolSpec(
 )
 
 TASK_CHARS = 16_384
-"""What a card can still show whole, however it is escaped."""
+"""Most characters that a card shows whole, however the text is escaped."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
@@ -57,7 +57,7 @@ class Args(BaseModel):
             description="run: the result is its last answer. session: its id at once; the answer is a message later."
         ),
     ] = "run"
-    # Not `timeout`: that is the time of the call itself, which returns at once.
+    # Not `timeout`: that limits the call itself, which returns at once.
     timeout_s: Annotated[
         float | None,
         Field(
@@ -70,7 +70,7 @@ class Args(BaseModel):
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
-    """Begin the sub-session; in mode `run` the turn then waits for its end. Twice for one step is once."""
+    """Start the sub-session; in mode `run` the turn then waits for its end. Idempotent for each step."""
     return await ctx.subsessions.spawn(
         Task(
             text=args.task,

@@ -1,4 +1,4 @@
-"""The tool `sessions_stop`: stops a sub-session of the session that asks, with everything below it."""
+"""The tool `sessions_stop`: stops a sub-session of the calling session, with everything below it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Args(BaseModel):
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
-    """Stop it. One that has ended already is left as it is."""
+    """Stop the sub-session; no effect on one that has ended."""
     try:
         stopped = await ctx.subsessions.stop(SessionId(args.session))
     except NotFound:
-        # The same words for a foreign one: what else exists is not told.
+        # The same text for another session's child: must not reveal what else exists.
         hint = "This session has no such sub-session; sessions_list names them."
         return ToolResult(status=ResultStatus.ERROR, text="", code="not_found", hint=hint)
     except Forbidden:

@@ -1,6 +1,6 @@
-"""The tool `shell`: the last station of a command, after everything that decides; it runs one script of bash.
+"""The tool `shell`: runs one bash script, after the call was decided.
 
-It keeps no time itself: the call is cancelled at its limit, and `ToolContext.spawn` then stops the whole tree.
+It has no timer of its own: the call is cancelled at its timeout, and `ToolContext.spawn` stops the whole process tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPEC = ToolSpec(
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
 MAX_COMMAND = 65_536
-"""Characters, and also bytes: the kernel takes at most 128 KiB in one argument."""
+"""Most characters, and also bytes, of a command: the kernel takes at most 128 KiB in one argument."""
 
 
 class Args(BaseModel):
@@ -80,14 +80,14 @@ class Args(BaseModel):
 
 
 def _without_nul(text: str) -> str:
-    """Raise `ValueError` for what the system would cut short; pydantic has refused what is not Unicode."""
+    """Return the text. Raises `ValueError` for a NUL, where the kernel would cut it; pydantic checked the Unicode."""
     if "\0" in text:
         raise ValueError("it contains a NUL character: take it out")
     return text
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
-    """Run the command to its end. The text is left empty: what was printed is in `ctx.output`."""
+    """Run the command to its end. The result has no text: the output is in `ctx.output`."""
     folder = _folder(ctx.cwd, args.workdir)
     if isinstance(folder, ToolResult):
         return folder
@@ -98,7 +98,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 
 def _folder(workspace: Path, workdir: str | None) -> Path | ToolResult:
-    """Return where to run, links followed, or the result that says why not."""
+    """Return the folder to run in, with links resolved, or a result with the refusal."""
     if not workdir:
         return workspace
     root = workspace.resolve()

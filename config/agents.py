@@ -1,4 +1,4 @@
-"""`[agents]`: the kinds of child that a model may spawn by name, checked against the tools and models there are."""
+"""Reader of `[agents]`: kinds of sub-session that a model spawns by name, checked against known tools and models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AgentSettings(Table):
 def read_agents(
     raw: object, models: Collection[str] | None, tools: Collection[str], texts: Texts, reader: TableReader
 ) -> Mapping[str, Agent]:
-    """Return the agents by name; problems are remembered. `models` is None when that table cannot be used."""
+    """Return the agents by name; the reader collects problems. `models` is None when that table is unusable."""
     agents: dict[str, Agent] = {}
     for name, table in reader.table(raw, ("agents",)).items():
         path = ("agents", name)

@@ -1,4 +1,4 @@
-"""What the tables of the configuration are built on: how a table behaves, and what an address is."""
+"""Base of the settings: the table model, and checks of hosts and URLs. Used by the settings and the readers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from config.values import Flaw
 
 
 class Table(BaseModel):
-    """What every table has in common: it cannot be changed, and knows its keys."""
+    """Base of every table: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
+    """Return whether a host name or address means this machine only."""
     if host.lower() == "localhost" or host.lower().endswith(".localhost"):
         return True
     try:
@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether it is the number of a machine, and no name."""
+    """Return whether the text is an IP address and not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -39,17 +39,17 @@ def is_address(host: str) -> bool:
 
 
 def is_in_clear(url: str) -> bool:
-    """Whether a secret goes to this address for anybody between to read."""
+    """Return whether a secret sent to this URL crosses a network without TLS."""
     parts = urlsplit(url)
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def address(text: str, example: str) -> SplitResult:
-    """Take a web address apart: a server and perhaps a path, nothing more. Raises `Flaw`, which shows `example`."""
+    """Parse a URL of a server and an optional path, nothing more. Raises `Flaw`, which shows `example`."""
     try:
         parts = urlsplit(text)
         port = parts.port
-        URL(text)  # as what sends the requests reads it
+        URL(text)  # parsed as the HTTP client does
     except ValueError:
         raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
     if "://" not in text and re.match(r"[\w.-]+(:\d|/|$)", text):

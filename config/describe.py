@@ -1,4 +1,4 @@
-"""What is set, in lines for `dragoman check`. Secrets are said to be set, and never shown."""
+"""Summary of the settings for `dragoman check`. Never shows a secret, only that it is set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.domain.turns import TurnLimits
 
 
 def lines(loaded: Loaded) -> list[tuple[str, str]]:
-    """Return (what, how it is set), in the order of the configuration's tables."""
+    """Return (name, setting) pairs, in the order of the configuration's tables."""
     settings = loaded.settings
     rows = [
         ("configuration", str(loaded.file or f"no file at {loaded.looked_at}: all defaults")),

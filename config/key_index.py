@@ -1,4 +1,4 @@
-"""Index of all keys of the configuration: which tables know a key that another table does not."""
+"""Index of all configuration keys by table. Used for the cures of misplaced keys and variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANY_TOOL = "tools.<name>"
 
 
 def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
-    """Return a sentence on where `key`, or unless `exactly` one spelt alike, belongs; empty when there is none."""
+    """Return a sentence naming the table of `key`, or unless `exactly` of a similar key; empty without one."""
     index = _index()
     close = [] if exactly else difflib.get_close_matches(key.lower(), index, n=1, cutoff=0.8)
     name = key if key in index else next(iter(close), "")
@@ -25,9 +25,9 @@ def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
 
 
 def variables_for(rest: str) -> list[str]:
-    """Return the variables, without prefix, that `DRAGOMAN_<rest>` may stand for: all its `__` are single or left out.
+    """Return the variables, without prefix, that `DRAGOMAN_<rest>` may be a misspelling of.
 
-    Lists of tables and whole tables have none.
+    A match has `_` in place of `__`, or lacks it. Lists of tables and whole tables have no variables.
     """
     index = _index()
     tables = {home.strip("[]") for homes in index.values() for home in homes}
@@ -49,8 +49,8 @@ def variables_for(rest: str) -> list[str]:
 
 
 def _index() -> Mapping[str, list[str]]:
-    """Return the headers of the tables that know each key, such as `[http]`; keys that are names are in none."""
-    # Imported here: only a mistake needs the schema, and making it takes 20 ms.
+    """Return the headers of each key's tables, such as `[http]`; keys that are names are left out."""
+    # Imported lazily: only a mistake needs the schema, and making it takes 20 ms.
     from config.plugins import tool_specs
     from config.schema import schema
 
@@ -64,7 +64,7 @@ def _index() -> Mapping[str, list[str]]:
 
 
 def _pairs(node: Mapping[str, Any], definitions: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each key below `node` with the header of its table. A table of names goes before its named ones."""
+    """Yield each key below `node` with the header of its table; `<name>` tables precede named ones."""
     inner = node.get("additionalProperties")
     if isinstance(inner, dict) and path and path != ("channels",):
         yield from _pairs(_resolved(inner, definitions), definitions, (*path, "<name>"))

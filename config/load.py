@@ -1,4 +1,4 @@
-"""Reading the configuration: file, then environment, then defaults. One error names every problem with its cure."""
+"""Loader of the configuration: file, then environment, then defaults. One error lists every problem with its cure."""
 
 from __future__ import annotations
 
@@ -52,47 +52,48 @@ SECTIONS: Final = (
     "tools", "log",
 )  # fmt: skip
 _FILE_BYTES = 1_048_576
+"""Largest configuration file in bytes."""
 _OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
-_OF_A_CONTAINER = "/run/secrets/"
-"""Where engines put a container's secrets, readable to everybody in it: nobody else is in it."""
+_CONTAINER_SECRETS = "/run/secrets/"
+"""Folder of container secrets. Engines make them world-readable inside the container, which has no other users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A configuration that can be used."""
+    """A valid configuration."""
 
     settings: Settings
     instructions: str
-    """What follows the system prompt: the text of the files that `model.instructions` names; usually empty."""
+    """Text appended to the system prompt, from the files of `model.instructions`; usually empty."""
     limits: TurnLimits
     sandbox: SandboxSettings
     agents: Mapping[str, Agent]
-    """The configured agents, by name."""
+    """Configured agents by name."""
     tools: Mapping[str, ToolPolicy]
-    """A policy for every tool of `specs` and every own tool, by name."""
+    """Policies by tool name, for every tool of `specs` and every own tool."""
     own_tools: Mapping[str, str]
-    """Where the owner's own tools are imported from, by name; the others are modules of `agent_tools`."""
+    """Import paths of the owner's own tools by name; all others are modules of `agent_tools`."""
     state: Path
     """The state folder, absolute. It need not exist yet."""
     file: Path | None
-    """Where the settings were read; None: there is no file and all is default."""
+    """The configuration file; None when there is none."""
     looked_at: Path | None
-    """The place without a file that leaves all to the defaults; None: there is a file."""
+    """The default path where no file was found; None when there is a file."""
     variables: tuple[str, ...]
-    """The environment variables that set something, sorted."""
+    """Environment variables that set a key, sorted."""
     secrets: tuple[SecretStr, ...]
-    """Every secret of the settings, to be kept out of logs."""
+    """All secrets of the settings, for the redactor."""
     warnings: tuple[str, ...]
-    """Sentences about what is allowed and yet dangerous or without effect."""
+    """Warnings about settings that are dangerous or have no effect, a sentence each."""
 
 
 def load(
     path: Path | str | None, state: Path | str | None, environ: Mapping[str, str], specs: Mapping[str, ToolSpec]
 ) -> Loaded:
-    """Find, read and check the configuration for the tools in `specs`. Reads files; writes nothing.
+    """Find, read and validate the configuration for the tools in `specs`. Reads files; writes nothing.
 
-    Raises one `ConfigError` that lists every problem: file or variable, key, what is wrong, and the cure. A table
-    whose values are wrong is not checked for what its values mean together.
+    Raises one `ConfigError` that lists every problem: file or variable, key, reason, and cure. Checks across the
+    values of a table are skipped when a single value is invalid.
     """
     folder = find_state(state, environ)
     file, raw, overrides, reader = read_tables(path, environ)
@@ -133,9 +134,9 @@ def load(
 def read_tables(
     path: Path | str | None, environ: Mapping[str, str]
 ) -> tuple[Path | None, dict[str, Any], Mapping[tuple[str, ...], str], TableReader]:
-    """Return the file, its tables with the environment laid over them, which keys that set, and their reader.
+    """Return the file, its tables with the environment's overrides, the overridden keys, and the reader.
 
-    Nothing in the tables is checked yet. Raises `ConfigError` when the file cannot be read at all.
+    The tables are not validated yet. Raises `ConfigError` when the file cannot be read at all.
     """
     file = find_config(path, environ)
     raw = {} if file is None else _parse(file)
@@ -162,7 +163,7 @@ def _parse(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file} is not UTF-8 text (byte {error.start}, in line {line}).", cure="Save it as UTF-8."
         ) from None
-    except ValueError as error:  # some numbers are too long for Python
+    except ValueError as error:  # also numbers too long for Python
         mistake = explain(text, str(error))
         if mistake is None:
             raise ConfigError(f"{file} is not TOML: {cut(str(error), 500)}.", cure="Correct that line.") from None
@@ -174,7 +175,7 @@ def _parse(file: Path) -> dict[str, Any]:
 
 
 def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
-    """Return the key that each `DRAGOMAN_<SECTION>__<KEY>` means. Keys are found whatever their case."""
+    """Return the key path of each `DRAGOMAN_<SECTION>__<KEY>`. Keys match regardless of case. Raises `ConfigError`."""
     found: dict[tuple[str, ...], str] = {}
     for name in sorted(environ):
         if not name.startswith(PREFIX) or "__" not in name:
@@ -258,7 +259,7 @@ def _is_table(value: object) -> bool:
 
 
 def _imported_names(raw: object) -> Collection[str]:
-    """The names of channels that are brought by import path, whether or not their tables are right."""
+    """Return the names of channels with an import path, valid or not."""
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
     return {name for name, table in tables.items() if isinstance(table, dict) and "module" in table and name != "web"}
 
@@ -325,7 +326,7 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
 
 
 def _unread_files(place: Path | None) -> list[str]:
-    """Return warnings about files that their owner may take for the configuration, when there is none at `place`."""
+    """Return warnings about files that look like a configuration but are not read, since none is at `place`."""
     return [
         f"{found} is not read; name it with --config {found}, or move it to {place}"
         for found in (misplaced(place) if place else ())
@@ -333,33 +334,33 @@ def _unread_files(place: Path | None) -> list[str]:
 
 
 def _named(settings: Settings) -> list[str]:
-    """Everybody who may write, and the chats that may be used."""
+    """Return all people and chats with access."""
     owners = [who for listed in settings.owners.values() for who in listed]
     return [*owners, *settings.people.allow, *settings.chats.allow]
 
 
 def _unsafe_files(file: Path | None, secrets: Sequence[str]) -> list[str]:
-    """What other users of the machine may do to the configuration, and to the files that hold its secrets."""
+    """Return warnings about a configuration that other users can write, and secret files that they can read."""
     lines: list[str] = []
     if file is not None and file.stat().st_mode & _OTHERS_MAY_WRITE:
         lines.append(f"{file} can be changed by every user of this machine; run: chmod o-w {file}")
     lines += [
         f"{name} holds a secret that every user of this machine can read; run: chmod o-r {name}"
         for name in dict.fromkeys(secrets)
-        if not name.startswith(_OF_A_CONTAINER) and _others_may_read(Path(name).resolve())
+        if not name.startswith(_CONTAINER_SECRETS) and _others_may_read(Path(name).resolve())
     ]
     return lines
 
 
 def _others_may_read(place: Path) -> bool:
-    with suppress(OSError):  # gone since it was read
+    with suppress(OSError):  # removed after it was read
         may_enter = all(folder.stat().st_mode & _OTHERS_MAY_ENTER for folder in place.parents)
         return may_enter and bool(place.stat().st_mode & _OTHERS_MAY_READ)
     return False
 
 
 def _lookalikes(environ: Mapping[str, str], named: Collection[str]) -> list[str]:
-    """Return warnings about variables that set nothing and look as if they should. Names of secrets are left alone."""
+    """Return warnings about variables that set nothing but look like overrides. Skips names of secrets."""
     lines: list[str] = []
     for name in sorted(environ):
         rest = name.removeprefix(PREFIX)

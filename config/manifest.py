@@ -1,4 +1,4 @@
-"""What a Slack workspace must install, from a configuration whose tokens need not exist yet."""
+"""Slack app manifest of a configuration whose tokens need not exist yet. Used by `dragoman slack-manifest`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gateway.errors import ConfigError
 
 
 def slack_manifest(path: Path | str | None, environ: Mapping[str, str], account: str | None) -> dict[str, Any]:
-    """Return the manifest for one account as the configuration has it; without `[channels.slack]`, for Socket Mode.
+    """Return the manifest of one configured account; without `[channels.slack]`, one for Socket Mode.
 
-    Only `mode` and `http.public_url` are read: people make the app first, and have its tokens afterwards. Raises
-    `ConfigError` when there is no such account, or several and none was named.
+    Only `mode` and `http.public_url` are read: the app is created before its tokens exist. Raises `ConfigError` for an
+    unknown account, or when there are several and none was named.
     """
     _, raw, _, reader = read_tables(path, environ)
     tables = slack_accounts(reader.table(raw.get("channels", {}), ("channels",)).get("slack", {}), reader)

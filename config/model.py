@@ -1,4 +1,4 @@
-"""`[model]`: what answers, what steps in for it, and what it costs. Nothing here reads a file or a variable."""
+"""Settings of `[model]`: the model, its fallbacks and prices. Reads no file and no variable."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ALIASES: Final = types.MappingProxyType({
     "vertex": "google-cloud", "kimi": "moonshotai", "qwen": "alibaba", "llama": "ollama", "lmstudio": "openai",
     "llamacpp": "openai", "local": "openai",
 })  # fmt: skip
-"""Providers by the names of products and servers that people write in their place."""
+"""Providers by names of products and servers that people write instead."""
 _KEYS: Mapping[str, str] = types.MappingProxyType(
     {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY"}
 )
-"""By provider that lets nobody in without a key: the variable that people usually keep it in."""
+"""Usual variable of the key, by provider that always requires one."""
 _PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ENDPOINT = "/chat/completions"
 _PATHS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -74,7 +74,7 @@ def _provider_name(text: str) -> str:
 
 
 def _provider_cure(name: str, model: str) -> str:
-    """Return the cure for a provider that does not exist: the likely one, a server of one's own, all known ones."""
+    """Return the cure for an unknown provider: a likely one, a self-hosted server, all known ones."""
     close = difflib.get_close_matches(name.lower(), PROVIDERS, n=1)
     meant = _ALIASES.get(name.lower()) or next(iter(close), "")
     likely = f'Did you mean "{meant}:…"? ' if meant else ""
@@ -101,7 +101,7 @@ def _currency(text: str) -> str:
 
 
 def a_path(text: str) -> str:
-    """Take what can name a file. Raises `Flaw`."""
+    """Return a text that can be a path. Raises `Flaw`."""
     if not text.strip() or not text.isprintable():
         raise Flaw("a path is empty, or has characters that cannot be seen", "Name a text file, or leave the key out")
     return text
@@ -115,7 +115,7 @@ def _one_or_several(value: object) -> object:
 
 
 class ProviderSettings(Table):
-    """What a model and each of its fallbacks have."""
+    """Settings shared by a model and its fallbacks."""
 
     base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
         default=None, description="The server to ask, when it is not the provider's own."
@@ -129,9 +129,9 @@ class ProviderSettings(Table):
     )
 
     def check_key(self, name: str) -> None:
-        """Raise `Flaw` when the model called `name` cannot be asked without a key that is not there.
+        """Raise `Flaw` when the model `name` requires a key and none is set.
 
-        What providers besides the usual ones want (a key, a profile, nothing) is found out when they are opened.
+        Requirements of other than the usual providers (a key, a profile, nothing) are checked when they are opened.
         """
         variable = _KEYS.get(name.partition(":")[0])
         if variable is None or self.api_key is not None or self._is_here():
@@ -140,7 +140,7 @@ class ProviderSettings(Table):
         raise Flaw(f"{name} needs an api_key", cure, key="api_key")
 
     def sends_key_in_clear(self) -> bool:
-        """Whether the key leaves this machine without TLS."""
+        """Return whether the key leaves this machine without TLS."""
         return self.api_key is not None and is_in_clear(self.base_url or "")
 
     def _is_here(self) -> bool:
@@ -148,7 +148,7 @@ class ProviderSettings(Table):
 
 
 class FallbackSettings(ProviderSettings):
-    """`[[model.fallback]]`: asked, in order, when those before it fail."""
+    """`[[model.fallback]]`: models tried in order when the ones before fail."""
 
     name: Annotated[str, AfterValidator(_model_name)] = Field(description='"<provider>:<model>", as in [model].')
 
@@ -164,7 +164,7 @@ _Price = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=F
 
 
 class PriceSettings(Table):
-    """`[model.prices."<name>"]`: what a million tokens of a model cost, in `currency`."""
+    """`[model.prices."<name>"]`: prices of a million tokens of a model, in `currency`."""
 
     input: _Price = Field(description="A million tokens that it reads.")
     output: _Price = Field(description="A million tokens that it writes.")
@@ -174,7 +174,7 @@ class PriceSettings(Table):
 
     @property
     def cached_or_input(self) -> float:
-        """What a million cached tokens cost."""
+        """The price of a million cached tokens."""
         return self.input if self.cached is None else self.cached
 
 
@@ -207,7 +207,7 @@ class ModelSettings(ProviderSettings):
         return self
 
     def _check_twice(self) -> None:
-        """By its name a model is given back its reasoning, priced, and found: of two, one would get the other's."""
+        """Raise `Flaw` for two models of one name: reasoning, prices and lookup are keyed by it."""
         seen = {self.name}
         for one in self.fallback:
             if one.name in seen:
@@ -220,5 +220,5 @@ class ModelSettings(ProviderSettings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The model and those that step in for it, each name once."""
+        """The names of the model and its fallbacks, without duplicates."""
         return tuple(dict.fromkeys([self.name, *(one.name for one in self.fallback)]))

@@ -1,4 +1,4 @@
-"""Who speaks and where, as written in `[owners]`, `[people]` and `[chats]`: immutable ids only, never names."""
+"""Reader of `[owners]`, `[people]` and `[chats]`: immutable ids only, never names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CHAT: Mapping[str, tuple[re.Pattern[str], str]] = {
     "slack": (re.compile(r"T[A-Z0-9]{1,31}/[CG][A-Z0-9]{1,31}"), "slack:T0AA/C0CC"),
 }
 NAMES_TOLD = 20
-"""Of the owner's own channels."""
+"""Most names of imported channels in one error."""
 _ANY = re.compile(r"[^\s:*\x00-\x1f]{1,128}")
 
 
 def read_owners(
     raw: object, imported: Collection[str], reader: TableReader
 ) -> Mapping[OwnerName, tuple[Principal, ...]]:
-    """Read `[owners]`. No table, or an empty one: one owner called "owner". A principal belongs to one owner only."""
+    """Return owners with their principals, each of one owner only. Without a table: one owner called "owner"."""
     owners: dict[OwnerName, tuple[Principal, ...]] = {}
     belongs: dict[str, str] = {}
     for name, listed in reader.table(raw, ("owners",)).items():
@@ -54,7 +54,7 @@ def read_owners(
 
 
 def check_people(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> list[str]:
-    """Check `people.allow`. Returns warnings: `channel:*` lets everyone in."""
+    """Check `people.allow`; the reader collects problems. Return warnings about `channel:*`, which admits everyone."""
     warnings: list[str] = []
     for n, who in enumerate(listed):
         try:
@@ -68,7 +68,7 @@ def check_people(listed: Sequence[str], imported: Collection[str], reader: Table
 
 
 def check_chats(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> None:
-    """Check `chats.allow`."""
+    """Check `chats.allow`; the reader collects problems."""
     for n, chat in enumerate(listed):
         try:
             _check_chat(chat, imported)

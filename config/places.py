@@ -1,4 +1,4 @@
-"""Where the configuration and the state are found, before anything is read: option, variable, user's folder."""
+"""Lookup of the configuration file and the state folder: option, then variable, then the user's folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.errors import ConfigError
 CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
 STATE_VARIABLE = "DRAGOMAN_STATE"
 STORE_BYTES = 504
-"""Longest path of a store in bytes: SQLite takes 512, and appends the name of its journal."""
-_OF_THE_UNIT = "/etc/dragoman/config.toml"
-"""Configuration of the systemd unit, which names it by variable."""
+"""Longest path of a store in bytes: SQLite takes 512, including the suffix of its journal."""
+_UNIT_CONFIG = "/etc/dragoman/config.toml"
+"""Configuration path of the systemd unit, which sets it by variable."""
 _NAME_BYTES = 255
 """Longest name in a path in bytes, on every usual file system."""
 _STATE_BYTES = STORE_BYTES - len("/dragoman.db")
@@ -25,7 +25,7 @@ _STATE_BYTES = STORE_BYTES - len("/dragoman.db")
 def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | None:
     """Return the configuration file: `given`, else `$DRAGOMAN_CONFIG`, else the one in the user's folder, else None.
 
-    Raises `ConfigError` when a file that was named does not exist; only the last place may be empty.
+    Raises `ConfigError` when a named file does not exist; only the default path may be absent.
     """
     if given is not None:
         return _named(_not_empty(given, "--config"), "--config", environ)
@@ -34,7 +34,7 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
     path = users_config(environ)
     try:
         path.stat()
-    except PermissionError as error:  # what is in there may be what the owner wants
+    except PermissionError as error:  # the file may exist and be meant
         raise ConfigError(
             f"{path} cannot be looked for: {error.strerror}.",
             cure="Let this user enter that folder, or name the file with --config.",
@@ -50,21 +50,21 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
 
 
 def users_config(environ: Mapping[str, str]) -> Path:
-    """Return where the user's own configuration is, or would be."""
+    """Return the default path of the user's configuration, existing or not."""
     return _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
 
 
 def misplaced(place: Path) -> list[str]:
-    """Return the files that look like a configuration and are not at `place`, the only one that is read."""
+    """Return files that look like a configuration but are not at `place`, the only path that is read."""
     names = ["dragoman.toml", "config.toml", "config/config.toml", str(place.parent / "dragoman.toml")]
-    names += [str(place.parents[1] / name) for name in ("dragoman.toml", "config.toml")] + [_OF_THE_UNIT]
+    names += [str(place.parents[1] / name) for name in ("dragoman.toml", "config.toml")] + [_UNIT_CONFIG]
     return [os.path.abspath(name) for name in names if os.path.isfile(name)]
 
 
 def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
     """Return the state folder, absolute: `given`, else `$DRAGOMAN_STATE`, else the user's. It need not exist yet.
 
-    Raises `ConfigError` for one whose path cannot be a part of an address, as the store's is.
+    Raises `ConfigError` for a path that cannot be part of the store's URL.
     """
     if given is not None:
         found = _absolute(_not_empty(given, "--state"), environ)
@@ -81,7 +81,7 @@ def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
 
 
 def too_long(path: str, most: int, suffix: str = "") -> str:
-    """Return why the system refuses a path of this length, with what is appended to it; empty when it does not."""
+    """Return why a path with its suffix is too long for the system; empty when it is not."""
     size = len(os.fsencode(path))
     if size > most:
         return f"its path has {size} bytes, and {most} is the limit"
@@ -92,7 +92,7 @@ def too_long(path: str, most: int, suffix: str = "") -> str:
 
 
 def _not_empty(given: Path | str, option: str) -> str:
-    if not str(given):  # a variable that is not set: to take another folder instead would be a guess
+    if not str(given):  # an unset shell variable: another folder would be a guess
         raise ConfigError(f"{option} names nothing.", cure=f"Write a path behind it, or leave {option} out.")
     return str(given)
 
@@ -121,17 +121,18 @@ def _absolute(text: str, environ: Mapping[str, str]) -> Path:
         return path.absolute()
     except FileNotFoundError:
         raise ConfigError(
-            f"The folder that this was said in is gone, so nobody knows where {text} is.", cure="Write the whole path."
+            f"The current folder was removed, so the relative path {text} cannot be resolved.",
+            cure="Write the whole path.",
         ) from None
 
 
 def _home(environ: Mapping[str, str]) -> Path:
     # The rules say that a relative path there counts as unset, too.
-    return Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else _of_the_user()
+    return Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else _passwd_home()
 
 
-def _of_the_user() -> Path:
-    """The home that the system knows. Raises `ConfigError` for a user whom it does not know."""
+def _passwd_home() -> Path:
+    """Return the home folder of the user database. Raises `ConfigError` for an unknown user."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:

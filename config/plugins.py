@@ -1,4 +1,4 @@
-"""The specs of tools: of those in `agent_tools`, and of an owner's own, whose modules may do anything."""
+"""Import of tool specs: of `agent_tools`, and of the owner's modules, which may fail in any way."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gateway.domain.tools import ToolSpec
 from gateway.errors import ConfigError
 
 SAID_CHARS = 500
+"""Most characters of a foreign error's text."""
 
 
 def own_module(path: str) -> ModuleType:
-    """Import what the owner wrote. Raises `ConfigError` whatever is wrong with it: its code may raise anything."""
+    """Import a module of the owner's. Raises `ConfigError` for any failure: its code may raise anything."""
     if not path or path.startswith("."):
         raise ConfigError(f"{path!r} is no import path", cure="Write it whole, as in my_package.my_module")
     named = cut(path, 100)
@@ -33,15 +34,15 @@ def own_module(path: str) -> ModuleType:
 
 
 def said(error: BaseException) -> str:
-    """What an error of somebody's code says, in a length that can be read. Never raises."""
+    """Return the text of an error of foreign code, cut. Never raises."""
     try:
         return cut(str(error), SAID_CHARS)
-    except Exception:  # noqa: BLE001 - its words are somebody's code too
+    except Exception:  # noqa: BLE001 - its __str__ is foreign code too
         return "it does not say why"
 
 
 def part_of(module: ModuleType, name: str) -> object:
-    """Return what a module of the owner's has under a name, or None. Raises `ConfigError` when looking fails."""
+    """Return an attribute of the owner's module, or None. Raises `ConfigError` when the access fails."""
     try:
         return getattr(module, name, None)
     except KeyboardInterrupt:
@@ -54,7 +55,7 @@ def part_of(module: ModuleType, name: str) -> object:
 
 
 def own_tool_spec(path: str) -> ToolSpec:
-    """Return the `SPEC` of a tool that the owner brings by import path. Raises `ConfigError` when there is none."""
+    """Return the `SPEC` of the owner's tool at an import path. Raises `ConfigError` when there is none."""
     spec = part_of(own_module(path), "SPEC")
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
@@ -62,7 +63,7 @@ def own_tool_spec(path: str) -> ToolSpec:
 
 
 def tool_specs() -> Mapping[str, ToolSpec]:
-    """Return the `SPEC` of every module in `agent_tools`, by name. Raises `ConfigError` when two have one name."""
+    """Return the `SPEC` of every module in `agent_tools`, by name. Raises `ConfigError` for a duplicate name."""
     specs: dict[str, ToolSpec] = {}
     for module in sorted(pkgutil.iter_modules(agent_tools.__path__), key=lambda found: found.name):
         if module.name.startswith("_"):

@@ -1,4 +1,4 @@
-"""From raw tables to typed ones: every problem is collected with its place and its cure, none stops the reading."""
+"""Reader of raw tables into typed models. Collects every problem with its path and cure; none stops the reading."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "time_delta_type": ("it is not a duration", 'Write, for instance, "90s" or "2m"'),
     }
 )
-"""By pydantic's type of error: what is wrong, and the cure."""
+"""Reason and cure by pydantic's error type."""
 _SWITCHES = frozenset({"enabled", "enable", "disabled", "disable", "active"})
-"""Keys that people write to switch a tool on or off."""
+"""Keys that people try for switching a tool on or off."""
 PROBLEMS_TOLD = 100
-"""Of all that there are."""
+"""Most problems in one error."""
 WHAT_CHARS, CURE_CHARS = 500, 1_000
-"""Of what is wrong with one, and of its cure; some name all that there is."""
+"""Most characters of a reason and of a cure; some list everything known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with the configuration."""
+    """One problem of the configuration."""
 
     where: str
     """The file, or `$NAME` for an environment variable."""
@@ -55,13 +55,13 @@ class Problem:
     cure: str
 
     def __str__(self) -> str:
-        """Return it as one line."""
+        """Return the problem as one line."""
         key = f"{self.key}: " if self.key else ""
         return f"{self.where}: {key}{self.what}. {self.cure}."
 
 
 def as_error(problems: Sequence[Problem]) -> ConfigError:
-    """Make the one error that lists them all, or the first hundred: nobody mends more between two tries."""
+    """Make one error that lists all problems, at most the first hundred: nobody fixes more in one attempt."""
     if len(problems) == 1:
         one = problems[0]
         key = f"{one.key}: " if one.key else ""
@@ -73,7 +73,7 @@ def as_error(problems: Sequence[Problem]) -> ConfigError:
 
 
 def suggest(word: str, known: Iterable[str], table: str = "", *, alike: bool = True) -> str:
-    """Return the name that `word` may stand for, unless not `alike`, and the known ones."""
+    """Return a sentence with the known names and, if `alike`, the one that `word` is close to."""
     names = sorted(known)
     close = difflib.get_close_matches(word.lower(), names, n=1) if alike else []
     meant = f'Did you mean "{close[0]}"? ' if close else ""
@@ -82,7 +82,7 @@ def suggest(word: str, known: Iterable[str], table: str = "", *, alike: bool = T
 
 
 def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> str:
-    """Return the cure for a key that its table does not know: its place or its spelling, and the known ones."""
+    """Return the cure for an unknown key: its table or spelling, and the known keys."""
     names = list(known)
     if key.lower() in _SWITCHES and "permission" in names:
         return f'Write permission = "blocked" to switch the tool off. {suggest(key, names, table, alike=False)}'
@@ -94,7 +94,7 @@ def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> s
 
 
 def dotted(path: Path) -> str:
-    """Write a path as people write keys: `model.fallback[0].name`, with quotes where TOML wants them."""
+    """Return a path in TOML notation: `model.fallback[0].name`, quoted where needed."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -106,10 +106,10 @@ def dotted(path: Path) -> str:
 
 
 class TableReader:
-    """Turns raw tables into models and remembers what was wrong."""
+    """Converter of raw tables to models that collects problems."""
 
     def __init__(self, *, file: str, variables: Mapping[tuple[str, ...], str], environ: Mapping[str, str]) -> None:
-        """Know the file's name, the keys that came from environment variables, and the environment for secrets."""
+        """Take the file's name, the keys set by environment variables, and the environment for secrets."""
         self.problems: list[Problem] = []
         self.secrets: list[SecretStr] = []
         self.named: set[str] = set()
@@ -117,11 +117,11 @@ class TableReader:
         self._file = file
         self._set_by: Mapping[Path, str] = {**variables}
         self._places: set[Path] = set()
-        """Where something is wrong."""
+        """Paths with a problem."""
         self._environ = environ
 
     def wrong(self, path: Path, what: str, cure: str) -> None:
-        """Remember a problem at `path`."""
+        """Record a problem at `path`."""
         named = next((name for n in range(len(path) + 1) if (name := self._set_by.get(path[:n]))), None)
         where = self._file if named is None else f"${cut(named, 100)}"
         key, what, cure = cut(dotted(path), 200), cut(what, WHAT_CHARS), cut(cure, CURE_CHARS)
@@ -129,15 +129,15 @@ class TableReader:
         self._places.add(path)
 
     def is_wrong(self, path: Path) -> bool:
-        """Whether something is wrong at `path` or below it."""
+        """Return whether there is a problem at `path` or below it."""
         return any(place[: len(path)] == path for place in self._places)
 
     def flaw(self, path: Path, flaw: Flaw) -> None:
-        """Remember a value's flaw."""
+        """Record a value's flaw."""
         self.wrong((*path, flaw.key) if flaw.key else path, flaw.what, flaw.cure)
 
     def table(self, raw: object, path: Path) -> Mapping[str, Any]:
-        """Return `raw` as a table; a problem and an empty one when it is something else."""
+        """Return `raw` as a table; otherwise record a problem and return an empty one."""
         value = compound(raw) if isinstance(raw, EnvText) else raw
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
@@ -148,7 +148,7 @@ class TableReader:
         return {}
 
     def model(self, model: type[M], raw: object, path: Path) -> M | None:
-        """Read a table into `model`. None when there was a problem; all of them are remembered."""
+        """Read a table into `model`. Record all problems; return None when there was one."""
         before = len(self.problems)
         data = self._known(model, self.table(raw, path), path)
         try:
@@ -159,13 +159,13 @@ class TableReader:
         return read if len(self.problems) == before else None
 
     def explain(self, error: ValidationError, path: Path) -> None:
-        """Remember every problem of a table at `path` that its model found."""
+        """Record every problem that a model found in a table at `path`."""
         for one in error.errors(include_url=False):
             context = {"input": one["input"], **one.get("ctx", {})}
             self._explain(one["type"], one["msg"], (*path, *one["loc"]), context)
 
     def value(self, kind: Any, value: object, path: Path) -> Any:
-        """Read one value for a key of type `kind`: durations, secrets and environment text. Raises `Flaw`."""
+        """Convert one value for a key of type `kind`: durations, secrets, environment text. Raises `Flaw`."""
         kind = _bare(kind)
         if isinstance(value, EnvText):
             value = _typed(kind, value)
@@ -185,7 +185,7 @@ class TableReader:
         return value
 
     def _below(self, kind: Any, value: dict[str, Any], path: Path) -> dict[str, Any]:
-        """Read a table in a table: one with known keys, or one of such tables by names."""
+        """Convert a nested table: one with known keys, or named tables of that kind."""
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return self._known(kind, value, path)
         inner = get_args(kind)[-1] if get_origin(kind) is dict else None
@@ -203,7 +203,7 @@ class TableReader:
         return read
 
     def _proxy(self, value: object) -> object:
-        """Read the address of a proxy: a secret, or as it is. What stands before its @ is kept out of logs."""
+        """Convert a proxy URL, plain or a secret. Record its user name and password as secrets, for the redactor."""
         if not isinstance(value, str):
             return value
         text = self._secret(value).get_secret_value() if value.startswith(("env:", "file:")) else value
@@ -221,7 +221,7 @@ class TableReader:
             return value
 
     def _known(self, model: type[BaseModel], raw: Mapping[str, Any], path: Path) -> dict[str, Any]:
-        """Return the keys that the model has, read; the others are problems unless the model takes any."""
+        """Return the converted keys of the model; record others as problems unless the model allows extras."""
         fields = model.model_fields
         data: dict[str, Any] = {}
         for key, value in raw.items():
@@ -282,7 +282,7 @@ def _has_tables(value: object) -> bool:
 
 
 def _bare(kind: Any) -> Any:
-    """Take `Annotated` and `| None` off a type."""
+    """Strip `Annotated` and `| None` from a type."""
     while True:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]

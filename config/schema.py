@@ -1,4 +1,4 @@
-"""The JSON schema of the configuration file, for editors: `python -m config.schema > config/schema.json`."""
+"""JSON schema of the configuration file, for editors: `python -m config.schema > config/schema.json`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
 class _AsWritten(GenerateJsonSchema):
-    """Durations and secrets as they stand in the file, not as pydantic holds them."""
+    """Schema generator that writes durations and secrets in the form of the file."""
 
     def timedelta_schema(self, schema: Any) -> JsonSchemaValue:
         return dict(_DURATION)
@@ -49,7 +49,7 @@ class _AsWritten(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of the whole file. The same at every call."""
+    """Return the schema of the whole file. Deterministic."""
     definitions: dict[str, Any] = {}
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
@@ -101,12 +101,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the schema as the file `config/schema.json` holds it."""
+    """Return the content of `config/schema.json`."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _accounts(channel: str, model: type[BaseModel], one: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """One account, or several by name: nothing is required of the table, because either may be what it holds."""
+    """Return the schema of a table of one account or several named ones; no key is required, since either is valid."""
     account = _table(model, definitions)
     definitions[model.__name__] = account
     accounts = {
@@ -130,7 +130,7 @@ def _table(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any
 
 
 def _tidy(node: Any) -> Any:
-    """Drop titles that only repeat names, and say secrets and what may be left out as the file has them."""
+    """Drop generated titles; write secrets and optional keys in the form of the file."""
     if isinstance(node, list):
         return [_tidy(one) for one in cast("list[Any]", node)]
     if not isinstance(node, dict):
@@ -142,7 +142,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _without_null(table: dict[str, Any]) -> dict[str, Any]:
-    """TOML has no null: such a key is left out instead."""
+    """Drop `null` choices: TOML has no null, the key is left out instead."""
     choices: list[Any] = table.get("anyOf", [])
     if {"type": "null"} not in choices:
         return table

@@ -1,8 +1,7 @@
-"""The typed settings: one frozen model for each table of the configuration. Nothing here reads a file or a variable.
+"""Typed settings: one frozen model for each table of the configuration. Reads no file and no variable.
 
-Every value checks itself and says its cure; what needs two tables at once is checked in `config.people`,
-`config.tools` and `config.agents`. `[model]` stands in `config.model`. Durations and secrets come here already read
-(`config.values`).
+Every value validates itself and names its cure. Checks across tables are in `config.people`, `config.tools` and
+`config.agents`; `[model]` is in `config.model`. Durations and secrets arrive already parsed (`config.values`).
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ def _public_url(text: str) -> str:
     parts = address(text, "https://chat.example.org")
     if parts.path not in {"", "/"}:
         raise Flaw("the address has a path", "Give the page a host name of its own and leave the path out")
-    return _as_browsers_say(parts)
+    return _origin(parts)
 
 
-def _as_browsers_say(parts: SplitResult) -> str:
-    """An address without a path as browsers name it in `Host` and `Origin`: they leave out the usual port."""
+def _origin(parts: SplitResult) -> str:
+    """Return a URL without a path as browsers write it in `Host` and `Origin`: without the default port."""
     name = (parts.hostname or "").lower()
     if not name.isascii():
         name = name.encode("idna").decode()
@@ -229,7 +228,7 @@ class LimitsSettings(Table):
     )
 
     def of_a_turn(self) -> TurnLimits:
-        """Return them as turns know them."""
+        """Return the limits of a turn."""
         return TurnLimits(
             calls=self.calls_per_turn,
             active=self.time_per_turn,
@@ -275,7 +274,7 @@ _APPROVALS_BY_KIND: dict[str, Any] = {
 
 
 class ToolSettings(Table):
-    """`[tools.<name>]`. What is left out is as the tool itself says."""
+    """`[tools.<name>]`. Missing keys default to the tool's own spec."""
 
     module: Annotated[str, AfterValidator(_module)] | None = Field(
         default=None, description='"package.module" of a tool that is not part of Dragoman; it runs with its rights.'
@@ -308,7 +307,7 @@ class ImportedSettings(BaseModel):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The keys of the table besides `module`, as they were written."""
+        """The keys of the table besides `module`, unconverted."""
         return dict(self.model_extra or {})
 
 
@@ -321,17 +320,17 @@ class ChannelsSettings:
 
     web: WebSettings
     telegram: TelegramSettings | None
-    """None: there is no such table, and no such channel."""
+    """None when there is no such table and no such channel."""
     slack: SlackSettings | None
     imported: Mapping[str, ImportedSettings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set, with defaults filled in. The tools' settings became policies (`Loaded.tools`)."""
+    """All settings with defaults filled in, except of tools, which became policies (`Loaded.tools`)."""
 
     owners: Mapping[OwnerName, tuple[Principal, ...]]
-    """Each owner's principals on the channels; the one on the web page goes without saying."""
+    """Each owner's principals on the channels, without the implicit one of the web page."""
     store: StoreSettings
     http: HttpSettings
     model: ModelSettings

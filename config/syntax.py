@@ -21,7 +21,7 @@ _ONE_LINE = 'Write it in one line: { main = "ask", dm = "deny" }'
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A syntax error of a file."""
+    """A syntax error of a file, explained."""
 
     line: int
     column: int
@@ -31,7 +31,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A syntax error as the parser reports it, beside the line in which it is."""
+    """A syntax error as the parser reports it, with the file's lines."""
 
     message: str
     lines: Sequence[str]
@@ -44,7 +44,7 @@ class _Found:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The key and the value of the line, both empty when it has none."""
+        """The key and value of the line, both empty without one."""
         found = _PAIR.match(self.text)
         return (cut(found[1], _NAME_CHARS), found[2].strip()) if found else ("", "")
 
@@ -65,7 +65,7 @@ def explain(text: str, message: str) -> Mistake | None:
 
 
 def _last_opened(lines: Sequence[str]) -> int:
-    """Return the line whose long text the end of the document cut, else the last one."""
+    """Return the line of an unclosed multi-line text, else the last line."""
     opened = [n for n, line in enumerate(lines, 1) if '"""' in line or "'''" in line]
     return opened[-1] if opened else len(lines)
 
@@ -161,4 +161,4 @@ def _no_pair(found: _Found) -> _Why:
 _CAUSES: Sequence[Callable[[_Found], _Why]] = (
     _json, _twice, _curly, _unseen, _colon, _header, _quote, _open, _value, _no_pair
 )  # fmt: skip
-"""In this order: the first that fits is the cause."""
+"""Causes in order of priority: the first match wins."""

@@ -1,4 +1,4 @@
-"""The text files that the configuration names: read when it is loaded, so that a mistake stops the start."""
+"""Reader of text files named in the configuration. They are read at load, so that a mistake stops the start."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from config.reading import TableReader
 from config.values import Flaw
 
 MOST_BYTES = 65_536
+"""Most bytes of the files of one key: all of it goes into every prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Files by their paths, which are relative to `folder`: where the configuration file is, if there is one."""
+    """Reader of files by path, relative to `folder`, the configuration file's; None without a configuration file."""
 
     folder: Path | None
 
     def read(self, paths: Sequence[str], key: Key, reader: TableReader) -> str:
-        """Return what the files of one key say, in order, with an empty line between; problems are remembered."""
+        """Return the texts of one key's files, in order, with an empty line between; the reader collects problems."""
         found: list[str] = []
         left = MOST_BYTES
         for n, path in enumerate(paths):
@@ -40,7 +41,7 @@ class Texts:
                 raise Flaw(f"{path} is relative, and there is no configuration file beside it", "Write a whole path")
             place = self.folder / place
         try:
-            # Looked at first: opening a pipe would wait for whoever writes into it.
+            # Checked first: opening a named pipe would block until something writes to it.
             if place.is_dir():
                 raise Flaw(f"{place} is a folder", "Name the text files in it")
             if place.exists() and not place.is_file():
@@ -54,7 +55,7 @@ class Texts:
             raise Flaw(what, "Make it a file that the daemon can read") from None
         if len(data) > most:
             what = f"with {place} it is more than {MOST_BYTES // 1024} KB in all"
-            raise Flaw(what, "Shorten it: all of it goes into every question to the model")
+            raise Flaw(what, "Shorten it: all of it goes into every prompt")
         return data
 
 

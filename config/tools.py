@@ -1,4 +1,4 @@
-"""`[tools]`: what the owner says of each tool, laid over what the tool says of itself."""
+"""Reader of `[tools]`: policies from the owner's settings over each tool's own spec."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gateway.domain.tools import ApprovalMode, Availability, Risk, ToolPolicy, T
 from gateway.errors import ConfigError
 
 TIMEOUTS = "timeouts"
-"""The one key of `[tools]` that is not a tool."""
+"""The only key of `[tools]` that is not a tool."""
 _LONGEST = timedelta(days=1)
 _WARNED = frozenset({Risk.EXECUTE, Risk.NETWORK})
-"""Risks of tools whose approval "allow" outside main is worth a warning."""
+"""Risks of tools for which approval "allow" outside main gets a warning."""
 
 
 def read_own_tools(
     raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
 ) -> Mapping[str, tuple[str, ToolSpec]]:
-    """Return the owner's own tools, each with its import path, by name: the tables that have a `module`."""
+    """Return import path and spec of the owner's own tools by name, from the tables with a `module`."""
     found: dict[str, tuple[str, ToolSpec]] = {}
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
     for name, table in tables.items():
@@ -50,7 +50,7 @@ def read_own_tools(
 def read_tools(
     raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
 ) -> tuple[Mapping[str, ToolPolicy], list[str]]:
-    """Return a policy for every tool, and warnings. Unknown tools, actions, keys and values are problems."""
+    """Return a policy for every tool, and warnings. The reader collects unknown tools, actions, keys and values."""
     table = reader.table(raw, ("tools",))
     timeouts = _read_timeouts(table.get(TIMEOUTS, {}), specs, reader)
     read: dict[str, ToolSettings] = {}
@@ -59,7 +59,7 @@ def read_tools(
         if name == TIMEOUTS:
             continue
         if name not in specs and reader.is_wrong(path):
-            continue  # an own one that cannot be had
+            continue  # an own tool whose import failed
         if name not in specs:
             reader.wrong(path, f"there is no tool {name!r}", suggest(name, specs))
             continue
@@ -75,14 +75,14 @@ def read_tools(
 
 
 def table_of(spec: ToolSpec) -> type[ToolSettings]:
-    """What `[tools.<name>]` may hold: what every tool has, and the tool's own keys."""
+    """Return the model of `[tools.<name>]`: the common keys and the tool's own."""
     if spec.settings is None:
         return ToolSettings
     return create_model(f"{spec.name}Settings", __base__=(ToolSettings, spec.settings))
 
 
 def _own(spec: ToolSpec, settings: ToolSettings) -> Any:
-    """The tool's own settings, from a table that was read."""
+    """Return the tool's own settings from its table, None when it has none."""
     if spec.settings is None:
         return None
     return spec.settings(
@@ -153,7 +153,7 @@ def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
 
 
 def describe(policy: ToolPolicy) -> str:
-    """Say in one line how a tool is configured."""
+    """Return a tool's policy as one line."""
     parts: list[Any] = [policy.availability.value]
     parts += [f"{kind}: {choice.value}" for kind, choice in sorted(policy.approval.items())]
     parts.append(spoken(timedelta(seconds=policy.timeout_s)))

@@ -1,4 +1,4 @@
-"""How single values are written in the configuration: durations, secrets, and text from environment variables."""
+"""Parsers of single configuration values: durations, secrets, text from environment variables, TOML."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
+"""Largest secret file in bytes."""
 LEVELS_AT_MOST = 30
-"""Of tables and lists in one another; settings need six."""
+"""Most levels of nested tables and lists; settings need six."""
 _KEY = r"""(?>[\w-]+|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|'[^'\n]*+')"""
 _ENDLESS_KEY = re.compile(rf"(?m)(?:^|[\[{{,])[ \t]*(?:{_KEY}[ \t]*\.[ \t]*){{{LEVELS_AT_MOST}}}", re.ASCII)
 
 
 class Flaw(ValueError):
-    """One value that cannot be used: what is wrong, what to do, and the key inside its table when that is known."""
+    """An invalid value: the reason, the cure, and the key inside its table when known."""
 
     def __init__(self, what: str, cure: str, *, key: str = "") -> None:
-        """Take both as sentences without a full stop at the end of `what`."""
+        """Take reason and cure as sentences without a full stop."""
         super().__init__(what)
         self.what, self.cure, self.key = what, cure, key
 
 
 class EnvText(str):
-    """A value that came from an environment variable, and so is text whatever its key wants."""
+    """A value from an environment variable, which is text whatever the type of its key."""
 
     __slots__ = ()
 
 
 def duration(value: object) -> timedelta:
-    """Read `"120s"`, `"2m"`, `"1h"`, `"30d"` or a number of seconds; more than 0, at most ten years. Raises `Flaw`."""
+    """Parse `"120s"`, `"2m"`, `"1h"`, `"30d"` or a number of seconds; more than 0, at most ten years. Raises `Flaw`."""
     cure = 'Write a number with its unit, for instance "90s", "2m", "1h" or "30d"'
     seconds = math.nan
     if isinstance(value, str):
@@ -56,7 +57,7 @@ def duration(value: object) -> timedelta:
 
 
 def spoken(value: timedelta) -> str:
-    """Write a duration the way `duration` reads it: in the largest unit that leaves a whole number."""
+    """Format a duration for `duration`, in the largest unit that gives a whole number."""
     seconds = value.total_seconds()
     for unit in ("d", "h", "m"):
         if seconds % _UNITS[unit] == 0:
@@ -65,7 +66,7 @@ def spoken(value: timedelta) -> str:
 
 
 def secret(value: object, environ: Mapping[str, str]) -> SecretStr:
-    """Resolve `"env:NAME"` or `"file:PATH"`. Raises `Flaw`, which never repeats what may be the secret itself."""
+    """Resolve `"env:NAME"` or `"file:PATH"`. Raises `Flaw`; its text must never contain a possible secret."""
     if isinstance(value, str) and value.startswith("env:"):
         return _from_environment(value.removeprefix("env:"), environ)
     if isinstance(value, str) and value.startswith("file:"):
@@ -93,12 +94,12 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> SecretStr:
 
 def _from_file(name: str) -> SecretStr:
     path, cure = Path(name), 'Write, for instance, "file:/run/secrets/api-key"'
-    if not name.isprintable():  # with a zero byte in it, it cannot even be looked for
+    if not name.isprintable():  # a path with a zero byte cannot even be checked
         raise Flaw("the path of the secret's file has characters that cannot be seen", cure)
     if not path.is_absolute():
         raise Flaw(f"{_shown(name)} is not an absolute path", cure)
     try:
-        # Looked at first: opening a pipe would wait for whoever writes into it.
+        # Checked first: opening a named pipe would block until something writes to it.
         if path.exists() and not path.is_file():
             raise Flaw(f"the secret's file {path} is not a file", "Name a text file that has the secret in it")
         with path.open("rb") as file:
@@ -117,22 +118,22 @@ def _from_file(name: str) -> SecretStr:
 
 
 def integer(text: str) -> int | str:
-    """Return the whole number that the text is, else the text."""
+    """Parse an integer; return the text when it is none."""
     return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text.strip()) else text
 
 
 def number(text: str) -> float | str:
-    """Return the number that the text is, else the text."""
+    """Parse a number; return the text when it is none."""
     return float(text) if re.fullmatch(r"[+-]?\d{1,18}(\.\d{1,18})?", text.strip()) else text
 
 
 def boolean(text: str) -> bool | str:
-    """Return what `true` or `false` mean, else the text."""
+    """Parse `true` or `false`; return the text when it is neither."""
     return {"true": True, "false": False}.get(text.strip().lower(), text)
 
 
 def compound(text: str) -> Any:
-    """Return the list or table that the text is, in the manner of TOML or JSON, else the text."""
+    """Parse a list or table in TOML or JSON; return the text when it is neither."""
     if not text.lstrip().startswith(("[", "{")):
         return text
     try:
@@ -146,23 +147,23 @@ def compound(text: str) -> Any:
 
 
 def toml(text: str) -> dict[str, Any]:
-    """Read TOML. Raises `ValueError` that says what is wrong with it.
+    """Parse TOML. Raises `ValueError` with the reason.
 
-    A key in many parts costs tomllib their square: a second for 30,000, as 64 KiB can have. A text may have points,
-    too, but hardly as many with a single word between two of them.
+    A dotted key costs tomllib quadratic time: a second for 30,000 parts, which fit into 64 KiB. So keys of too many
+    parts are refused first. A string may match too, but hardly ever has so many dots with one word between them.
     """
     if _ENDLESS_KEY.search(text):
         raise ValueError(f"it has a key of more than {LEVELS_AT_MOST} parts")
     try:
         return tomllib.loads(text)
-    except RecursionError as error:  # so many lists in one another
+    except RecursionError as error:  # too deeply nested lists
         raise ValueError(str(error)) from None
 
 
 def beyond(value: Mapping[str, Any] | list[Any]) -> str:
-    """Say what in tables that were read no setting can be; empty when there is no such thing.
+    """Describe a parsed value that no setting can have; empty when there is none.
 
-    TOML has whole numbers of 64 bits, and refuses others; Python reads some that it cannot even write.
+    TOML limits integers to 64 bits; Python also parses longer ones, some of which it cannot print.
     """
     for n, parts in enumerate(levels(value)):
         if n == LEVELS_AT_MOST:

@@ -69,7 +69,7 @@ class BrowserTool:
         from agent_tools.browser.actions import perform
 
         session.scopes = scopes_of(args, ctx.scopes)
-        session.gate.let(session.scopes)
+        session.proxy.let(session.scopes)
         try:
             result = await perform(session, ctx, args, self._settings)
         except Error as error:

@@ -1,6 +1,6 @@
-"""Does one call's action on a session's tabs and says what came of it: the last station of a browser call.
+"""Actions of the browser: runs one call on a session's tabs and builds its result. The last step of a browser call.
 
-Every result begins with a line of ours; what follows are words of the page.
+Every result begins with a line of ours; text of the page follows.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 
 LOAD_S = 30.0
-"""Seconds for a host to answer, when the call has as long."""
+"""Timeout in seconds for a host to answer, at most the call's own."""
 
 READ_AT_MOST = 3
-"""Times that a page is read which goes on to another one each time."""
+"""Attempts to read a page that navigates away during each."""
 WENT_ON = "context was destroyed"
-"""Playwright's words for that."""
+"""Text of playwright's error for such a navigation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """What an action works with."""
+    """The inputs of one action."""
 
     session: PageSession
     ctx: ToolContext
@@ -43,30 +43,30 @@ class _Call:
 
     @property
     def limit_s(self) -> float:
-        """Seconds to wait for a host, so that there is time left to say that it did not answer."""
+        """Timeout in seconds for a host; leaves time to report that it did not answer."""
         return LOAD_S if self.args.timeout is None else max(0.5, min(LOAD_S, self.args.timeout * 0.8 - 0.5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Done:
-    """What came of an action."""
+    """The outcome of an action."""
 
     said: str = ""
-    """A line of ours."""
+    """A line of ours for the result."""
     page: str = ""
-    """Words of the page."""
+    """Text of the page."""
     status: int = 0
     pictures: tuple[Picture, ...] = ()
     files: tuple[Artifact, ...] = ()
     heading: bool = True
-    """Whether the result names the page."""
+    """True when the result names the page."""
 
 
 async def perform(session: PageSession, ctx: ToolContext, args: Args, settings: BrowserSettings) -> ToolResult:
-    """Do one action. What fails in a page is a result; only a cancellation goes on, after the load was stopped."""
+    """Run one action. A failure in a page is a result; only a cancellation propagates, after loading was stopped."""
     try:
         done = await _ACTIONS[args.action](_Call(session=session, ctx=ctx, args=args, settings=settings))
-        return await _told(session, done)
+        return await _result(session, done)
     except Trouble as trouble:
         return _failed(session, trouble)
     except (PlaywrightTimeout, TimeoutError) as error:
@@ -80,12 +80,12 @@ async def perform(session: PageSession, ctx: ToolContext, args: Args, settings: 
         raise
 
 
-async def _told(session: PageSession, done: _Done) -> ToolResult:
-    """Put a result together."""
+async def _result(session: PageSession, done: _Done) -> ToolResult:
+    """Build the result of an action."""
     lines = [done.said] if done.said else []
     if done.heading and (page := await tabs.current(session)) is not None:
         lines.insert(0, await _heading(page, done.status))
-    lines += _beside(session)
+    lines += _notes(session)
     if done.page:
         lines += ["", done.page]
     return ToolResult(
@@ -98,31 +98,31 @@ async def _heading(page: Page, status: int) -> str:
     return f"Page: {await tabs.title(page) or 'without a title'} — {one_line(page.url, 2000)}{answered}"
 
 
-def _beside(session: PageSession) -> list[str]:
-    """Tell what else happened since the last result, a line each."""
+def _notes(session: PageSession) -> list[str]:
+    """Return and clear notes on events since the last result, a line each."""
     told = [f"Note: {text}" for text in session.notes]
     session.notes.clear()
-    if turned := session.gate.turned_away():
+    if turned := session.proxy.turned_away():
         named = dict.fromkeys(f"{one_line(one.host, 100)} ({one_line(one.why, 200)})" for one in turned)
         told.append(f"Note: parts of the page were refused on the way: {', '.join(named)}")
     return told
 
 
 def _failed(session: PageSession, trouble: Trouble) -> ToolResult:
-    return trouble.result("\n".join(_beside(session)), untrusted=True)
+    return trouble.result("\n".join(_notes(session)), untrusted=True)
 
 
 async def _after(call: _Call, said: str) -> _Done:
-    """Let a page come to rest after something was done to it, and show what is there now."""
+    """Wait for a page to settle after an action, and return its snapshot."""
     page = await navigating.here(call.session)
     await navigating.settle(page, call.limit_s)
     return _Done(said=said, page=await _seen(call, lambda now: reading.snapshot(now, limit=reading.BRIEF)))
 
 
 async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
-    """Read from the current tab; a page that goes on to another one meanwhile is read there.
+    """Read the current tab; retry when the page navigates away meanwhile.
 
-    What was read is given away only if the tab was, and is still, where it may be.
+    Return the text only if the tab was on an allowed host before the read and still is.
     """
     for left in reversed(range(READ_AT_MOST)):
         page = await navigating.shown(call.session)
@@ -144,20 +144,20 @@ async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
 async def _open(call: _Call) -> _Done:
     url = call.args.url or ""
     page = await _loadable(call.session)
-    call.session.gate.turned_away()  # of pages before
+    call.session.proxy.turned_away()  # clears refusals of earlier pages
     try:
         page, status = await navigating.go(call.session, page, url, call.limit_s)
     except Error as error:
-        await _refused_at_the_gate(call.session, page, url)
+        await _raise_if_refused(call.session, page, url)
         await navigating.empty(page)
         raise meaning(error.message) from None
-    await _refused_at_the_gate(call.session, page, url)
+    await _raise_if_refused(call.session, page, url)
     seen = await _seen(call, reading.snapshot)
     return _Done(page=seen, status=status)
 
 
 async def _loadable(session: PageSession) -> Page:
-    """Return a tab that can go somewhere; one that hangs is closed for it."""
+    """Return a tab that can navigate; replaces one that hangs."""
     page = await tabs.current(session)
     if page is not None and not await navigating.answers(page, 0.5):
         await navigating.revive(session)
@@ -166,9 +166,9 @@ async def _loadable(session: PageSession) -> Page:
     return page
 
 
-async def _refused_at_the_gate(session: PageSession, page: Page, url: str) -> None:
-    """Raise `Trouble` when the page itself was refused on the way out; its parts are told later."""
-    turned = list(session.gate.turned_away())
+async def _raise_if_refused(session: PageSession, page: Page, url: str) -> None:
+    """Raise `Trouble` when the egress proxy refused the page itself; note refusals of its parts."""
+    turned = list(session.proxy.turned_away())
     mains = {_host_and_port(url), _host_and_port(page.url)}
     for one in turned:
         if one.host.lower() in mains:
@@ -268,7 +268,7 @@ async def _download(call: _Call) -> _Done:
 
 async def _upload(call: _Call) -> _Done:
     page = await navigating.here(call.session)
-    navigating.is_of(page, call.args.host or "")
+    navigating.require_host(page, call.args.host or "")
     said = await files.upload(call.session, call.ctx, page, call.args.ref or "", call.args.path or "")
     return await _after(call, said)
 

@@ -1,7 +1,7 @@
-"""What a call of the browser may say, and what it reaches: read before anything decides, and before any page.
+"""Arguments and call scope of the tool `browser`, evaluated before any decision and before any page is opened.
 
-One flat model: every action takes a few of its fields. What an action does not take is dropped, so that a card shows
-exactly what is done.
+One flat model: every action takes a few of its fields. Fields that an action does not take are dropped, so that a card
+shows exactly what is done.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ ActionName = Literal[
 ]  # fmt: skip
 
 TEXT_CHARS = 16_384
-"""What a card can still show whole, however it is escaped."""
+"""Most characters that a card shows whole, however the text is escaped."""
 
 HOST_CHARS = 300
-"""Of a name that has 253 at most, with a scheme and a port."""
+"""Most characters of a host: 253 for its name, with a scheme and a port."""
 
 _REF = r"(f\d{1,6})?e\d{1,9}"
-"""As snapshots write it; `f` numbers the frame."""
+"""Pattern of an element reference in snapshots; `f` numbers the frame."""
 TAKES: Mapping[str, str] = MappingProxyType(
     {
         "open": "url!",
@@ -102,7 +102,7 @@ TAKES: Mapping[str, str] = MappingProxyType(
         "close": "tab",
     }
 )
-"""The fields of each action; `!` is one that must be there."""
+"""Fields of each action; `!` marks a required one."""
 
 BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -123,7 +123,7 @@ BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "close": ("tab",),
     }
 )
-"""What the words after `/browser <action>` are, in order; the last takes the rest of the text."""
+"""Fields of the words after `/browser <action>`, in order; the last takes the rest of the text."""
 
 _CURES: Mapping[str, str] = MappingProxyType(
     {
@@ -140,7 +140,7 @@ _CURES: Mapping[str, str] = MappingProxyType(
 
 
 def _plain(schema: dict[str, Any]) -> None:
-    """Say of a field that may be left out only what it is: half the schema would be `null` otherwise."""
+    """Drop titles, defaults and `null` from the schema of optional fields; they would be half of it."""
     for name, field in cast("dict[str, dict[str, Any]]", schema["properties"]).items():
         field.pop("title", None)
         field.pop("default", None)
@@ -210,7 +210,7 @@ class Args(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_it_is_meant(cls, given: object) -> object:
-        """Read `open https://…` in `action`, and take out what is empty or not of this action."""
+        """Parse `open https://…` in `action`; drop fields that are empty or not of this action."""
         if not isinstance(given, dict):
             return given
         fields = dict(cast("dict[str, object]", given))
@@ -250,10 +250,10 @@ class Args(BaseModel):
 
 
 def reach(args: Args, settings: BrowserSettings) -> CallScope:
-    """Say what a call does at worst: a host is asked for once in a session, what is given away each time.
+    """Return the worst case of a call: a host is approved once in a session, an upload or a script each time.
 
-    What a page that is open links to needs no word here: the guard of navigations keeps it on hosts that were allowed.
-    A file that is saved elsewhere than in the browser's own folders is a write. Its approval is for this one call.
+    Links of an open page are not covered here: the navigation guard keeps tabs on allowed hosts. Saving a file outside
+    the browser's own folders is a write. Its approval covers this one call.
     """
     going = destination(args, settings)
     if is_write(args.action, args.path):
@@ -268,14 +268,14 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
 
 
 def destination(args: Args, settings: BrowserSettings) -> Destination | None:
-    """Return the host that a call goes to; None when it goes nowhere by itself."""
+    """Return the host that a call connects to; None when it names no URL."""
     if args.url is None:
         return None
     return Destination(host=host_and_port(args.url), permitted=settings.hosts, setting="[tools.browser] hosts")
 
 
 def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
-    """Return the hosts for one call: those that people allowed, and the one of a download that was allowed by itself.
+    """Return the hosts allowed for one call: those approved for the session, and the host of a download approved alone.
 
     An approval of a write covers one call (`CallScope.scope` is empty); its card named the host and the path.
     """
@@ -286,7 +286,7 @@ def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
 def blocked(settings: BrowserSettings) -> Mapping[str, str]:
     """Return the actions that the settings block, each with the reason and the cure.
 
-    The offered schema and the decision of a call both ask this.
+    Used for both the offered schema and the decision of a call.
     """
     if settings.evaluate == "ask":
         return {}
@@ -295,7 +295,7 @@ def blocked(settings: BrowserSettings) -> Mapping[str, str]:
 
 
 def schema(settings: BrowserSettings) -> dict[str, Any]:
-    """Return the schema that a model is offered: without blocked actions, and without the fields of those alone."""
+    """Return the schema offered to a model, without blocked actions and fields that only those take."""
     made = Args.model_json_schema()
     made.pop("title", None)
     gone = blocked(settings)
@@ -317,15 +317,15 @@ def _without(field: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
     return {**field, "description": f"{', '.join(left)}{colon}{rest}"} if colon else field
 
 
-# --- what people type, and what models fill in ----------------------------------------------------
+# --- commands typed by people, and fields filled in by models --------------------------------------
 
 
 def _by_hand(text: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Take `type submit=true e3 two words` apart: the action, `name=value` words, then what the action is about."""
+    """Parse `type submit=true e3 two words`: the action, `name=value` words, then the positional fields."""
     if re.match(r"\s*action=", text):
         return _named(text)
     action, rest = _word(text)
-    action = action.lower()  # telephones begin with a capital
+    action = action.lower()  # phone keyboards capitalise the first word
     found: dict[str, object] = {"action": action}
     names = list(BY_HAND.get(action, ()))
     known = {"timeout", *TAKES.get(action, "").replace("!", "").split()}
@@ -348,13 +348,13 @@ def _by_hand(text: str, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _word(text: str) -> tuple[str, str]:
-    """Split off the first word."""
+    """Return the first word and the rest."""
     word, *rest = text.split(maxsplit=1) or [""]
     return word, rest[0].strip() if rest else ""
 
 
 def _named(text: str) -> dict[str, object]:
-    """`action=type ref=e3 text="two words"`."""
+    """Parse `action=type ref=e3 text="two words"`. Raises `ValueError`."""
     try:
         words = [word.partition("=") for word in shlex.split(text)]
     except ValueError as error:
@@ -366,7 +366,7 @@ def _named(text: str) -> dict[str, object]:
 
 
 def _of_the_action(fields: Mapping[str, object]) -> dict[str, object]:
-    """Leave what the action takes. Unknown names stay, to be refused."""
+    """Drop known fields that the action does not take. Unknown names stay, to be refused."""
     action = fields.get("action")
     if not isinstance(action, str) or action not in TAKES:
         return dict(fields)

@@ -1,8 +1,7 @@
-"""What our own scripts find in a page, cut there: a page can replace what they are made of, not where they run.
+"""Page queries by our own scripts, with results cut inside the page. Used by `reading` and `pointing`.
 
-Stands below `reading` and `pointing`. A selector engine of ours runs in playwright's own world, where a page has no
-say; what it finds is the text of an element that it makes, and is in no page. Cut only when it had come here, the text
-of a page was 100 MB once.
+A selector engine of ours runs in playwright's isolated world, which a page cannot change. It returns its result as the
+text of a detached element. Results are cut in the browser: a page's text cut only after transfer was 100 MB once.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import asyncio
 from playwright.async_api import Page, Playwright
 
 WHOLE = ":root"
-"""The selector of all of a page."""
+"""Selector of the whole page."""
 _ENGINE = "dragoman"
 _SCRIPT = r"""{
   found: {
@@ -46,18 +45,18 @@ _SCRIPT = r"""{
     return [this.query(root, asked)];
   },
 }"""
-"""What may be asked of an element: `shown` lays its text out; `words` reads the beginning of any page at once."""
+"""Queries on an element: `shown` returns its laid-out text; `words` reads the beginning of any page at once."""
 _NUMBERS = 100
-"""Characters of what is measured."""
+"""Most characters of a measurement."""
 
 
 async def teach(playwright: Playwright) -> None:
-    """Let every page of this driver be asked, once, before the first of them is opened."""
+    """Register the selector engine. Call once for a driver, before its first page is opened."""
     await playwright.selectors.register(_ENGINE, script=_SCRIPT, content_script=True)
 
 
 async def asked(page: Page, what: str, within_s: float, *, limit: int = _NUMBERS, of: str = WHOLE) -> str:
-    """Return what is found of the first element of a selector, at most `limit` characters. Raises `TimeoutError`."""
+    """Return a query's result for the first match of a selector, at most `limit` characters. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
         found = page.locator(of).first.locator(f"{_ENGINE}={what} {limit}")
         return await found.text_content(timeout=2 * within_s * 1000) or ""

@@ -1,6 +1,6 @@
-"""Starts Chromium in its enclosure and opens places in it. The one station of `keeper` that speaks to playwright.
+"""Chromium process and its browser contexts, through playwright. Used by `pool` only.
 
-Imported when the first page is opened, never before: playwright costs 40 MB and a sixth of a second.
+Import only when the first page is opened: playwright costs 40 MB and a sixth of a second.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from playwright._impl._api_structures import StorageStateCookie
 
 START_S = 30.0
-"""Seconds for the driver and Chromium together; 1 on a quiet machine."""
+"""Timeout in seconds for starting the driver and Chromium together; 1 on a quiet machine."""
 OPEN_S = 15.0
-"""Seconds for a new place."""
+"""Timeout in seconds for a new browser context."""
 END_S = 1.0
-"""Seconds for each part of an end: what hangs is killed with the enclosure."""
+"""Timeout in seconds for each step of a shutdown; anything that hangs is killed with the sandbox session."""
 DRIVER_S = 3.0
-"""What playwright's own process may take to start, when nobody wants it any more."""
+"""Timeout in seconds for the start of playwright's process after its caller was cancelled."""
 ANSWER_S = 10.0
-"""Seconds that a browser has to say that it is there; after that it is given up, with all places in it."""
+"""Timeout in seconds for a browser's health check; after that it is given up with all its page sessions."""
 UNSTICK_S = 4.0
-"""Seconds that a page has to answer after a call was cut, and then to close."""
+"""Timeout in seconds for a page to answer after a cancelled call, and again to close."""
 _SCREEN: ViewportSize = {"width": 1280, "height": 800}
 
-# Beside playwright's own, which keep it from fetching updates, lists and suggestions. Only what is in one switch each:
-# of `--disable-features` Chromium takes the last.
+# Added to playwright's own, which stop it from fetching updates, lists and suggestions. No `--disable-features`:
+# Chromium takes only the last one.
 SWITCHES = (
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -72,16 +72,16 @@ SWITCHES = (
     "--disk-cache-size=52428800",
 )
 READS = tuple(map(Path, ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")))
-"""What it must be shown of the machine: without fonts it draws no text, and a distribution's own settings start it."""
+"""Host paths readable in the sandbox: fonts, without which it draws no text, and the distribution's start settings."""
 NOWHERE = "http://127.0.0.1:9"
-"""The way out of the browser itself: none. Only places have one."""
+"""Unreachable proxy of the browser itself. Only page sessions have egress."""
 
 
 @asynccontextmanager
 async def chromium(
     host: ToolHost, settings: BrowserSettings, sandbox: SandboxMode | None
 ) -> AsyncGenerator[tuple[Browser, SandboxSession]]:
-    """Run driver and browser; both are gone afterwards, within about 4 s.
+    """Run driver and browser; both end with the block, within about 4 s.
 
     Raises `NotFound` when there is no Chromium, `DragomanError` when it does not start.
     """
@@ -89,21 +89,21 @@ async def chromium(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(START_S):
-                # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
+                # Outside of the sandbox session: once all in there is killed, nothing blocks the driver.
                 playwright = await stack.enter_async_context(_driver())
                 await teach(playwright)
-                enclosure = await stack.enter_async_context(
+                sandbox_session = await stack.enter_async_context(
                     host.enclose(
                         program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
                     )
                 )
                 browser = await playwright.chromium.launch(
-                    executable_path=_starter(enclosure),
+                    executable_path=_starter(sandbox_session),
                     args=SWITCHES,
-                    artifacts_dir=_made(enclosure.folder / "files"),
-                    downloads_path=_made(enclosure.folder / "files"),
-                    env={"PATH": os.defpath},  # for the launcher, which gives Chromium one of its own
-                    # Root is the one user that Chromium's own sandbox refuses, and in the enclosure nobody is root.
+                    artifacts_dir=_made(sandbox_session.folder / "files"),
+                    downloads_path=_made(sandbox_session.folder / "files"),
+                    env={"PATH": os.defpath},  # for the launcher, which sets Chromium's own
+                    # Chromium's own sandbox refuses root only, and nobody is root inside the sandbox session.
                     chromium_sandbox=sandbox == SandboxMode.BASIC or os.geteuid() != 0,
                     proxy={"server": NOWHERE, "bypass": "<-loopback>"},
                     handle_sighup=False,
@@ -117,15 +117,15 @@ async def chromium(
             raise _not_started(_last_words(error)) from error
         except DragomanError:
             raise
-        except Exception as error:  # playwright's own, when its process ends; a full disk
+        except Exception as error:  # playwright's own errors when its process ends; a full disk
             raise _not_started(_first_line(error)) from error
         stack.push_async_callback(_within_end, browser.close)
-        yield browser, enclosure
+        yield browser, sandbox_session
 
 
 @asynccontextmanager
 async def _driver() -> AsyncGenerator[Playwright]:
-    """Playwright and its process. Whoever is cut while it starts waits a while for that; later it ends by itself."""
+    """Run playwright's process. A caller cancelled during its start waits `DRIVER_S`; after that it ends by itself."""
     started, over, left = list[Playwright](), asyncio.Event(), asyncio.Event()
 
     async def start() -> None:
@@ -154,9 +154,9 @@ async def _driver() -> AsyncGenerator[Playwright]:
 
 
 def _starter(sandbox_session: SandboxSession) -> Path:
-    """What playwright starts: the launcher, with the profile where the enclosure has it (of a switch the last holds).
+    """Write the script that playwright starts: the launcher with a profile folder inside the sandbox session.
 
-    playwright would have it in its own temporary folder, and refuses to be told another one.
+    Playwright would put the profile into its own temporary folder and rejects the switch; the last switch wins.
     """
     path = sandbox_session.folder / "start"
     profile = _made(sandbox_session.folder / "profile")
@@ -178,7 +178,7 @@ def _not_started(why: str) -> DragomanError:
 
 
 def _last_words(error: Error) -> str:
-    """What the launcher or Chromium complained of last, else what playwright says."""
+    """Return the last error line of the launcher or Chromium, else playwright's first line."""
     said = [line.partition("[err]")[2].strip() for line in error.message.splitlines() if "[err]" in line]
     return next((line[-200:].rstrip(".") for line in reversed(said) if line), _first_line(error))
 
@@ -187,29 +187,29 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 
-# --- a place in it --------------------------------------------------------------------------------
+# --- page sessions --------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def open_page_session(
     browser: Browser, sandbox_session: SandboxSession, key: str, kept: Path
 ) -> AsyncGenerator[PageSession]:
-    """Open a place with a way out of its own, with what was `kept` in that file; keep it there again at the end.
+    """Open a page session with its own egress proxy; restore its state from the file `kept` and save it at the end.
 
     Raises `DragomanError` when it cannot be opened.
     """
     folder = _made(sandbox_session.folder / f"seat-{key}")
     try:
         state = await asyncio.to_thread(load, kept)
-        async with sandbox_session.gate() as gate:
-            gate.let(())  # what may be reached is said by each call
+        async with sandbox_session.gate() as proxy:
+            proxy.let(())  # each call sets the allowed hosts
             try:
-                context = await _context(browser, gate.address, state)
+                context = await _context(browser, proxy.address, state)
             except (Error, TimeoutError):
                 if state is None:
                     raise
-                state, context = None, await _context(browser, gate.address, None)
-            session = PageSession(context=context, gate=gate, folder=folder)
+                state, context = None, await _context(browser, proxy.address, None)
+            session = PageSession(context=context, proxy=proxy, folder=folder)
             try:
                 context.on("page", lambda page: _watch(page, session))
                 if state is not None:
@@ -220,13 +220,13 @@ async def open_page_session(
                 await leave(session)
     except (Error, TimeoutError, OSError) as error:
         why = _first_line(error)
-        raise DragomanError(f"The browser has no place for this session: {why}.", cure="Ask again.") from error
+        raise DragomanError(f"The browser cannot open a page session: {why}.", cure="Ask again.") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 async def leave(session: PageSession) -> None:
-    """Close what a place has in the browser. What does not answer in time is left to the enclosure."""
+    """Close a page session's context and guard. Anything that times out is killed with the sandbox session."""
     await _within_end(session.context.close)
     if session.guard is not None:
         await _within_end(session.guard.end)
@@ -238,7 +238,7 @@ async def _context(browser: Browser, way_out: str, state: StorageState | None) -
             proxy={"server": way_out, "bypass": "<-loopback>"},
             storage_state=state,
             accept_downloads=True,
-            service_workers="block",  # what they answer, no guard sees
+            service_workers="block",  # the guard does not see their responses
             viewport=_SCREEN,
         )
 
@@ -251,7 +251,7 @@ def _watch(page: Page, session: PageSession) -> None:
 
 
 async def alive(session: PageSession) -> bool:
-    """Whether driver and browser still answer for this place. About a millisecond."""
+    """Return whether driver and browser still answer for this page session. Takes about a millisecond."""
     try:
         async with asyncio.timeout(ANSWER_S):
             await session.context.cookies("https://localhost")
@@ -261,9 +261,9 @@ async def alive(session: PageSession) -> bool:
 
 
 async def tidy(session: PageSession) -> bool:
-    """Make a place usable after a call was cut or a page crashed: loading stops; a page that is stuck is closed.
+    """Repair a page session after a cancelled call or a crash: stop loading; close a page that hangs.
 
-    False when the place cannot be used any more.
+    Return False when the page session is unusable.
     """
     while session.crashed:
         page = session.crashed.pop()
@@ -282,20 +282,20 @@ async def tidy(session: PageSession) -> bool:
 
 
 async def _within_end(close: Callable[[], Awaitable[None]], seconds: float = END_S) -> None:
-    """Close something; what does not answer in time is left to the enclosure, which kills."""
+    """Await `close` with a timeout; anything that times out is killed with the sandbox session."""
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(seconds):
             await close()
 
 
-# --- what is kept of a place ----------------------------------------------------------------------
+# --- saved state ----------------------------------------------------------------------------------
 
 
 async def _keep_state(context: BrowserContext, kept: Path) -> None:
-    """Cookies and what pages stored. What cannot be read or written any more costs a sign-in, not the place.
+    """Save cookies and page storage. A failure to read or write costs a sign-in, not the page session.
 
-    The cookies alone where the rest takes too long: each host whose storage is read costs a page, and the frames of one
-    page may have come from a hundred.
+    Only cookies are saved when the rest takes too long: each host whose storage is read costs a page, and the frames of
+    one page may be of a hundred hosts.
     """
     with suppress(Error, TimeoutError, OSError):
         async with asyncio.timeout(END_S):
@@ -308,7 +308,7 @@ async def _keep_state(context: BrowserContext, kept: Path) -> None:
 
 
 def load(path: Path) -> StorageState | None:
-    """Read what was kept; None when there is nothing, or nothing that can be read."""
+    """Return the saved state; None when there is none or it is unreadable."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -316,7 +316,7 @@ def load(path: Path) -> StorageState | None:
 
 
 def save(path: Path, state: StorageState) -> None:
-    """Keep it for the daemon's user alone, whole or not at all."""
+    """Write the state atomically, readable for the daemon's user only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)

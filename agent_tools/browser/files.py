@@ -1,4 +1,4 @@
-"""Files that come from pages and go to them: downloads, uploads, a page as PDF."""
+"""Downloads, uploads and PDFs of pages. Used by `actions`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from gateway.domain.text import one_line
 from gateway.domain.tools import KEPT_BYTES, Artifact
 from gateway.ports import ToolContext
 
-"""What the gateway keeps for people; larger files stay in the workspace only."""
 _WITHOUT_A_HOST = frozenset({"", "about:blank", "about:srcdoc"})
 _BEGIN_S = 20.0
+"""Timeout in seconds for a download to begin."""
 _LOOK_EVERY_S = 0.05
 _PDF_S = 45.0
+"""Timeout in seconds for printing a page."""
 _MB = 1024 * 1024
 
 
 async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Artifact]:
-    """Store the page as PDF in the workspace; return what to say and the file."""
+    """Store the page as PDF in the workspace; return the result text and the artifact. Raises `Trouble`."""
     name = workspace.safe_name(await tabs.title(page) + ".pdf", "page")
     parts = workspace.new_parts_of(ctx.cwd, path or f"{PDFS}/{name}")
     async with asyncio.timeout(_PDF_S):
@@ -44,7 +45,7 @@ async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Arti
 
 
 async def upload(session: PageSession, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
-    """Give a file of the workspace to a field, or to a button that asks for one. Return what to say."""
+    """Upload a workspace file through a field, or a button that opens a file chooser. Return the result text."""
     field = await pointing.locate(page, ref)
     await _is_of_an_allowed_host(session, await field.element_handle(timeout=pointing.ACT_S * 1000))
     parts = workspace.parts_of(ctx.cwd, path)
@@ -64,11 +65,11 @@ async def upload(session: PageSession, ctx: ToolContext, page: Page, ref: str, p
 
 
 async def _is_of_an_allowed_host(session: PageSession, field: ElementHandle) -> None:
-    """Raise `Trouble` for a field in a frame of a host that nobody allowed: the card names only the page's own."""
+    """Raise `Trouble` for a field in a frame of a host that nobody allowed: the card named only the page's host."""
     assert session.guard is not None, "`tabs.prepare` comes first"
     frame = await field.owner_frame()
     while frame is not None and frame.parent_frame is not None and frame.url in _WITHOUT_A_HOST:
-        frame = frame.parent_frame  # whose words these are
+        frame = frame.parent_frame  # which wrote this frame
     if frame is None or not session.guard.allows(frame.url):
         where = one_line(frame.url, 500) if frame is not None else "elsewhere"
         text = f"That field is in a part of the page that is from {where}, which nobody allowed: nothing was given."
@@ -81,7 +82,7 @@ async def _is_of_an_allowed_host(session: PageSession, field: ElementHandle) -> 
 async def download_from(
     session: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
-    """Fetch an address as a file, beside the current tab. Return its path in the workspace and what to say."""
+    """Fetch a URL as a file in a separate tab. Return its path in the workspace and the result text."""
     parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
     page = await tabs.new_tab(session)
     try:
@@ -90,7 +91,7 @@ async def download_from(
             session.guard.stopped = ""
             try:
                 await page.goto(url, wait_until="commit", timeout=_BEGIN_S * 1000)
-            except Error as error:  # that it becomes a download, or is stopped, is an error of the page too
+            except Error as error:  # a download or a stopped navigation is an error of the page too
                 if "Download is starting" not in error.message and "ERR_ABORTED" not in error.message:
                     raise meaning(error.message) from None
             return await _take(session, ctx, arrival, parts, most_mb)
@@ -103,20 +104,20 @@ async def download_from(
 async def download_by(
     session: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
-    """Click what starts a download. Return its path in the workspace and what to say."""
+    """Click an element that starts a download. Return its path in the workspace and the result text."""
     parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
     link = await pointing.locate(page, ref)
     async with _arriving(session, force=False) as arrival:
         assert session.guard is not None
         session.guard.stopped = ""
-        with suppress(navigating.PlaywrightTimeout):  # a click also waits for what it loads
+        with suppress(navigating.PlaywrightTimeout):  # a click also waits for its navigation
             await link.click(timeout=pointing.ACT_S * 1000)
         return await _take(session, ctx, arrival, parts, most_mb)
 
 
 @asynccontextmanager
 async def _arriving(session: PageSession, *, force: bool) -> AsyncGenerator[Arrival]:
-    """Take one download into the session's folder; afterwards none is taken, and nothing of it is left there."""
+    """Accept one download into the session's folder; refuse downloads afterwards and remove its leftovers."""
     assert session.guard is not None, "`tabs.prepare` comes first"
     arrival = Arrival(force=force)
     try:
@@ -142,7 +143,7 @@ def _remove(path: Path) -> None:
 async def _take(
     session: PageSession, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
 ) -> tuple[str, str]:
-    """See a download to its end and bring it into the workspace. As long as the call may take. Raises `Trouble`."""
+    """Wait for a download to complete and copy it into the workspace. The call's timeout applies. Raises `Trouble`."""
     await _begun(session, arrival)
     arrived = session.folder / arrival.guid
     while arrival.state == "inProgress":
@@ -199,7 +200,7 @@ def _too_large(most_mb: int) -> Trouble:
 
 
 async def kept(ctx: ToolContext, path: str) -> Artifact | None:
-    """Keep a downloaded file for people too, unless it is too large for that."""
+    """Store a downloaded file as an artifact; None when it is too large and stays in the workspace only."""
     there = ctx.cwd / path
     if _size(there) > KEPT_BYTES:
         return None

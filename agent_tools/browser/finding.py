@@ -1,4 +1,4 @@
-"""Which Chromium is run: found when the first page is opened, so that one installed meanwhile is used at once."""
+"""Chromium lookup. Runs when the first page is opened, so that a browser installed meanwhile is used at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.errors import NotFound
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
-"""What distributions and vendors call it, in the order of preference."""
+"""Names of its executable in distributions, in order of preference."""
 _IN_ITS_FOLDER = (
     "chromium-*/chrome-linux*/chrome",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
@@ -26,7 +26,7 @@ _INSTALLERS = {
     "suse": "zypper install chromium",
     "opensuse": "zypper install chromium",
 }
-"""By `ID` or `ID_LIKE` of /etc/os-release. Ubuntu's own is a snap, which cannot be enclosed."""
+"""Install commands by `ID` or `ID_LIKE` of /etc/os-release. Ubuntu's own is a snap, which runs in no other sandbox."""
 _SNAP_STUB = b"/snap/bin/chromium"
 
 
@@ -61,7 +61,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _own_folder(environ: Mapping[str, str]) -> Path:
-    """Where `playwright install` puts browsers; `0` means inside the package."""
+    """Return the folder where `playwright install` puts browsers; `0` means inside the package."""
     named = environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
     if named == "0":
         package = importlib.util.find_spec("playwright")
@@ -73,7 +73,7 @@ def _own_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _revision(path: Path) -> int:
-    """The number in `chromium-1234`."""
+    """Return the number in `chromium-1234`, 0 without one."""
     number = next((part.partition("-")[2] for part in path.parts if part.startswith("chromium-")), "")
     return int(number) if number.isdecimal() else 0
 
@@ -83,7 +83,7 @@ def _can_run(path: Path) -> bool:
 
 
 def _is_snap(path: Path) -> bool:
-    """Whether it only leads to a snap, which brings a sandbox of its own and runs in no other."""
+    """Return whether the file only starts a snap, which has its own sandbox and runs in no other."""
     try:
         with path.open("rb") as file:
             beginning = file.read(4096)
@@ -104,7 +104,7 @@ def _cure(os_release: Path) -> str:
 
 
 def _ids(os_release: Path) -> list[str]:
-    """`ID` first, then `ID_LIKE`; empty when the file says nothing."""
+    """Return `ID`, then `ID_LIKE`; empty when the file has neither."""
     try:
         lines = os_release.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

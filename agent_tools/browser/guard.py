@@ -1,8 +1,8 @@
-"""The guard of one session: its tabs stay on hosts that people allowed, and nothing is downloaded unasked.
+"""Navigation guard of one page session: keeps tabs on hosts that people allowed, and refuses unrequested downloads.
 
-It stands between the tabs and the gate, at the browser itself: every request for a document is held there before it
-leaves, each redirect of it anew, those of popups too. (Playwright's own `route` does not see redirects, and costs a
-round trip for every picture.) What frames inside a page load is left to the gate.
+It works in the browser, before the egress proxy: it pauses every request for a document before it leaves, each redirect
+again, popups included. (Playwright's own `route` does not see redirects, and costs a round trip for every picture.)
+The egress proxy alone vets the loads of frames inside a page.
 """
 
 from __future__ import annotations
@@ -29,76 +29,76 @@ _GUID = re.compile(r"[0-9a-f-]{36}")
 
 @dataclass(slots=True, kw_only=True)
 class Arrival:
-    """A download that a call waits for."""
+    """State of a download that a call waits for."""
 
     force: bool
-    """Whether a page is stored as a file too, in place of being shown."""
+    """True to store a page as a file instead of showing it."""
     guid: str = ""
-    """The browser's name for it, and the name of its file; empty until it begins."""
+    """The browser's id of the download, also its file name; empty until it begins."""
     suggested: str = ""
-    """What the host calls it. Only ever shown."""
+    """File name given by the host. For display only, never a path."""
     received: int = 0
     total: int = 0
-    """Bytes, as far as they are known."""
+    """Bytes, 0 while unknown."""
     state: str = "inProgress"
     """`completed` or `canceled` at the end."""
     status: int = 0
-    """The host's HTTP status, when it was an error."""
+    """HTTP status of the host when it is an error, else 0."""
     outside: str = ""
-    """Where it would have come from, when nobody allowed that host."""
+    """URL of a download stopped because nobody allowed its host."""
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever something of this changes."""
+    """Set at each change of this state."""
 
 
 class Guarded(Protocol):
-    """What a guard knows of its session."""
+    """The part of a page session that a guard uses."""
 
     @property
     def context(self) -> BrowserContext:
-        """Whose tabs are guarded."""
+        """The guarded browser context."""
         ...
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The hosts that people allowed, as they are now."""
+        """The currently allowed hosts."""
         ...
 
     @property
     def notes(self) -> list[str]:
-        """What is told in the next result."""
+        """Notes for the next result."""
         ...
 
 
 def note(session: Guarded, text: str) -> None:
-    """Tell something in the next result, once; a page that floods is cut short."""
+    """Add a note for the next result, without duplicates and up to `MOST_NOTES`, in case a page floods."""
     if text not in session.notes and len(session.notes) < MOST_NOTES:
         session.notes.append(text)
 
 
 async def ask(cdp: CDPSession, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
     """Send one command of the browser's debugging protocol."""
-    return await cast("Any", cdp).send(method, params)  # playwright types it as a dict of nothing known
+    return await cast("Any", cdp).send(method, params)  # playwright types the result as a bare dict
 
 
 class Guard:
-    """Holds the requests for documents of one browser context."""
+    """Filter for the document requests and downloads of one browser context."""
 
     def __init__(self, session: Guarded, cdp: CDPSession, context_id: str) -> None:
-        """Take a session of the browser's own debugging protocol, and the protocol's name of the session's context."""
+        """Bind a browser-level CDP session and the CDP id of the page session's context."""
         self._session = session
         self._cdp = cdp
         self._context_id = context_id
         self.stopped = ""
-        """The last address that a tab was kept from; callers clear it."""
+        """Last URL that a tab was stopped from opening; callers clear it."""
         self.making_tab = False
-        """True while a call makes a tab: that is no popup."""
+        """True while a call opens a tab, so that it is not treated as a popup."""
         self.arrival: Arrival | None = None
 
     @classmethod
     async def start(cls, session: Guarded, page: Page) -> Guard:
-        """Watch the context of this page from now on, until `end`."""
+        """Start a guard for the context of this page; it runs until `end`."""
         browser = session.context.browser
-        assert browser is not None, "a session's context is made by a browser"
+        assert browser is not None, "a page session's context is made by a browser"
         of_page = await session.context.new_cdp_session(page)
         info = await ask(of_page, "Target.getTargetInfo")
         await of_page.detach()
@@ -113,7 +113,7 @@ class Guard:
         await self.refuse_downloads()
 
     async def end(self) -> None:
-        """Let go of other contexts' requests too: a session that nobody answers would hold them for ever.
+        """Detach from the browser; an unanswered CDP session would block requests of other contexts for ever.
 
         Raises playwright's `Error` when the browser is gone already.
         """
@@ -122,8 +122,8 @@ class Guard:
     # --- documents ------------------------------------------------------------------------------
 
     async def _paused(self, event: dict[str, Any]) -> None:
-        """Decide about one document that a tab or a frame of any context asks for."""
-        with suppress(Error):  # the tab was closed meanwhile, and the request with it
+        """Decide one paused document request of a tab or a frame of any context."""
+        with suppress(Error):  # the tab was closed, which ends the request
             if "responseStatusCode" in event or "responseErrorReason" in event:
                 await self._answered(event)
             elif self.allows(url := event["request"]["url"]) or not await self._is_tab(event["frameId"]):
@@ -135,23 +135,23 @@ class Guard:
                 await self._close_if_empty(event["frameId"])
 
     def allows(self, url: str) -> bool:
-        """Say whether people allowed this address' host."""
+        """Return whether people allowed the host of this URL."""
         scope = scope_of(url)
         return scope != "" and not self._session.scopes.isdisjoint((scope, EVERY_SCOPE))
 
     async def _is_tab(self, frame: str) -> bool:
-        """Say whether a frame is the main one of a tab of this context: only that has a target of this kind."""
+        """Return whether a frame is the main frame of a tab in this context; only that has a target of type page."""
         info = await self._target(frame)
         return info.get("type") == "page" and info.get("browserContextId") == self._context_id
 
     async def _target(self, frame: str) -> dict[str, Any]:
         try:
             return (await ask(self._cdp, "Target.getTargetInfo", {"targetId": frame}))["targetInfo"]
-        except Error:  # a frame within a page has none
+        except Error:  # a frame inside a page has no target
             return {}
 
     async def _close_if_empty(self, frame: str) -> None:
-        """Close a popup that was opened only for the address that it was kept from."""
+        """Close a popup whose only navigation was stopped."""
         info = await self._target(frame)
         tabs = len(self._session.context.pages)
         if info.get("openerId") and tabs > 1 and info.get("title", "") in {"", "about:blank"} and not info.get("url"):
@@ -160,12 +160,12 @@ class Guard:
     # --- downloads ------------------------------------------------------------------------------
 
     async def refuse_downloads(self) -> None:
-        """Stop every download before its first byte. Again is safe."""
+        """Refuse every download before its first byte. Idempotent."""
         await ask(self._cdp, "Fetch.enable", {"patterns": [_ASKED]})
         await ask(self._cdp, "Browser.setDownloadBehavior", self._behavior("deny"))
 
     async def accept_download(self, arrival: Arrival, folder: Path) -> None:
-        """Take one download into the folder, under a name of the browser's own, until `refuse_downloads`."""
+        """Accept one download into the folder, under a name chosen by the browser, until `refuse_downloads`."""
         self.arrival = arrival
         await ask(self._cdp, "Fetch.enable", {"patterns": [_ASKED, _ANSWERED]})
         await ask(
@@ -176,12 +176,12 @@ class Guard:
         return {"behavior": name, "browserContextId": self._context_id, "eventsEnabled": True}
 
     async def cancel_download(self, guid: str) -> None:
-        """Stop a download; its partial file is removed by the browser. One that has ended is left alone."""
-        with suppress(Error):  # it has just ended
+        """Cancel a download; the browser removes its partial file. No effect after its end."""
+        with suppress(Error):  # it has ended meanwhile
             await ask(self._cdp, "Browser.cancelDownload", {"guid": guid, "browserContextId": self._context_id})
 
     async def _answered(self, event: dict[str, Any]) -> None:
-        """While a download is waited for: have what would be shown stored."""
+        """Turn a response into a download while a call waits for one."""
         arrival, status = self.arrival, event.get("responseStatusCode", 0)
         held = {"requestId": event["requestId"]}
         if arrival is None or arrival.guid or status < 200 or 300 <= status < 400:
@@ -203,10 +203,10 @@ class Guard:
             )
 
     async def _download_begins(self, event: dict[str, Any]) -> None:
-        """Take the one that is waited for. The others of this context are denied, or stopped here."""
+        """Accept the awaited download. Others of this context are refused or cancelled here."""
         arrival, url = self.arrival, str(event["url"])
         if arrival is None and not await self._is_tab(event["frameId"]):
-            return  # a frame's, or another session's: denied as well
+            return  # from a frame or another session: refused as well
         shown = one_line(url, 500)
         if arrival is None:
             note(self._session, f"A download from {shown} began and was stopped. Use `download` for it.")
@@ -231,7 +231,7 @@ class Guard:
 
 
 def _as_file(headers: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the headers of an answer so that a browser stores it; a name that it has is kept."""
+    """Return response headers that make the browser store the body; a file name in them is kept."""
     given = next((one["value"] for one in headers if one["name"].lower() == "content-disposition"), "")
     named = given.partition(";")[2]
     others = [one for one in headers if one["name"].lower() != "content-disposition"]

@@ -1,7 +1,7 @@
-"""Addresses that a call may name, and the host that an approval of one covers. Pure; `egress` is the second wall.
+"""URL validation, and the host that an approval of a URL covers. Pure; `egress` is the second check.
 
-What is written in another form than the one form of a host is refused and not repaired: two programs that repair it
-differently do not mean the same host.
+A host in any form but its canonical one is refused, not repaired: two programs that repair it differently would mean
+different hosts.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ import idna
 from gateway.domain.tools import host_scope
 
 LONGEST = 4096
-"""Characters of an address."""
+"""Most characters of a URL."""
 _PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d{1,5}(?:[/?#]|$))")
-"""`example.org:8080` has none: what follows is a port."""
+"""URL scheme. `example.org:8080` has none: a port follows the colon."""
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 
 
 def checked_url(text: str) -> str:
-    """Return the address in its one form: with its scheme, its host in lower case ASCII, no port that goes without
-    saying. Twice is once. Raises `ValueError`, which names the cure."""
+    """Return the canonical URL: with its scheme, its host in lower case ASCII, without a default port. Idempotent.
+
+    Raises `ValueError`, which names the cure.
+    """
     text = text.strip()
     if len(text) > LONGEST:
         raise ValueError(f"the address is longer than {LONGEST} characters: give a shorter one")
-    if any(char <= " " or char == "\x7f" or char.isspace() or not _sayable(char) for char in text):
+    if any(char <= " " or char == "\x7f" or char.isspace() or not _is_visible(char) for char in text):
         raise ValueError("there is a space or a control character in the address: write it as %20 or take it out")
     if "\\" in text:
         raise ValueError("there is a backslash in the address: write / for folders and %5C for a backslash")
@@ -43,16 +45,16 @@ def checked_url(text: str) -> str:
 
 
 def host_and_port(url: str) -> str:
-    """Return `host:port` of an address that `checked_url` gave, as a gate names it; an IPv6 address in brackets."""
+    """Return `host:port` of a URL from `checked_url`, as the egress proxy names it; an IPv6 address in brackets."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return f"{host}:{parts.port or _PORTS[parts.scheme]}"
 
 
 def scope_of(url: str) -> str:
-    """Return what an approval of this address covers, as `host_scope` has it; empty when it has no host.
+    """Return the scope that an approval of this URL covers, in the form of `host_scope`; empty without a host.
 
-    The address is one that `checked_url` gave, or the browser.
+    The URL comes from `checked_url` or from the browser.
     """
     try:
         parts = urlsplit(url)
@@ -64,13 +66,13 @@ def scope_of(url: str) -> str:
     return host_scope(host, port or _PORTS[parts.scheme])
 
 
-def _sayable(char: str) -> bool:
-    """Not a character that shows nothing, or turns the text around (categories Cc, Cf, Cs, Zl, Zp)."""
+def _is_visible(char: str) -> bool:
+    """Return False for characters that are invisible or reverse the text (categories Cc, Cf, Cs, Zl, Zp)."""
     return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def _scheme(text: str) -> tuple[str, str]:
-    """Split it off; what has none means https."""
+    """Return scheme and rest; a URL without a scheme is https."""
     found = _SCHEME.match(text)
     if found is None:
         return "https", text
@@ -112,10 +114,10 @@ def _host(text: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """Return a name with letters of any script as it is looked up. What only looks like other letters is refused."""
+    """Return an international name in its ASCII (IDNA) form. Raises `ValueError` for look-alike characters."""
     if host.isascii():
         return host
-    if unicodedata.normalize("NFKC", host) != host or "\u3002" in host:  # which idna takes for a dot
+    if unicodedata.normalize("NFKC", host) != host or "\u3002" in host:  # idna treats it as a dot
         raise ValueError("the host is written with unusual characters: write it with plain letters, digits and dots")
     try:
         return idna.encode(host).decode()
@@ -126,7 +128,7 @@ def _ascii(host: str) -> str:
 
 
 def _ipv4(host: str) -> str:
-    """An address of four plain numbers. `127.1`, `0x7f.1` and `2130706433` mean one too, but not to everybody."""
+    """Return an IPv4 address of four decimal numbers. Parsers disagree on `127.1`, `0x7f.1` and `2130706433`."""
     try:
         return str(IPv4Address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Going to pages and staying on allowed ones: stands between an action and the tab it acts on."""
+"""Navigation of tabs, limited to allowed hosts. Used by `actions`, between an action and its tab."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _QUIET = """async () => {
     });
   } catch {}
 }"""
-"""Ends when the page has not changed for 100 ms, or after a second; whatever a page replaces, it says nothing."""
+"""Script that ends when the page was unchanged for 100 ms, or after a second. Never raises in a hostile page."""
 SETTLE_S = 15.0
-"""Seconds that a page waits for a host that it goes to next; what is there already settles in two."""
+"""Timeout in seconds for a page that navigates to another host; a loaded page settles in two."""
 _STOP_S = 0.5
 _ALIVE_S = 2.0
 _EMPTY_S = 3.0
 _PAUSE_S = 0.05
 _LEAST_S = 0.5
 _INTERRUPTED = "interrupted by another navigation"
-"""Playwright's words."""
+"""Text of playwright's error."""
 
 
 async def go(session: PageSession, page: Page, url: str, limit_s: float) -> tuple[Page, int]:
-    """Load an address, until its words are there. Return the tab and the HTTP status, 0 when there is none.
+    """Load a URL until its content is there. Return the tab and the HTTP status, 0 when there is none.
 
-    A page that goes on to itself interrupts this navigation, or takes the tab back after it: then the tab is another
-    one, and the host is asked a second time. Raises `Trouble`.
+    A page that keeps reloading interrupts this navigation or takes the tab back. The load is then retried once in a new
+    tab. Raises `Trouble`.
     """
     ends_at = asyncio.get_running_loop().time() + limit_s
     loaded, status = await _load(session, page, url, limit_s)
@@ -57,10 +57,9 @@ async def go(session: PageSession, page: Page, url: str, limit_s: float) -> tupl
 
 
 async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> tuple[bool, int]:
-    """Go to an address; return whether the tab shows it for certain, and the HTTP status. Raises as `go`.
+    """Go to a URL; return whether the tab certainly shows it, and the HTTP status. Raises as `go`.
 
-    Chromium names no answer for a navigation that another one of the same tab was mixed with. It names none for a jump
-    within a page either.
+    Chromium reports no response for a navigation that raced with another of the same tab, nor for a jump within a page.
     """
     assert session.guard is not None, "`tabs.prepare` comes first"
     session.guard.stopped = ""
@@ -73,7 +72,7 @@ async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> t
             return False, 0
         await stop(page)
         if session.guard.stopped:
-            session.notes.clear()  # which say the same
+            session.notes.clear()  # they repeat the error
             raise outside(session.guard.stopped) from None
         if "Download is starting" in error.message:
             raise Trouble("file", "That address is a file, not a page.", "Use `download` with the address.") from None
@@ -84,7 +83,7 @@ async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> t
 
 
 async def _replaced(session: PageSession, page: Page) -> Page:
-    """Return a new tab in place of one whose page does not let go of it. What was before in it is forgotten."""
+    """Replace a tab whose page keeps navigating by a new one. The tab's history is lost."""
     session.page = await tabs.new_tab(session)
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(tabs.CLOSE_S):
@@ -95,7 +94,7 @@ async def _replaced(session: PageSession, page: Page) -> Page:
 
 
 async def back(session: PageSession, page: Page, limit_s: float) -> None:
-    """Go to the page before this one. Raises `Trouble` when there is none that may be shown."""
+    """Go back in the tab's history. Raises `Trouble` when there is no allowed page."""
     assert session.guard is not None
     session.guard.stopped = ""
     before = page.url
@@ -115,7 +114,7 @@ async def back(session: PageSession, page: Page, limit_s: float) -> None:
 
 
 async def settle(page: Page, limit_s: float = SETTLE_S) -> None:
-    """Wait until a page is loaded and quiet, not for long: some never are."""
+    """Wait until a page is loaded and quiet, with a timeout: some pages never are."""
     with suppress(TimeoutError):
         async with asyncio.timeout(min(limit_s, SETTLE_S)):
             for _ in range(3):  # it may go to another page meanwhile
@@ -136,8 +135,7 @@ async def settle(page: Page, limit_s: float = SETTLE_S) -> None:
 async def here(session: PageSession) -> Page:
     """Return the current tab, which shows an allowed page. Raises `Trouble` when there is none.
 
-    Asked before and after something is read: a page may have gone elsewhere at any time. Where it must not be, it is
-    emptied.
+    Call before and after each read: a page may navigate at any time. A tab on a forbidden host is emptied.
     """
     assert session.guard is not None
     page = await tabs.current(session)
@@ -152,8 +150,8 @@ async def here(session: PageSession) -> Page:
     raise outside(url)
 
 
-def is_of(page: Page, host: str) -> None:
-    """Raise `Trouble` for a page of another host than the one that was shown to whoever allowed what is done there."""
+def require_host(page: Page, host: str) -> None:
+    """Raise `Trouble` unless the page is of the host that the approver saw."""
     now = scope_of(page.url)
     if now != host:
         where = f"of {one_line(now, 300)}" if now else "of no host"
@@ -162,23 +160,23 @@ def is_of(page: Page, host: str) -> None:
 
 
 async def shown(session: PageSession) -> Page:
-    """Return the current tab, which has something to be read. Raises `Trouble` as `here`, and for the one empty tab.
+    """Return the current tab, which has content to read. Raises `Trouble` as `here`, and for a single empty tab.
 
-    A place begins with that one, also where another had pages open before the browser crashed or was shut down.
+    Every page session begins with one, also when an earlier one had pages open before a crash or a shutdown.
     """
     page = await here(session)
-    if page.url in _BLANK and len(session.context.pages) == 1:  # in another one may be what its opener wrote
+    if page.url in _BLANK and len(session.context.pages) == 1:  # a second blank tab may hold content from its opener
         raise Trouble("closed", NOTHING_OPEN, "Use `open` with an address.")
     return page
 
 
 def outside(url: str) -> Trouble:
-    """Say that a page is not shown because nobody allowed its host."""
+    """Make the error for a page whose host nobody allowed."""
     return Trouble("outside", f"The page leads to {one_line(url, 2000)}, which nobody allowed yet: stopped.", CURE)
 
 
 async def empty(page: Page) -> None:
-    """Show nothing in a tab; close it when it does not obey."""
+    """Navigate a tab to about:blank; close it when that fails."""
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(_EMPTY_S):
             while not await _emptied(page):
@@ -190,20 +188,20 @@ async def empty(page: Page) -> None:
 
 
 async def _emptied(page: Page) -> bool:
-    """Say whether nothing is shown now; False when something else came in between. Raises `Error`."""
+    """Try to empty a tab; return False when another navigation interrupted it. Raises `Error`."""
     try:
         await page.goto("about:blank", wait_until="commit", timeout=_EMPTY_S * 1000)
     except Error as error:
         if _INTERRUPTED not in error.message:
             raise
-        # The browser's own error page, or an earlier try. Until that is done each would end the other.
+        # The browser's own error page, or an earlier attempt. Until it is done each would abort the other.
         await asyncio.sleep(_PAUSE_S)
         return False
     return True
 
 
 async def stop(page: Page) -> None:
-    """Stop loading. While a page waits for a host, nothing else can be asked of it."""
+    """Stop loading. A page that waits for a host answers no other command."""
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(_STOP_S):
             cdp = await page.context.new_cdp_session(page)
@@ -212,9 +210,9 @@ async def stop(page: Page) -> None:
 
 
 async def revive(session: PageSession) -> Trouble | None:
-    """After something took too long: stop what still loads, and close a tab that does not answer at all.
+    """Stop loading after a timeout, and close a tab that does not answer at all.
 
-    Return what to say when that was so.
+    Return the error to report, None when the tab answers normally.
     """
     page = session.page
     if page is None or page.is_closed():
@@ -232,7 +230,7 @@ async def revive(session: PageSession) -> Trouble | None:
 
 
 async def answers(page: Page, within_s: float) -> bool:
-    """Say whether scripts can run in a tab: it neither hangs nor waits for a host."""
+    """Return whether scripts run in a tab, so that it neither hangs nor waits for a host."""
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(within_s):
             await page.evaluate("0")

@@ -1,6 +1,6 @@
-"""A session's place in the browser: what the actions of one call work on, kept from call to call.
+"""Page session: the browser state of one session, kept between calls. Used by every action.
 
-Nothing of playwright is imported here before it runs: the daemon starts without it.
+Playwright is imported for types only: the daemon starts without it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PageSession:
-    """One session's cookies, tabs and way out. Closed as a whole; calls of one session come one after another."""
+    """One session's cookies, tabs and egress proxy. Closed as a whole; calls of one session run one at a time."""
 
     context: BrowserContext
-    gate: EgressProxy
+    proxy: EgressProxy
     folder: Path
-    """For downloads and uploads: private to this seat, beneath the enclosure's folder; removed with the seat."""
+    """Private folder for downloads and uploads, in the sandbox session's folder; removed with this page session."""
     page: Page | None = None
     """The current tab."""
     scopes: frozenset[str] = frozenset()
-    """The hosts that people allowed (`hosts.scope_of`), set anew before each call: what the guard goes by."""
+    """Allowed hosts (`hosts.scope_of`), set before each call; the guard enforces them."""
     notes: list[str] = field(default_factory=list[str])
-    """What happened beside a call, a sentence each (a dialog was dismissed, a popup became tab 2, a navigation was
-    stopped): told in the next result and cleared."""
+    """Events between results, a sentence each (a dialog was dismissed, a popup became tab 2, a navigation was
+    stopped): added to the next result and cleared."""
     crashed: list[Page] = field(default_factory=list["Page"])
-    """Tabs whose page crashed, until they are closed before the next call."""
+    """Tabs whose page crashed; closed before the next call."""
     stuck: bool = False
-    """A tab hangs and does not even close: this place ends with the call, and the next call is given another."""
+    """True when a tab hangs and cannot be closed: this page session ends with the call, and the next opens another."""
     guard: Guard | None = None
-    """Keeps the tabs on allowed hosts; `tabs.prepare` sets it."""
+    """Guard that keeps the tabs on allowed hosts; set by `tabs.prepare`."""

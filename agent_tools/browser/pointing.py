@@ -1,4 +1,4 @@
-"""Acting on a page's elements by the refs of its last snapshot: click, type, select, press, scroll, wait."""
+"""Actions on page elements, addressed by refs of the last snapshot: click, type, select, press, scroll, wait."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.domain.text import one_line
 
 ACT_S = 5.0
-"""Seconds for an element to be ready and the act to be done."""
+"""Timeout in seconds for an element to become ready and the action to complete."""
 LONGEST_WAIT_S = 30.0
+"""Most seconds of one `wait`."""
 _ASK_S = 3.0
+"""Timeout in seconds for a query of the page."""
 _OPTIONS_AT_MOST = 5_000
-"""Characters of what a list has."""
+"""Most characters of a list's option labels in an error."""
 _WHEEL = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
 
 async def locate(page: Page, ref: str) -> Locator:
-    """Return the element of a ref. Raises `Trouble` when the page has it no more, or was never shown."""
+    """Return the element of a ref. Raises `Trouble` when the page no longer has it or no snapshot was taken."""
     found = page.locator(f"aria-ref={ref}")
     async with asyncio.timeout(_ASK_S):
         if await found.count() == 0:
@@ -30,12 +32,12 @@ async def locate(page: Page, ref: str) -> Locator:
 
 
 async def click(page: Page, ref: str) -> None:
-    """Click the middle of an element. What it loads is not waited for."""
+    """Click the middle of an element without waiting for its navigation."""
     await (await locate(page, ref)).click(timeout=ACT_S * 1000, no_wait_after=True)
 
 
 async def write(page: Page, ref: str, text: str, submit: bool) -> None:
-    """Replace what a field holds; with `submit`, press Enter in it."""
+    """Replace the content of a field; with `submit`, press Enter in it."""
     field = await locate(page, ref)
     await field.fill(text, timeout=ACT_S * 1000)
     if submit:
@@ -56,7 +58,7 @@ async def select(page: Page, ref: str, values: list[str]) -> None:
 
 
 async def press(page: Page, key: str, ref: str | None) -> None:
-    """Press a key, in an element or wherever the page has its focus."""
+    """Press a key in an element, or in the focused one."""
     if ref is not None:
         await (await locate(page, ref)).press(key, timeout=ACT_S * 1000, no_wait_after=True)
         return
@@ -80,11 +82,11 @@ async def scroll(page: Page, direction: str | None, screens: float, ref: str | N
     async with asyncio.timeout(ACT_S):
         await page.mouse.move(*spot)
         await page.mouse.wheel(across * screens * size["width"] * 0.9, down * screens * size["height"] * 0.9)
-        await asyncio.sleep(0.15)  # the wheel only starts it
+        await asyncio.sleep(0.15)  # the wheel event only starts the scroll
 
 
 async def wait(page: Page, text: str | None, seconds: float | None, limit_s: float) -> None:
-    """Wait so many seconds, or until the page shows a text. Raises `Trouble` when it does not."""
+    """Wait for a number of seconds, or until the page shows a text. Raises `Trouble` on a timeout."""
     if text is None:
         if (seconds or 0) > LONGEST_WAIT_S:
             raise Trouble("wait", "That is too long.", f"Wait at most {LONGEST_WAIT_S:g} seconds at a time.")

@@ -1,8 +1,7 @@
-"""Keeps the browsers, between the calls: started for the first, shared by all sessions, shut down after a rest.
+"""Browser pool: started by the first call, shared by all sessions, shut down when idle. Used by `BrowserTool`.
 
-One task for each browser and one for each place in it, all below `serve`: what a task opened, the same task closes,
-whatever became of the call that asked for it. A call that is cut leaves marks (`untidy`), and the place's own task
-cleans up.
+One task for each browser and one for each page session in it, all below `serve`. Each task closes what it opened,
+whatever happens to the call that requested it. A cancelled call sets `untidy`, and the lease's own task cleans up.
 """
 
 from __future__ import annotations
@@ -30,26 +29,29 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
+"""Seconds between idle checks."""
 SERVED_WITHIN_S = 5.0
-"""Seconds that a call waits for `serve`, which the daemon starts beside it."""
+"""Timeout in seconds for `serve` to start, which the daemon runs as a separate task."""
 END_WITHIN_S = 4.5
+"""Timeout in seconds for an orderly shutdown of all browsers."""
 GIVE_WAY_S = 10.0
+"""Timeout in seconds for an evicted page session to close."""
 FORGET_AFTER = timedelta(days=30)
-"""Cookies of a session that did not come back."""
+"""Time after which the saved state of an unused session is deleted."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """One session's place, from the first call's wish to its end."""
+    """One session's page session, from the first request to its end."""
 
     key: str
     users: int = 0
-    """Calls that have it or wait for it."""
+    """Number of calls that hold it or wait for it."""
     used_at: float = 0.0
     session: PageSession | None = None
     failed: DragomanError | None = None
     untidy: bool = False
-    """A call was cut in it."""
+    """True after a call was cancelled in it, until cleaned up."""
     leaving: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,7 +60,7 @@ class _Lease:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def leave(self) -> None:
-        """Ask its task to save and close it. Nobody begins to use it any more."""
+        """Request that its task save and close it. No new call may use it."""
         self.leaving = True
         self.wake.set()
 
@@ -78,15 +80,15 @@ class _Instance:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     """It can be used, or it failed."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    """It ends, or ended: nobody begins to use it any more."""
+    """Set when it is ending or has ended. No new call may use it."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class BrowserPool:
-    """The browsers by sandbox, normally one, and the places in them by session."""
+    """Browsers by sandbox mode, normally one, and their page sessions by key."""
 
     def __init__(self, host: ToolHost, prepare: Callable[[PageSession], Awaitable[None]]) -> None:
-        """`prepare` is given each new place before its first use."""
+        """Start nothing. `prepare` is called with each new page session before its first use."""
         self._host = host
         self._settings = cast("BrowserSettings", host.settings)
         self._prepare = prepare
@@ -98,9 +100,9 @@ class BrowserPool:
 
     @asynccontextmanager
     async def session(self, key: str, sandbox: SandboxMode | None) -> AsyncGenerator[PageSession]:
-        """The session's place, for one call alone; started, opened or repaired first. Raises `DragomanError`.
+        """Hold the page session of `key` for one call; start, open or repair it first. Raises `DragomanError`.
 
-        When the body is cut, the page stops loading before the next call begins.
+        When the body is cancelled, the page stops loading before the next call begins.
         """
         while True:
             instance, lease = await self._lease(key, sandbox)
@@ -124,7 +126,7 @@ class BrowserPool:
                     lease.wake.set()
 
     async def leave(self, key: str, sandbox: SandboxMode | None) -> bool:
-        """Save and close the session's place; return whether there was one."""
+        """Save and close the page session; return whether there was one."""
         instance = self._instances.get(sandbox)
         lease = instance.leases.get(key) if instance else None
         if lease is None:
@@ -135,7 +137,7 @@ class BrowserPool:
         return True
 
     async def _usable(self, instance: _Instance, lease: _Lease) -> PageSession | None:
-        """Return the place; None when it ends, and another must be opened once it is gone. The lock is held."""
+        """Return the page session; None when it is ending and must be reopened after `gone`. Requires the lock."""
         await lease.ready.wait()
         if lease.failed is not None:
             raise DragomanError(lease.failed.message, cure=lease.failed.cure)
@@ -152,14 +154,14 @@ class BrowserPool:
             lease.leave()
         return None
 
-    # --- who has which place --------------------------------------------------------------------
+    # --- leases ---------------------------------------------------------------------------------
 
     async def _lease(self, key: str, sandbox: SandboxMode | None) -> tuple[_Instance, _Lease]:
-        """Return the session's place and count the caller among its users. It may not be ready yet."""
+        """Return the lease of `key` and count the caller among its users. It may not be ready yet."""
         while True:
             instance = await self._instance(sandbox)
             lease = instance.leases.get(key)
-            if instance.over.is_set():  # it died as soon as it was there
+            if instance.over.is_set():  # it ended right after its start
                 await instance.gone.wait()
             elif lease is not None and lease.leaving:
                 await lease.gone.wait()
@@ -175,12 +177,12 @@ class BrowserPool:
                 return instance, lease
 
     async def _make_room(self, leases: list[_Lease]) -> None:
-        """The place that was unused for the longest gives way; one that is leaving anyway is waited for."""
+        """Evict the page session that was idle longest, or wait for one that is closing. Raises `DragomanError`."""
         leaving = next((lease for lease in leases if lease.leaving), None)
         oldest = leaving or min((c for c in leases if not c.users), key=lambda c: c.used_at, default=None)
         if oldest is None:
             raise DragomanError(
-                f"All {self._settings.sessions} places of the browser are in use.",
+                f"All {self._settings.sessions} page sessions of the browser are in use.",
                 cure="Ask again in a minute, or raise `sessions` in [tools.browser].",
             )
         oldest.leave()
@@ -193,7 +195,7 @@ class BrowserPool:
             yield from instance.leases.values()
 
     async def _instance(self, sandbox: SandboxMode | None) -> _Instance:
-        """Return a browser that runs; the first caller has it started. Raises `DragomanError` when that fails."""
+        """Return a running browser; the first caller starts it. Raises `DragomanError` when that fails."""
         try:
             async with asyncio.timeout(SERVED_WITHIN_S):
                 await self._serving.wait()
@@ -209,14 +211,14 @@ class BrowserPool:
         await instance.ready.wait()
         if instance.failed is not None:
             raise DragomanError(instance.failed.message, cure=instance.failed.cure)
-        if instance.group is None:  # cut while it started
+        if instance.group is None:  # cancelled during its start
             raise DragomanError("The browser is being shut down.")
         return instance
 
-    # --- what runs beside the calls -------------------------------------------------------------
+    # --- background tasks -----------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Run the browsers that calls ask for, until cancelled. Nothing is left then, within 5 s."""
+        """Run the requested browsers until cancelled. All of them end within 5 s then."""
         await asyncio.to_thread(self._forget_old)
         try:
             async with asyncio.TaskGroup() as group:
@@ -232,9 +234,9 @@ class BrowserPool:
             self._instances.clear()
 
     async def _all_gone(self) -> None:
-        """End all browsers in good order; what takes longer is cancelled, and killed with its enclosure.
+        """Shut all browsers down in order; after the timeout they are cancelled and killed with their sandbox sessions.
 
-        One that only starts has nothing to be kept: it is cancelled at once.
+        A browser still starting has no state to save and is cancelled at once.
         """
         for instance in self._instances.values():
             if instance.task is not None and not instance.ready.is_set():
@@ -248,17 +250,17 @@ class BrowserPool:
                     await instance.gone.wait()
 
     async def _run_instance(self, instance: _Instance) -> None:
-        """One browser's whole instance."""
+        """Run one browser from start to end."""
         try:
             await asyncio.to_thread(_import_playwright)
             from agent_tools.browser.chromium import chromium
 
-            async with chromium(self._host, self._settings, instance.sandbox) as (browser, enclosure):
-                instance.browser, instance.sandbox_session = browser, enclosure
+            async with chromium(self._host, self._settings, instance.sandbox) as (browser, sandbox_session):
+                instance.browser, instance.sandbox_session = browser, sandbox_session
                 browser.on("disconnected", lambda _: instance.over.set())
                 async with asyncio.TaskGroup() as group:
                     instance.group = group
-                    instance.used_at = self._host.clock.monotonic()  # to start may take longer than it may be unused
+                    instance.used_at = self._host.clock.monotonic()  # its start may take longer than the idle timeout
                     instance.ready.set()
                     await self._until_over(instance)
                     for lease in instance.leases.values():
@@ -268,7 +270,7 @@ class BrowserPool:
         except ImportError:
             cure = "Install the extra `browser` (in a clone `./run add browser`)."
             instance.failed = DragomanError("The browser is not installed here.", cure=cure)
-        except Exception as error:  # noqa: BLE001 - what ends one browser must not end the others
+        except Exception as error:  # noqa: BLE001 - a failure of one browser must not end the others
             instance.failed = DragomanError("The browser failed.", cure="Ask again; the log says why.")
             _log.error("a browser failed: %s", type(error).__name__, exc_info=error)
         finally:
@@ -279,7 +281,7 @@ class BrowserPool:
             instance.gone.set()
 
     async def _until_over(self, instance: _Instance) -> None:
-        """Wait for the browser's end: it crashed, the daemon stops, or nobody used it for long enough."""
+        """Wait until the browser crashed, the daemon stops, or the idle timeout passed."""
         idle = self._settings.idle.total_seconds()
         while not instance.over.is_set():
             now = self._host.clock.monotonic()
@@ -293,7 +295,7 @@ class BrowserPool:
                     await instance.over.wait()
 
     async def _run_lease(self, instance: _Instance, lease: _Lease) -> None:
-        """One place's whole instance."""
+        """Run one page session from opening to close."""
         from agent_tools.browser.chromium import open_page_session
 
         assert instance.browser is not None
@@ -317,7 +319,7 @@ class BrowserPool:
         while not lease.leaving:
             await lease.wake.wait()
             lease.wake.clear()
-            if not lease.leaving and not lease.lock.locked():  # else the call that has it cleans up first
+            if not lease.leaving and not lease.lock.locked():  # else the call that holds it cleans up first
                 async with lease.lock:
                     if not await _tidied(lease, session):
                         lease.leave()
@@ -335,12 +337,12 @@ class BrowserPool:
 
 
 def _import_playwright() -> None:
-    """For a thread: it reads two hundred files, and everybody else would wait."""
+    """Import playwright. Run in a thread: it reads two hundred files, which would block the event loop."""
     importlib.import_module("agent_tools.browser.chromium")
 
 
 async def _tidied(lease: _Lease, session: PageSession) -> bool:
-    """Clean up after a cut call or a crash; the lock is held. False: the place is of no more use."""
+    """Clean up after a cancelled call or a crash; return False when unusable. Requires the lock."""
     from agent_tools.browser.chromium import tidy
 
     if lease.untidy or session.crashed:

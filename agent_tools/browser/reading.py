@@ -1,6 +1,6 @@
-"""What a page says and looks like: the snapshot, its text, a picture, what a script returns. Bounded in time and size.
+"""Page content: snapshot, text, screenshot, script result. Bounded in time and size. Used by `actions`.
 
-All of it is words of strangers. Stands between a tab and a call's result.
+All of it is untrusted.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from playwright.async_api import Error, FloatRect, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser.asking import asked
-from agent_tools.browser.navigating import is_of, stop
+from agent_tools.browser.navigating import require_host, stop
 from agent_tools.browser.pointing import locate
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
 
 LONGEST = 24_000
-"""Characters of a page in one result."""
+"""Most characters of a page in one result."""
 BRIEF = 8_000
-"""Characters of a page that are shown unasked, after something was done to it."""
+"""Most characters of a page in the result of an action on it."""
 LONGEST_JSON = 16_384
+"""Most bytes of a script's result."""
 TALLEST = 10_000
-"""Pixels of a picture of a full page."""
+"""Most pixels in height of a full-page screenshot."""
 LARGEST_PICTURE = 10 * 1024 * 1024
+"""Most bytes of a screenshot."""
 LARGEST_NUMBER = 1e9
-"""Of what a page is measured to have."""
+"""Limit of a page's measurements; a page can forge them."""
 _MOST_ELEMENTS = 30_000
-"""Of a page with more no snapshot is tried: 10,000 take one to two seconds of a processor."""
+"""Most elements of a page for a snapshot: 10,000 take one to two seconds of CPU."""
 _MOST_CHARS = 5_000_000
-"""Of a page with more neither: a snapshot has all of them, and is cut only here."""
+"""Most characters of a page for a snapshot, which contains all of them until it is cut here."""
 _FRAMES_S = 4.0
 _SNAPSHOT_S = 10.0
 _ASK_S = 3.0
@@ -43,7 +45,7 @@ _REF = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
 
 
 async def snapshot(page: Page, ref: str | None = None, limit: int = LONGEST) -> str:
-    """List the elements of the page, or of one part, with their refs. A page that is too large is given as text."""
+    """Return the elements of the page, or of one part, with their refs. Return a page that is too large as text."""
     elements, chars = await _measured(page, "extent", 2)
     if elements > _MOST_ELEMENTS or chars > _MOST_CHARS:
         words = await _words(page, limit)
@@ -60,7 +62,7 @@ async def snapshot(page: Page, ref: str | None = None, limit: int = LONGEST) -> 
 
 
 async def _tree(page: Page) -> str:
-    """Return playwright's snapshot. It waits for every frame; one whose host does not answer is given up."""
+    """Return playwright's snapshot. It waits for every frame; after a timeout loading is stopped."""
     try:
         return await page.aria_snapshot(mode="ai", timeout=_FRAMES_S * 1000)
     except PlaywrightTimeout:
@@ -73,7 +75,7 @@ async def _words(page: Page, limit: int) -> str:
 
 
 async def text(page: Page, ref: str | None) -> str:
-    """Return the text as it shows, from its beginning; of a very large page all that is there."""
+    """Return the visible text from its beginning; of a very large page, all text."""
     elements, chars = await _measured(page, "extent", 2)
     if ref is not None:
         await locate(page, ref)
@@ -88,7 +90,7 @@ async def text(page: Page, ref: str | None) -> str:
 
 
 async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
-    """Return a JPEG of what shows, of one element, or of the page down to `TALLEST` pixels."""
+    """Return a JPEG of the viewport, of one element, or of the page down to `TALLEST` pixels."""
     how: dict[str, Any] = {"type": "jpeg", "quality": 60, "timeout": _PICTURE_S * 1000}
     if ref is not None:
         data = await (await locate(page, ref)).screenshot(**how)
@@ -104,14 +106,14 @@ async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
 
 
 async def evaluated(page: Page, script: str, host: str, limit_s: float) -> str:
-    """Run a script in the page and return what it gives, as JSON. Raises `Trouble` with the script's own error.
+    """Run a script in the page and return its value as JSON. Raises `Trouble` with the script's own error.
 
-    It runs nowhere but in a document of this host: a page that goes on to another one takes the window with it.
+    It runs only in a document of this host: when the page navigates away, the window handle becomes invalid.
     """
     try:
         async with asyncio.timeout(limit_s):
             window = await page.evaluate_handle("window")
-            is_of(page, host)
+            require_host(page, host)
             value = await window.evaluate(script)
     except Error as error:
         if found := re.search(r"evaluate: ((?:\w*Error|Uncaught)\b.*)", error.message):
@@ -124,7 +126,7 @@ async def evaluated(page: Page, script: str, host: str, limit_s: float) -> str:
 
 
 async def position(page: Page) -> str:
-    """Say how far a page is scrolled; empty when it does not answer."""
+    """Return a sentence with the scroll position; empty when the page does not answer."""
     with suppress(Error, TimeoutError, Trouble):
         top, tall = await _measured(page, "scrolled", 2)
         return f"The page is {tall} pixels high, and shows what is at {top}."
@@ -132,7 +134,7 @@ async def position(page: Page) -> str:
 
 
 async def _measured(page: Page, what: str, how_many: int) -> list[int]:
-    """Return the numbers that are found of a page. Raises `Trouble` where it has none."""
+    """Return measurements of a page. Raises `Trouble` when they are missing or forged."""
     found = (await asked(page, what, _ASK_S)).split(" ")
     try:
         numbers = [round(float(one)) for one in found]
@@ -143,11 +145,11 @@ async def _measured(page: Page, what: str, how_many: int) -> list[int]:
     return numbers
 
 
-# --- a snapshot's text, pure ----------------------------------------------------------------------
+# --- snapshot text, pure --------------------------------------------------------------------------
 
 
 def ref_of(line: str) -> str:
-    """Return the ref of a snapshot's line; what a page wrote between quotes is none."""
+    """Return the ref of a snapshot line, empty without one. Ignores quoted text, which the page wrote."""
     found = _REF.search(_QUOTED.sub('""', line).partition(": ")[0])
     return found[1] if found else ""
 
@@ -157,7 +159,7 @@ def _depth(line: str) -> int:
 
 
 def part(tree: str, ref: str) -> str:
-    """Return one element of a snapshot with all that is in it. Raises `Trouble` when it has no such element."""
+    """Return one element of a snapshot with its descendants. Raises `Trouble` when it is not there."""
     lines = tree.split("\n")
     for n, line in enumerate(lines):
         if ref_of(line) == ref:
@@ -168,7 +170,7 @@ def part(tree: str, ref: str) -> str:
 
 
 def fitted(tree: str, limit: int) -> str:
-    """Return a snapshot whole when it fits; else its beginning, and of the rest the outermost elements with refs."""
+    """Return a snapshot whole when it fits; else its beginning, and the outermost elements with refs of the rest."""
     if len(tree) <= limit:
         return tree
     lines = tree.split("\n")
@@ -183,7 +185,7 @@ def fitted(tree: str, limit: int) -> str:
 
 
 def _outline(lines: list[str], room: int) -> list[str]:
-    """Return the lines with refs down to the depth that still fits; of one depth alone the first that fit."""
+    """Return the lines with refs down to the greatest depth that fits; if none fits, the first lines that do."""
     named = [line for line in lines if ref_of(line)]
     kept: list[str] = []
     for depth in sorted({_depth(line) for line in named}):

@@ -1,7 +1,7 @@
-"""Names under which a call may save a file in the workspace. Pure; read before anything decides.
+"""Rules for paths to which a call saves a file in the workspace. Pure; evaluated before any decision.
 
-A project's own files run by themselves: a `GNUmakefile`, a hook of git. So a new file is a write like any other, except
-in the folders that the browser keeps for what it saves.
+Some files of a project are executed by tools: a `GNUmakefile`, a git hook. So a new file is a write like any other,
+except in the browser's own folders.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ PDFS = "browser"
 OWN_FOLDERS: Mapping[str, frozenset[str]] = MappingProxyType(
     {"download": frozenset({DOWNLOADS}), "pdf": frozenset({DOWNLOADS, PDFS})}
 )
-"""The folders where each action that saves a file does so unasked."""
+"""Folders, by action, where saving needs no approval of its own."""
 RESERVED = f"`{INBOX}` is the folder for attachments: name another path, as in `{DOWNLOADS}/july.pdf`"
 
 
 def is_reserved(parts: Sequence[str]) -> bool:
-    """Return whether a path beneath the workspace stands in the attachments' folder, or in its place."""
+    """Return whether a path in the workspace is the attachments' folder or inside it."""
     return bool(parts) and parts[0] == INBOX
 
 
 def is_write(action: str, path: str | None) -> bool:
     """Return whether saving to this path needs an approval of its own.
 
-    An absolute path does: the workspace is not known here. Hidden names do, since programs run what is in `.git`.
+    An absolute path does: the workspace is unknown here. Hidden names do, since programs execute files in `.git`.
     """
     if action not in OWN_FOLDERS or path is None:
         return False

@@ -1,4 +1,4 @@
-"""The browser's own keys in `[tools.browser]`, read by the configuration before any call can come."""
+"""Settings of `[tools.browser]`, validated when the configuration is loaded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pydantic_core import PydanticCustomError
 
 _HOST = re.compile(r"(?:(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\])(?::([1-9]\d{0,4}))?")
 SHORTEST_IDLE_S, LONGEST_IDLE_S = 10, 86_400
+"""Limits in seconds of the idle timeout."""
 
 
 def _flaw(what: str, cure: str) -> PydanticCustomError:
-    """Make the error that the configuration tells with its cure."""
+    """Make the error that the configuration reports with its cure."""
     return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": ""})
 
 
@@ -33,7 +34,7 @@ def _idle(value: timedelta) -> timedelta:
 
 
 class BrowserSettings(BaseModel):
-    """What the owner may change of the browser."""
+    """The owner's settings of the browser."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,6 +1,6 @@
-"""A session's tabs: what happens in them between and beside calls (dialogs, popups), and the actions on tabs.
+"""Tabs of a page session: handlers of dialogs and popups, and the actions on tabs. Used by `actions` and `navigating`.
 
-What is handled here is told in the next result, so that nothing waits for an answer that nobody gives.
+Handled events are added to the next result, so that no page waits for an answer.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from gateway.domain.text import one_line
 
 MOST_TABS = 10
 MOST_DIALOGS = 50
-"""Of one tab. One that goes on asking is closed."""
+"""Most dialogs of one tab; it is closed at the next one."""
 CLOSE_S = 5.0
+"""Timeout in seconds for closing a tab."""
 
 
 async def prepare(session: PageSession) -> None:
-    """Put guards on a new context and open its first tab. Once for a session, before its first call."""
+    """Attach handlers and the guard to a new context, and open its first tab. Call once for a page session."""
     dialogs: Counter[Page] = Counter()
     context = session.context
 
     def forgotten(page: Page) -> None:
-        del dialogs[page]  # a counter has no key that is not there
+        del dialogs[page]  # a Counter ignores the deletion of a missing key
 
     async def opened(page: Page) -> None:
         page.on("close", forgotten)
@@ -48,7 +49,7 @@ async def prepare(session: PageSession) -> None:
 
 
 async def _popup(session: PageSession, page: Page) -> None:
-    """Keep a tab that a page opened, or close it when there are too many."""
+    """Note a tab that a page opened, or close it when there are too many."""
     if session.guard is None or session.guard.making_tab:
         return
     with suppress(Error):  # it is closed already
@@ -60,7 +61,7 @@ async def _popup(session: PageSession, page: Page) -> None:
 
 
 async def _answer(session: PageSession, dialog: Dialog, how_many: int) -> None:
-    """Let a page go on that asks something: nobody is there to answer. It may always be left."""
+    """Dismiss a dialog, since nobody is there to answer. A `beforeunload` dialog is accepted."""
     with suppress(Error):  # its tab is gone
         if dialog.type == "beforeunload":
             await dialog.accept()
@@ -76,7 +77,7 @@ async def _answer(session: PageSession, dialog: Dialog, how_many: int) -> None:
 
 
 async def new_tab(session: PageSession) -> Page:
-    """Open an empty tab. The caller says whether it is the current one."""
+    """Open an empty tab. The caller decides whether it becomes the current one."""
     assert session.guard is not None, "`prepare` comes first"
     session.guard.making_tab = True
     try:
@@ -86,7 +87,7 @@ async def new_tab(session: PageSession) -> Page:
 
 
 async def current(session: PageSession) -> Page | None:
-    """Return the current tab; the last one when that was closed, and None when there is none at all."""
+    """Return the current tab; the last one when that was closed, None when none is open."""
     page = session.page
     if page is None or page.is_closed():
         session.page = page = next((one for one in reversed(session.context.pages) if not one.is_closed()), None)
@@ -94,7 +95,7 @@ async def current(session: PageSession) -> Page | None:
 
 
 def number(session: PageSession, page: Page) -> int:
-    """Return what a tab is called: 1 for the oldest; 0 when it is closed."""
+    """Return a tab's number: 1 for the oldest, 0 when it is closed."""
     pages = session.context.pages
     return pages.index(page) + 1 if page in pages else 0
 
@@ -113,7 +114,7 @@ async def switch(session: PageSession, tab: int) -> None:
 
 
 async def listed(session: PageSession) -> str:
-    """Name the tabs, a line each. An address that is not allowed is not told."""
+    """List the tabs, a line each. Must not reveal a URL of a host that is not allowed."""
     assert session.guard is not None
     lines: list[str] = []
     here = await current(session)

@@ -1,6 +1,6 @@
-"""What went wrong in a page, said in a sentence: playwright's own words have call logs, and are for programmers.
+"""Errors of browser actions, translated from playwright's messages, which carry call logs. Used by every action.
 
-Stands between an action that failed and the call's result.
+A `Trouble` becomes the call's result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NET: tuple[tuple[str, str, str], ...] = (
     ("UNSAFE_PORT", "Browsers do not open that port.", "Use another port."),
     ("ABORTED", "The page was not loaded: the load was stopped.", "Take a snapshot to see what is there."),
 )
-"""The end of Chromium's `net::ERR_…`, what it means, what to do."""
+"""Part of Chromium's `net::ERR_…`, our text, the hint."""
 _WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("Target crashed", "crashed", "The page's tab crashed.", "Open the page again."),
     ("has been closed", "closed", "The tab was closed meanwhile.", "Use `tabs` to see what is open, or open a page."),
@@ -47,25 +47,25 @@ _WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("Invalid frame in aria-ref", "ref", "The ref is of a page that is not shown any more.", SNAPSHOT),
     ("not attached", "ref", "The page took it away.", SNAPSHOT),
 )
-"""A piece of playwright's message, our code, what it means, what to do. The first that fits is taken."""
+"""Part of playwright's message, our code, our text, the hint. The first match wins."""
 
 
 class Trouble(Exception):
-    """An action could not be done; what it says goes to the model as it is."""
+    """A failed action; its text goes to the model unchanged."""
 
     def __init__(self, code: str, text: str, hint: str = "") -> None:
-        """Take a stable word, one sentence, and what to do."""
+        """Take a stable code, one sentence, and a hint."""
         super().__init__(text)
         self.code, self.text, self.hint = code, text, hint
 
     def result(self, more: str = "", *, untrusted: bool) -> ToolResult:
-        """Make the call's result, with what else happened beneath."""
+        """Return the call's result, with `more` on the lines below."""
         text = f"{self.text}\n{more}" if more else self.text
         return ToolResult(status=ResultStatus.ERROR, text=text, code=self.code, hint=self.hint, untrusted=untrusted)
 
 
 def meaning(message: str) -> Trouble:
-    """Say what a message of playwright's means. Its call log, addresses and paths stay out."""
+    """Translate a message of playwright. Must not pass on its call log, addresses and paths."""
     if found := re.search(r"net::ERR_([A-Z0-9_]+)", message):
         for end, text, hint in _NET:
             if end in found[1]:
@@ -81,7 +81,7 @@ def meaning(message: str) -> Trouble:
 
 
 def cure_of(host: str) -> str:
-    """What can be done about a refusal of `host:port`; nothing where no owner can permit the address."""
+    """Return the hint for a refused `host:port`: the owner's setting, or that no setting permits the address."""
     with suppress(ValueError):
         address = ip_address(host.rpartition(":")[0].strip("[]"))
         if not (address.is_private or address.is_loopback) or address.is_link_local or address.is_unspecified:

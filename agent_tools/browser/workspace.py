@@ -1,7 +1,7 @@
-"""Files between the session's workspace and the browser's folder, with no link followed on either side.
+"""File copies between the session's workspace and the browser's folder, without following links on either side.
 
-Programs of the session write into the workspace, and pages' code may have taken over the browser: what stands in
-either folder is not believed. All functions block; call them in a thread.
+Programs of the session write into the workspace, and a page may have taken over the browser: neither folder is
+trusted. All functions block; call them in a thread. Used by `files`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agent_tools.browser.saving import RESERVED, is_reserved
 from agent_tools.browser.trouble import Trouble
 
 LARGEST_UPLOAD = 50 * 1024 * 1024
+"""Most bytes of an uploaded file."""
 _CHUNK = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -25,7 +26,7 @@ _BENEATH = "Name a file beneath the workspace, as in `reports/july.pdf`."
 
 
 def safe_name(suggested: str, otherwise: str) -> str:
-    """Return a new name that says as much as is safe of the suggested one: `july-3f2a91.pdf`."""
+    """Return a new name with the safe part of the suggested one: `july-3f2a91.pdf`."""
     stem, dot, ending = suggested.replace("\\", "/").rpartition("/")[2].rpartition(".")
     stem = re.sub(r"[^A-Za-z0-9]+", "-", stem if dot else ending)[:40].strip("-").lower() or otherwise
     ending = re.sub(r"[^A-Za-z0-9]", "", ending)[:8].lower() if dot else ""
@@ -33,7 +34,7 @@ def safe_name(suggested: str, otherwise: str) -> str:
 
 
 def parts_of(workspace: Path, path: str) -> tuple[str, ...]:
-    """Return the names that lead from the workspace to a file. Raises `Trouble` for what leads elsewhere."""
+    """Return the path parts from the workspace to a file. Raises `Trouble` for a path outside it."""
     given = PurePosixPath(path)
     if given.is_absolute():
         if not given.is_relative_to(workspace):
@@ -45,7 +46,7 @@ def parts_of(workspace: Path, path: str) -> tuple[str, ...]:
 
 
 def new_parts_of(workspace: Path, path: str) -> tuple[str, ...]:
-    """Return the names that lead to a file that may be saved, as `parts_of`. Raises `Trouble` for a reserved name."""
+    """Return the path parts of a file to be saved, as `parts_of`. Raises `Trouble` for a reserved path."""
     parts = parts_of(workspace, path)
     if is_reserved(parts):
         raise Trouble("path", "That path is reserved for attachments.", f"{RESERVED}.")
@@ -54,7 +55,7 @@ def new_parts_of(workspace: Path, path: str) -> tuple[str, ...]:
 
 @contextmanager
 def _folder(root: Path, names: tuple[str, ...], *, make: bool) -> Generator[int]:
-    """Open a folder beneath the root, one name after another, so that no link is followed, nor one in its place."""
+    """Open a folder below the root, one component at a time, so that no link is followed, not even one swapped in."""
     opened = os.open(root, _FOLDER)
     try:
         for name in names:
@@ -70,21 +71,21 @@ def _folder(root: Path, names: tuple[str, ...], *, make: bool) -> Generator[int]
 
 
 def store(workspace: Path, parts: tuple[str, ...], data: bytes) -> Path:
-    """Write a new file; return its path. Raises `Trouble` when it exists or a link is in the way."""
+    """Write a new file; return its path. Raises `Trouble` when it exists or the path has a link."""
     with _written(workspace, parts) as file:
         _write_all(file, data)
     return workspace.joinpath(*parts)
 
 
 def take_in(source: Path, workspace: Path, parts: tuple[str, ...], largest: int) -> Path:
-    """Copy what the browser downloaded to a new file; return its path. Raises `Trouble`."""
+    """Copy a download to a new file in the workspace; return its path. Raises `Trouble`."""
     with _written(workspace, parts) as file, _opened(source.parent, (source.name,), largest) as there:
         _copy(there, file, largest)
     return workspace.joinpath(*parts)
 
 
 def hand_over(workspace: Path, parts: tuple[str, ...], folder: Path) -> Path:
-    """Copy a file of the workspace to where the browser can read it; return the path there. Raises `Trouble`."""
+    """Copy a file of the workspace to the browser's folder; return its path there. Raises `Trouble`."""
     within = (f"upload-{secrets.token_hex(6)}", parts[-1])
     with _opened(workspace, parts, LARGEST_UPLOAD) as there, _written(folder, within) as file:
         _copy(there, file, LARGEST_UPLOAD)
@@ -117,7 +118,7 @@ def _opened(root: Path, parts: tuple[str, ...], largest: int) -> Generator[int]:
 
 @contextmanager
 def _written(root: Path, parts: tuple[str, ...]) -> Generator[int]:
-    """Create a file; when the body fails, it is removed again."""
+    """Create a file; remove it when the body fails."""
     shown = "/".join(parts)
     try:
         with _folder(root, parts[:-1], make=True) as folder:

@@ -68,12 +68,12 @@ def test_a_state_folder_that_cannot_be_in_an_address_is_refused(tmp_path: Path, 
     assert "--state" in refused.value.cure
 
 
-def test_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_current_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ConfigError, match="nobody knows where here is") as refused:
+    with pytest.raises(ConfigError, match="the relative path here cannot be resolved") as refused:
         find_state("here", {})
     assert refused.value.cure == "Write the whole path."
     assert find_state("/there", {}) == Path("/there")

@@ -64,7 +64,7 @@ class Desk:
 
     def __init__(self, session: PageSession, work: Work, pages: Pages) -> None:
         self.session, self.work, self.pages = session, work, pages
-        self.gate = cast("StandInGate", session.gate)
+        self.gate = cast("StandInGate", session.proxy)
         self.settings = BrowserSettings()
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
@@ -107,7 +107,7 @@ class PageSessions:
     async def make(self) -> PageSession:
         """One that is new."""
         context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
-        session = PageSession(context=context, gate=StandInGate(), folder=Path())
+        session = PageSession(context=context, proxy=StandInGate(), folder=Path())
         await prepare(session)
         return session
 
@@ -174,7 +174,7 @@ async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> Asyn
 @asynccontextmanager
 async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
     work = Work(folder / "workspace")
-    session.gate, session.folder, session.scopes = StandInGate(), folder / "page", frozenset({pages.scope})
+    session.proxy, session.folder, session.scopes = StandInGate(), folder / "page", frozenset({pages.scope})
     work.cwd.mkdir()
     session.folder.mkdir()
     try:

@@ -234,7 +234,7 @@ async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_
     async with served(tmp_path, sessions=1) as browsers:
         async with browsers.pool.session("ann", SandboxMode.OFF) as session:
             second = asyncio.create_task(browsers.asks("ann", site))
-            with pytest.raises(DragomanError, match=r"All 1 places .* in use.* raise `sessions`"):
+            with pytest.raises(DragomanError, match=r"All 1 page sessions .* in use.* raise `sessions`"):
                 await browsers.asks("bob", site)
             await fetched(session, f"{site}/sign-in?name=ann")
             assert not second.done()
