@@ -133,7 +133,7 @@ def test_what_was_interrupted_is_made_afresh(checkout: Checkout) -> None:
     (checkout.tools / "broken").touch()
     failed = checkout.run()
     assert failed.returncode == 1
-    assert "say ./run again" in failed.stderr
+    assert "run ./run again" in failed.stderr
     (checkout.root / ".venv" / "half").touch()
     (checkout.tools / "broken").unlink()
     assert checkout.run().stdout == "started -P -m gateway run\n"
@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_words(checkout: Checkout) ->
     (checkout.root / ".venv").write_text("in the way")
     done = checkout.run("check")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot be made: File exists.\nMend that, then say ./run again.\n" in done.stderr
+    assert "cannot be made: File exists.\nMend that, then run ./run again.\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_another_user_is_to_be_made_by_that_user(
     script = str(checkout.root / "run")
     left = runpy.run_path(script)["not_made"](PermissionError(13, "Permission denied"))
     assert left.code == 1
-    assert f"Say ./run --help once as the user to whom {checkout.root} belongs." in capsys.readouterr().err
+    assert f"Run ./run --help once as the user to whom {checkout.root} belongs." in capsys.readouterr().err
 
 
 def test_two_at_once_install_once(checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""The tools of sub-sessions, over a family that remembers what it was asked."""
+"""The tools of sub-sessions, over a fake that records its requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KNOWN = SessionId("child:t1.1")
 
 @dataclass(slots=True)
 class FakeFamily:
-    """`ports.Family` with one child."""
+    """Fake sub-session service with one child."""
 
     tasks: list[Task] = field(default_factory=list[Task])
     stopped: list[SessionId] = field(default_factory=list[SessionId])
@@ -55,7 +55,7 @@ class FakeFamily:
 
 
 class Call(BareCall):
-    """A `ToolContext` with nothing but a family."""
+    """A `ToolContext` with only sub-sessions."""
 
     def __init__(self, folder: Path) -> None:
         self.cwd = folder
@@ -183,7 +183,7 @@ async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, sess
 
 
 def test_what_a_model_is_shown_of_all_tools_is_short() -> None:
-    """The first request with every tool is to stay within 12 KB; the system prompt needs the most of it."""
+    """The first request with every tool stays within 12 KB, most of it the system prompt."""
     modules = (sessions_spawn, sessions_list, sessions_stop, shell)
     tools = [
         Tool(

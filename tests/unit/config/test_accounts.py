@@ -1,4 +1,4 @@
-"""The table of a channel with accounts: which there are, and where what is said of them may go."""
+"""Accounts of a channel: their tables, and URLs that may receive messages."""
 
 from __future__ import annotations
 

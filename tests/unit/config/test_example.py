@@ -1,4 +1,4 @@
-"""What is written about the configuration is run: the example, the schema, and tools of one's own."""
+"""Documented configuration, executed: the example, the schema, and the owner's own tools."""
 
 from __future__ import annotations
 

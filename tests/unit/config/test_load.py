@@ -1,4 +1,4 @@
-"""Whole configurations: where they are found, what wins, and the one error that names every problem with its cure."""
+"""Whole configurations: lookup, precedence, and the error that lists every problem with its cure."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_no_problem_is_told_at_length(tmp_path: Path) -> None:
 
 
 def test_thousands_of_things_that_are_missing_are_found_at_once(tmp_path: Path) -> None:
-    """Each was looked for among all that were found before: 8 s of CPU, and the square of that for more."""
+    """A lookup of each problem among all earlier ones took 8 s of CPU, growing quadratically."""
     began = time.process_time()
     told = refusal(tmp_path, f"[model]\nfallback = [{'{}, ' * 20_000}]\n")
     assert "model.fallback[0].name: it is missing. Add name = …." in told
@@ -443,7 +443,7 @@ def test_a_file_that_everyone_may_change_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_everyone_may_read_is_warned_of(tmp_path: Path) -> None:
-    """And one is not that only its group may read, as services have it, or that lies where nobody else comes."""
+    """No warning for a file readable by its group, as services have it, or inside a private folder."""
     with TemporaryDirectory() as made:
         open_to_all, hidden = Path(made), tmp_path / "hidden"
         open_to_all.chmod(0o755)

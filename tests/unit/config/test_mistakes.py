@@ -1,7 +1,7 @@
-"""What an owner reads who made a mistake: the key, what is wrong with it, and what to write instead.
+"""Errors for an owner's mistakes: the key, the reason, and what to write instead.
 
-Judged by the function that the start calls, with the real tools. Of each place that can be wrong
-`tests/fault/test_start.py` starts a daemon as well.
+Checked through the function that the start calls, with the real tools. `tests/fault/test_start.py` also starts a
+daemon for each kind of mistake.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.errors import ConfigError
 
 
 def refusal(folder: Path, toml: str, environ: Mapping[str, str] | None = None) -> str:
-    """What the start prints of it. Its exit code follows from the kind of error."""
+    """Return the error text that the start prints. Its exit code follows from the kind of error."""
     file = folder / "config.toml"
     file.write_text(f'[log]\nlevel = "debug"\n{toml}\n')
     with pytest.raises(ConfigError) as caught:

@@ -224,7 +224,7 @@ def test_each_agents_instructions_have_a_measure_of_their_own(tmp_path: Path) ->
 
 
 def test_providers_are_those_of_the_library() -> None:
-    """Each is known there, or lacks its package; none that the library names by a model is missing here."""
+    """Each provider exists in the library, or lacks its package; no provider of the library's models is missing."""
     for name in PROVIDERS:
         with suppress(ImportError):
             infer_provider_class(name)

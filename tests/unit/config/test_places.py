@@ -1,4 +1,4 @@
-"""Where configuration and state are looked for."""
+"""Lookup of configuration and state."""
 
 from __future__ import annotations
 

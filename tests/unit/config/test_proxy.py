@@ -1,4 +1,4 @@
-"""`proxy` of a channel and of a model: as it is or as a secret, and never in a text for people."""
+"""`proxy` of a channel and of a model: plain or as a secret, and never in a text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single values and single tables: what is taken, what is refused, and what the refusal says."""
+"""Single values and single tables: accepted values, refused values, and the texts of refusals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_secret_comes_from_the_environment() -> None:
     ("data", "read"), [(b"abc\n", "abc"), (b"\xef\xbb\xbfabc\r\n", "abc"), (b"a" * 65_536, "a" * 65_536)]
 )
 def test_a_secret_comes_from_a_file(tmp_path: Path, data: bytes, read: str) -> None:
-    """Windows' editors put a mark of three bytes before it."""
+    """Editors on Windows write a byte order mark of three bytes."""
     file = tmp_path / "key"
     file.write_bytes(data)
     assert secret(f"file:{file}", {}).get_secret_value() == read

@@ -1,4 +1,4 @@
-"""`[channels.slack]` in whole configurations: one workspace or several, their secrets, and what HTTP needs."""
+"""`[channels.slack]` in whole configurations: one workspace or several, their secrets, requirements of HTTP mode."""
 
 from __future__ import annotations
 

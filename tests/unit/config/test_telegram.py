@@ -1,4 +1,4 @@
-"""`[channels.telegram]` in whole configurations: one account or several, their secrets, and what webhooks need."""
+"""`[channels.telegram]` in whole configurations: one account or several, their secrets, requirements of webhooks."""
 
 from __future__ import annotations
 

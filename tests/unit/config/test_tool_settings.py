@@ -1,4 +1,4 @@
-"""What the owner says of a tool, and what follows from it."""
+"""Settings of a tool and the resulting policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that a tool has of its own in `[tools.<name>]`, beside those of every tool."""
+"""A tool's own keys in `[tools.<name>]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.errors import ConfigError
 
 
 class Kite(BaseModel):
-    """What a tool of these tests can be told."""
+    """Settings of a fake tool."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

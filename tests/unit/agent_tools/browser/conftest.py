@@ -1,4 +1,4 @@
-"""A real Chromium with one session's session in it, and pages to go to."""
+"""Fixtures: a real Chromium with one page session, and pages to open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.pages import Pages, serving
 
 
 class StandInGate:
-    """A way out that refuses what a test tells it."""
+    """Fake egress proxy that refuses the hosts set by a test."""
 
     address = ""
 
@@ -35,7 +35,7 @@ class StandInGate:
         self.refused: list[TurnedAway] = []
 
     def let(self, scopes: Collection[str]) -> None:
-        """Everything is."""
+        """Allow everything."""
 
     def turned_away(self) -> Sequence[TurnedAway]:
         told, self.refused = self.refused, []
@@ -43,7 +43,7 @@ class StandInGate:
 
 
 class Work:
-    """What a call gets: a workspace, and where pictures and files for people go."""
+    """Fake context of a call: a workspace and an artifact store."""
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
@@ -60,7 +60,7 @@ class Work:
 
 
 class Desk:
-    """One session at the browser."""
+    """One session with a browser, driven by calls."""
 
     def __init__(self, session: PageSession, work: Work, pages: Pages) -> None:
         self.session, self.work, self.pages = session, work, pages
@@ -77,7 +77,7 @@ class Desk:
         return result
 
     async def ref(self, name: str) -> str:
-        """The ref of the element with this name, from a new snapshot."""
+        """Return the ref of the element with this name, from a new snapshot."""
         tree = (await self("snapshot")).text
         found = re.search(rf'"{re.escape(name)}".*?\[ref=(\w+)\]', tree)
         assert found is not None, tree
@@ -100,19 +100,19 @@ class PageSessions:
         self._free: PageSession | None = None
 
     async def take(self) -> PageSession:
-        """A session with one empty tab, without history, cookies and notes."""
+        """Return a page session with one empty tab, without history, cookies and notes."""
         session, self._free = self._free, None
         return session or await self.make()
 
     async def make(self) -> PageSession:
-        """One that is new."""
+        """Return a new page session."""
         context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
         session = PageSession(context=context, proxy=StandInGate(), folder=Path())
         await prepare(session)
         return session
 
     async def give_back(self, session: PageSession) -> None:
-        """Make it as new; close one that a test closed tabs of, opened more in, or made hang or crash."""
+        """Reset a page session for reuse; close one whose tabs a test changed, crashed or made hang."""
         if (
             self._free is None
             and [session.page] == session.context.pages
@@ -140,7 +140,7 @@ class PageSessions:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def no_task_is_left() -> AsyncIterator[None]:
-    """The check of all tests, in the event loop that the tests of this folder share."""
+    """Run the check of all tests in the event loop that the tests of this folder share."""
     async with no_tasks_left():
         yield
 
@@ -153,7 +153,7 @@ async def pages() -> AsyncIterator[Pages]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sessions() -> AsyncIterator[PageSessions]:
-    """In one browser for all tests of a process: starting it takes longer than most of them."""
+    """Share one browser among all tests of a process: its start takes longer than most of them."""
     async with chromium() as browser:
         yield PageSessions(browser)
 
@@ -166,7 +166,7 @@ async def desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIte
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
-    """One that no test had before."""
+    """Give a session that no test used before."""
     async with _desk(sessions, await sessions.make(), pages, tmp_path) as one:
         yield one
 

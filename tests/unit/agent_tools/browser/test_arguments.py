@@ -1,4 +1,4 @@
-"""What a call of the browser may say."""
+"""Arguments of a browser call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Chromium is run, and what is said when there is none."""
+"""Chromium lookup, and the error when there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tabs stay on hosts that people allowed, by whatever way a page takes them elsewhere."""
+"""Tabs stay on allowed hosts, however a page navigates."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_guard_leaves_other_sessions_alone(desk: Desk) -> None:
 
 
 async def test_guard_ends_with_its_page_session(sessions: PageSessions) -> None:
-    """One that stayed would be asked about every page of the others."""
+    """A guard left behind would be asked about every page of the other sessions."""
     session = await sessions.make()
     assert session.guard is not None
     await leave(session)

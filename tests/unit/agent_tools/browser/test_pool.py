@@ -1,4 +1,4 @@
-"""How browsers are kept: a real Chromium, and pages of a server in the test."""
+"""The browser pool with a real Chromium, and pages of a server in the test."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ _ROUTES = {"/": _hello, "/sign-in": _sign_in, "/never": _never, "/spin": _spin, 
 
 
 class Browsers:
-    """A pool that is served, and what a test does with it."""
+    """A running pool with helpers of the tests."""
 
     def __init__(self, place: OpenPlace, clock: FakeClock, pool: BrowserPool) -> None:
         self.place, self.clock, self.pool = place, clock, pool
         self._others = drivers()
 
     def drivers(self) -> list[int]:
-        """The processes of playwright that this pool started."""
+        """Return the playwright processes that this pool started."""
         return [pid for pid in drivers() if pid not in self._others]
 
     async def title(self, key: str, url: str) -> str:
@@ -112,12 +112,12 @@ class Browsers:
             return await page.title()
 
     async def asks(self, key: str, url: str) -> str:
-        """The same with the place alone, its cookies and its way out: a page costs half a second of a processor."""
+        """Fetch a URL with the context's cookies and proxy, without a page: a page costs half a second of CPU."""
         async with self.pool.session(key, SandboxMode.OFF) as session:
             return await fetched(session, url)
 
     async def rested(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Let time pass, and what follows from it happen."""
+        """Advance the clock and wait for the effects."""
         self.clock.advance(seconds)
         await happens(until)
 
@@ -165,7 +165,7 @@ async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
 
 
 def left_running(place: OpenPlace) -> list[str]:
-    """The command lines of this test's browsers that still run."""
+    """Return the command lines of this test's browsers that still run."""
     found: list[str] = []
     folders = [str(enclosure.folder) for enclosure in place.enclosures]
     for one in Path("/proc").glob("[0-9]*/cmdline"):
@@ -176,7 +176,7 @@ def left_running(place: OpenPlace) -> list[str]:
 
 
 def drivers() -> list[int]:
-    """The processes of playwright that this one started."""
+    """Return the playwright processes that this process started."""
     found: list[int] = []
     for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         with contextlib.suppress(OSError):  # it may end meanwhile
@@ -375,7 +375,7 @@ async def test_a_daemon_that_stops_does_not_wait_for_a_browser_that_only_starts(
 async def test_one_that_cannot_start_does_not_end_the_others(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """playwright's own process ends, as for want of memory: of that it says nothing that it has a name for."""
+    """Playwright's process ends, for example without memory: its error then has no type of its own."""
     async with served(tmp_path) as browsers:
         await browsers.asks("ann", site)
         monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")

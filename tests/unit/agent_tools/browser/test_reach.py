@@ -1,4 +1,4 @@
-"""What a call of the browser reaches, for every action."""
+"""Call scopes of every browser action."""
 
 from __future__ import annotations
 

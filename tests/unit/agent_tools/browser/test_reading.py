@@ -1,4 +1,4 @@
-"""What a page says and looks like, within bounds of size and time."""
+"""Page content within bounds of size and time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ LONG = """() => {
 
 
 async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -> None:
-    """It gave 100 MB for a text once, and everything stopped while they were read."""
+    """A page returned 100 MB of text once, and everything stopped while it was read."""
     await new_desk.open("/popup")
     ref = await new_desk.ref("In a new tab")
     assert new_desk.session.page is not None

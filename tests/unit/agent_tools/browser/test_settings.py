@@ -1,4 +1,4 @@
-"""The browser's own keys of the configuration."""
+"""Settings of the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool as the daemon has it: served, called, stopped."""
+"""The tool `browser` as the daemon runs it: served, called, stopped."""
 
 from __future__ import annotations
 

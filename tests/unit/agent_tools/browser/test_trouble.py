@@ -1,4 +1,4 @@
-"""What a call is told that went wrong."""
+"""Errors of browser calls."""
 
 from __future__ import annotations
 

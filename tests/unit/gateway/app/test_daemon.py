@@ -158,7 +158,7 @@ async def test_a_send_that_hangs_does_not_hold_it_up(engine: Engine, tmp_path: P
 
 
 class Keeping(FailingStore):
-    """A store that takes no turn back for as long as a drain lasts."""
+    """A store that accepts no released turn during the drain."""
 
     refused = 0
 
@@ -170,7 +170,7 @@ class Keeping(FailingStore):
 
 
 async def test_what_could_not_be_given_back_in_time_is_free_when_it_has_ended(tmp_path: Path) -> None:
-    """The next life takes it in any case; another machine would wait for the end of the lease."""
+    """The next process takes it in any case; another machine would wait for the end of the lease."""
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read], store=Keeping(FakeClock()))
     engine.model.script = [calls("read")]
@@ -182,7 +182,7 @@ async def test_what_could_not_be_given_back_in_time_is_free_when_it_has_ended(tm
 
 
 class Sick(FailingStore):
-    """A store that cannot count."""
+    """A store whose count fails."""
 
     async def counts(self) -> Counts:
         raise StoreError("The store failed: counts.")
@@ -217,7 +217,7 @@ async def test_a_channel_that_breaks_begins_again_and_the_others_go_on(engine: E
 
 @dataclass
 class Kite:
-    """A tool that keeps something, and breaks once."""
+    """A stateful tool that fails once."""
 
     held: int = 0
     lives: int = 0

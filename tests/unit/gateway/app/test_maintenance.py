@@ -137,7 +137,7 @@ async def test_a_sweep_that_fails_does_not_stop_the_others(engine: Engine) -> No
 
 
 def test_when_the_store_was_away_holders_may_renew_before_they_are_taken_back(tmp_path: Path) -> None:
-    """They could not for as long as it was away, and what their calls came to would be lost."""
+    """Holders cannot renew during an outage; reclaiming at once would lose the results of their calls."""
     loop = ScheduledLoop(1)
 
     async def story() -> float:

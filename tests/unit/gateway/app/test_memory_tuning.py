@@ -1,4 +1,4 @@
-"""The allocator's settings are the process's own, so each is tried in a process of its own."""
+"""Allocator settings are per process, so each test runs a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dragoman check` refuses of the store is what a start refuses, in the same words, and it is left as it is."""
+"""`dragoman check` reports the errors of a start, in the same words, and changes nothing."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_lock_is_not_taken_from_its_holder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Loaded:
-    """All defaults, and a state folder in which nothing is yet."""
+    """Return defaults with an empty state folder."""
     (tmp_path / "state").mkdir(mode=0o700)
     return load(None, tmp_path / "state", {"HOME": str(tmp_path)}, {})
 

@@ -1,4 +1,4 @@
-"""Hosts that no gate lets through: refused before a person is asked, with the reason."""
+"""Hosts that no egress proxy permits: refused before a person is asked, with the reason."""
 
 from __future__ import annotations
 

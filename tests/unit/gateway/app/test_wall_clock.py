@@ -1,4 +1,4 @@
-"""A clock on the wall may be set while things run: how long they take is not told by it."""
+"""The wall clock may be set at any time: durations must not depend on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.fakes import FailingStore, FakeTool, Text, done
 
 
 class Wall(FakeClock):
-    """A clock that somebody sets."""
+    """A clock that can be set."""
 
     def __init__(self) -> None:
         """Begin right."""

@@ -1,4 +1,4 @@
-"""What `dragoman check` says of the state folder, the store's folder and the port; `test_cli.py` has the rest."""
+"""`dragoman check` on the state folder, the store's folder and the port; `test_cli.py` has the rest."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_why_nothing_can_be_written_is_said(
 
 
 def test_one_that_cannot_be_listed_is_a_problem(monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
-    """Which matters where others can enter it: whether it may be closed to them, its names tell."""
+    """Relevant for a folder open to others: its file names decide whether it may be closed."""
 
     listed = os.scandir
 

@@ -52,7 +52,7 @@ def in_folder(folder: Path) -> list[str]:
 
 
 class Daemon:
-    """Answers the commands as the daemon does, and remembers what it was asked."""
+    """Fake daemon that answers commands and records them."""
 
     def __init__(self, *, broken: str | None = None) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -284,7 +284,7 @@ async def test_check_names_each_problem_with_its_cure(state: Path) -> None:
 
 
 async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> None:
-    """Each of what is looked at; `app/test_looking.py` has the rest. Nothing is left behind."""
+    """Every machine check; `app/test_preflight.py` has the rest. Nothing is left behind."""
     (state / "dragoman.db").mkdir()
     (state / "state.key").write_text("short")
     config = tmp_path / "config.toml"

@@ -1,4 +1,4 @@
-"""`dragoman demo`: what its model says to which conversation, how it says it, and the whole as a child process."""
+"""`dragoman demo`: the script, its model server, and the whole as a child process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def calling(*results: str) -> Messages:
-    """An answer with calls, and what came of them."""
+    """Return an answer with calls, and their results."""
     made = [{"id": f"c{n}", "function": {"name": "shell", "arguments": "{}"}} for n, _ in enumerate(results)]
     results_ = [{"role": "tool", "tool_call_id": f"c{n}", "content": text} for n, text in enumerate(results)]
     return [{"role": "assistant", "content": "", "tool_calls": made}, *results_]
@@ -144,7 +144,7 @@ async def test_what_is_no_question_is_refused(body: str) -> None:
 
 
 async def answered_raw(base_url: str, head: str) -> bytes:
-    """The first line of what a request that is only a head is answered; it must come at once."""
+    """Return the first line of the response to a request without a body; it must come at once."""
     address = base_url.removeprefix("http://").removesuffix("/v1")
     host, _, port = address.partition(":")
     async with asyncio.timeout(5):
@@ -193,7 +193,7 @@ class Demo:
     state: Path
 
     async def say(self, text: str) -> str:
-        """What `dragoman send --wait` prints."""
+        """Return the output of `dragoman send --wait`."""
         words = ("--state", str(self.state), "send", "--wait", text)
         process = await started(*words, temporary=self.state)
         async with asyncio.timeout(20):

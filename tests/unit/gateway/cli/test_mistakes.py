@@ -13,7 +13,7 @@ from gateway.cli import main
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, which is also the folder in which the command is typed."""
+    """Return an empty home, which is also the current folder."""
     for name in [name for name in os.environ if name.startswith(("DRAGOMAN_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))

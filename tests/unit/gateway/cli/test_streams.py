@@ -25,7 +25,7 @@ def state(tmp_path: Path) -> Path:
 
 
 async def shell(state: Path, line: str, **environ: str) -> Done:
-    """Run a line of the shell in which DRAGOMAN is the command."""
+    """Run a shell line in which DRAGOMAN is the command."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "XDG_", "LC_"))}
     command = line.replace("DRAGOMAN", f"{shlex.quote(sys.executable)} -m gateway")
     process = await asyncio.create_subprocess_exec(
@@ -43,7 +43,7 @@ async def shell(state: Path, line: str, **environ: str) -> Done:
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
 async def test_the_daemon_runs_with_closed_streams(state: Path, tmp_path: Path, closed: str) -> None:
-    """Nothing else takes their numbers: whoever writes to standard error by its number would write there."""
+    """No file gets their descriptors: a write to descriptor 2 would go into it."""
     ready = f"while ! [ -S {shlex.quote(str(socket_path(state)))} ]; do sleep 0.02; done"
     held = tmp_path / "held"
     look = f"ls -l /proc/$!/fd > {shlex.quote(str(held))}"
