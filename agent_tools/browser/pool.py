@@ -42,7 +42,7 @@ FORGET_AFTER = timedelta(days=30)
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """One session's page session, from the first request to its end."""
+    """Lease of one page session, from the first request to its end."""
 
     key: str
     users: int = 0
@@ -67,7 +67,7 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _Instance:
-    """One browser, from the first call's wish to its end."""
+    """Instance of one browser, from the first request to its end."""
 
     sandbox: SandboxMode | None
     used_at: float
