@@ -1,8 +1,8 @@
-"""The way out for programs that are enclosed: below a tool's gate, above the network.
+"""Egress proxies for programs in sandbox sessions. Stands between such a program and the network.
 
-`Egress` opens gates: proxies that look a name up once, vet every address that it leads to, and connect to nothing
-else. It is what others import; the modules of the package are its inside: `addresses` and `hosts` decide, `dial`
-connects, `wire` and `bodies` speak HTTP, `exchange` serves a connection, `proxy` a gate; `destinations` judges a call.
+`Egress` opens proxies that resolve a name once, vet every address of it, and connect to nothing else. Import from
+here; the modules are private: `addresses` and `hosts` decide, `dial` connects, `wire` and `bodies` speak HTTP,
+`exchange` serves a connection, `proxy` a listening socket. `destinations` vets a call before its approval.
 """
 
 from __future__ import annotations

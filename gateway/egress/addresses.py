@@ -1,7 +1,7 @@
-"""Which addresses the open internet is: asked for each connection that leaves through a gate. Pure.
+"""Table of non-public addresses. Consulted for each outgoing connection of an egress proxy. Pure.
 
-`ipaddress.is_global` is no help: it calls NAT64 and multicast global, and its answers changed between Python 3.11 and
-3.13. So the table below says what is refused, and of IPv6 only the part that is handed out to networks is open at all.
+`ipaddress.is_global` does not fit: it calls NAT64 and multicast global, and its answers changed between Python 3.11 and
+3.13. So the table below lists the refused networks, and of IPv6 only the part allocated to networks is open.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class _Block:
+    """Network of the table, with the reason for its refusal."""
+
     network: IPv4Network | IPv6Network
     what: str
     local: bool
-    """True when a host that the owner permits may be there."""
+    """True if a host that the owner permits may have such an address."""
 
 
 def _never(network: str, what: str) -> _Block:
@@ -29,7 +31,7 @@ def _local(network: str, what: str) -> _Block:
     return _Block(ip_network(network), what, local=True)
 
 
-# The first that fits is the one that is told.
+# The first match gives the reason.
 _BLOCKED = (
     _never("168.63.129.16/32", "a cloud's services for its machines"),
     _never("100.100.100.200/32", "a cloud's services for its machines"),
@@ -68,10 +70,11 @@ _BLOCKED = (
     _never("ff00::/8", "multicast"),
 )
 _HANDED_OUT = IPv6Network("2000::/3")
+"""Part of IPv6 that is allocated to networks."""
 
 
 def parse_address(text: str) -> Address | None:
-    """Read an address in its plain form; None for anything else, a zone (`fe80::1%eth0`) included."""
+    """Parse an address in its plain form; None for anything else, including a zone (`fe80::1%eth0`)."""
     try:
         return None if "%" in text else ip_address(text)
     except ValueError:
@@ -79,11 +82,11 @@ def parse_address(text: str) -> Address | None:
 
 
 def vet_address(address: Address, *, permitted: bool = False) -> str:
-    """Say in one sentence why nobody may connect there; empty when it is the open internet.
+    """Return in one sentence why an address is refused; empty when it is public.
 
-    `permitted`: the owner named the host, so that it may be loopback or in a private network too; nothing else is
-    open to it. Addresses that carry an IPv4 address in them are refused whatever they carry, except the mapped ones
-    (`::ffff:…`), to which a system connects over IPv4: they are judged as what they carry.
+    `permitted`: the owner named the host, so loopback and private networks are allowed too, nothing else. Addresses
+    that embed an IPv4 address are refused, except mapped ones (`::ffff:…`): a system connects to those over IPv4, so
+    the embedded address is vetted.
     """
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:

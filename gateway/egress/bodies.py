@@ -1,4 +1,4 @@
-"""Moving bytes through a gate: bodies and tunnels, never more in memory than a slow reader's buffer."""
+"""Copying of bodies and tunnels through an egress proxy. Memory is bounded by a slow reader's buffer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gateway.egress.wire import Framing
 LINE_AT_MOST = 4_096
 """Bytes of a line between chunks."""
 TRAILERS_AT_MOST = 100
+"""Trailer lines after the last chunk."""
 FRAMING_AT_MOST = 65_536
-"""Bytes of lines between chunks beyond those of the chunks themselves: no server needs as many, and each takes time."""
+"""Bytes of framing lines beyond the bytes of the chunks: no server needs as many, and each takes time to read."""
 CHUNKS_AT_ONCE = 16_384
-"""Bytes that are taken apart before others have their turn: chunks of one byte in them take some 10 ms."""
+"""Bytes that are parsed before other tasks run: as chunks of one byte they take some 10 ms."""
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[\t -~\x80-\xff]*)?")
 
@@ -24,21 +25,21 @@ T = TypeVar("T")
 
 
 class BrokenBodyError(Exception):
-    """A body that is not what its head said; says why in one sentence."""
+    """Body that does not match its head; the message is one sentence."""
 
 
 class Pulse:
-    """When bytes last moved on a connection, in either direction."""
+    """Idle timeout of a connection, reset by bytes in either direction."""
 
     def __init__(self, idle_s: float) -> None:
-        """Take how many seconds it may be silent."""
+        """Start the timeout of `idle_s` seconds."""
         self._idle_s = idle_s
         self._last = asyncio.get_running_loop().time()
 
     async def wait(self, move: Callable[[], Awaitable[T]]) -> T:
-        """Await `move()`, which must be safe to cancel and begin again. Raises `TimeoutError` after the silence.
+        """Await `move()`, which must be safe to cancel and repeat. Raises `TimeoutError` after the idle timeout.
 
-        While bytes move the other way it goes on waiting: nothing comes up during a long download.
+        It keeps waiting while bytes move the other way: a client sends nothing during a long download.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -55,9 +56,9 @@ class Pulse:
 
 
 async def tunnel(one: Ends, other: Ends, pulse: Pulse) -> None:
-    """Copy both ways until both ends are through; one end's closing is handed on, and the other may still speak.
+    """Copy in both directions until both ends have closed; the close of one end is passed on as a half-close.
 
-    Raises `OSError` in an exception group when an end breaks off or both are silent for too long.
+    Raises `OSError` in an exception group when a connection breaks or both directions reach the idle timeout.
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(_pour(one, other, pulse), name="egress-up")
@@ -71,9 +72,9 @@ async def _pour(source: Ends, sink: Ends, pulse: Pulse) -> None:
 
 
 async def copy_body(source: Ends, sink: Ends, body: Framing, pulse: Pulse) -> None:
-    """Copy one body as it is framed. Chunks are written anew; what stands between and after them is left out.
+    """Copy one body by its framing. Chunks are framed anew, without extensions and trailers.
 
-    Raises `BrokenBodyError`, and `OSError` when an end breaks off or is silent for too long.
+    Raises `BrokenBodyError`, and `OSError` when a connection breaks or reaches the idle timeout.
     """
     if body == "chunked":
         await _copy_chunks(source, sink, pulse)
@@ -95,31 +96,31 @@ async def _copy_chunks(source: Ends, sink: Ends, pulse: Pulse) -> None:
             raise BrokenBodyError("A body broke off.")
         if data := chunks.take(read):
             await _write(sink, b"%x\r\n%b\r\n" % (len(data), data), pulse)
-        await asyncio.sleep(0)  # what has come already is read without a pause
+        await asyncio.sleep(0)  # read() does not yield while its buffer has data
     await _write(sink, b"0\r\n\r\n", pulse)
 
 
 class Chunks:
-    """Takes a chunked body, in whatever pieces it comes. Raises `BrokenBodyError` for what is none.
+    """Incremental parser of a chunked body. Raises `BrokenBodyError` for an invalid one.
 
-    All that came is taken at once: sent as chunks of one byte each, a body of 1 MB cost half a minute one by one.
+    It parses all available bytes at once: chunk by chunk, a body of 1 MB in chunks of one byte took half a minute.
     """
 
     def __init__(self) -> None:
-        """Begin before the first chunk."""
+        """Start before the first chunk."""
         self.ended = False
-        """Whether its end has come; what follows is not part of it."""
+        """True once the end was read; later bytes are not part of the body."""
         self._rest = b""
-        """The beginning of a line."""
+        """Unfinished line at the end of the bytes so far."""
         self._left = 0
-        """Bytes of the chunk that are still to come."""
+        """Remaining bytes of the current chunk."""
         self._line = self._size
-        """Takes the next line, without its end."""
+        """Handler of the next line, given without its line end."""
         self._trailers = 0
         self._framing_left = FRAMING_AT_MOST
 
     def take(self, read: bytes) -> bytes:
-        """Take the next bytes and return the data that was in them."""
+        """Parse the next bytes and return their data."""
         read, at, found = self._rest + read, 0, list[bytes]()
         while not self.ended:
             if self._left:

@@ -1,7 +1,7 @@
-"""The gate's own judgement of a host before anybody is asked about a call that goes there. Pure: no name is looked up.
+"""Check of a call's destination before its approval is asked. Pure: no name is resolved.
 
-A person cannot open what the gate refuses. So a card for a loopback or metadata address would be a question without
-an effect, and its "allowed" would be untrue.
+A person cannot allow a host that the egress proxy refuses. A card for a loopback or metadata address would have no
+effect, and its "allowed" would be untrue.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from gateway.egress.addresses import vet_address
 from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
 
 _NOBODY = "Nobody can allow that address: name another one."
+"""Cure for an address that stays refused even if its host is permitted."""
 
 
-def vet_reach(reach: CallScope) -> CallScope:
-    """Return the reach, refused with reason and cure when a gate never lets its destination through.
+def vet_reach(scope: CallScope) -> CallScope:
+    """Return the call scope, refused with reason and cure if the egress proxy would refuse its destination.
 
-    What the tool refused already stays as it is. Raises `BadRequest` for a permitted host that is none.
+    A refusal by the tool itself stays unchanged. Raises `BadRequest` for an invalid permitted host.
     """
-    if reach.destination is None or reach.refused:
-        return reach
-    return replace(reach, refused=_refusal(reach.destination))
+    if scope.destination is None or scope.refused:
+        return scope
+    return replace(scope, refused=_refusal(scope.destination))
 
 
 def _refusal(going: Destination) -> str:

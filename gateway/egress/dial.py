@@ -1,4 +1,4 @@
-"""From a host as asked for at a gate to a connection: looked up once, vetted, and dialled by the vetted address."""
+"""Dialler of an egress proxy: resolves a requested host once, vets its addresses and connects to a vetted one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
 from gateway.system.dns import ThreadedResolver
 
 BUFFER = 65_536
-"""Bytes that are held for a slow reader, about, in each direction; and what a head may measure."""
+"""Approximate bytes buffered for a slow reader in each direction; also the limit of a head."""
 TRIED_AT_MOST = 3
-"""Addresses of one host."""
+"""Number of addresses of one host that are tried."""
 
 
 class Ends(NamedTuple):
@@ -27,40 +27,41 @@ class Ends(NamedTuple):
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks a name up: every address as text, best first. Raises `OSError`."""
+"""Resolve a name at a port: every address as text, best first. Raises `OSError`."""
 Connect: TypeAlias = Callable[[Address, int], Awaitable[Ends]]
-"""Connects to an address and port. Raises `OSError`."""
+"""Connect to an address and port. Raises `OSError`."""
 
 
 class TurnedAwayError(Exception):
-    """Nobody may go there: `host` as it was asked for, `why` in one sentence."""
+    """Refused destination: `host` as it was requested, `why` in one sentence."""
 
     def __init__(self, host: str, why: str) -> None:
-        """Take both as they may be shown."""
+        """Store both in a form that may be shown."""
         super().__init__(f"{host}: {why}")
         self.host = host
         self.why = why
 
 
 class UnreachableError(Exception):
-    """One may go there, but nobody answers; says why in one sentence."""
+    """Allowed destination that does not answer; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialler:
-    """The one place where a gate's connections to the outside are made."""
+    """Sole maker of an egress proxy's outgoing connections."""
 
     permitted: Permitted
     resolve: Resolve
     connect: Connect
     is_own: Callable[[Address], bool]
-    """Whether an address is this machine's."""
+    """Return True if an address is this machine's own."""
     resolve_s: float
+    """Timeout in seconds for a name."""
     connect_s: float
-    """Seconds for each address."""
+    """Timeout in seconds for each address."""
 
     def admit(self, text: str, *, port: int | None = None) -> Host:
-        """Read `host:port` (or `host`, at `port`), and say whether it may be looked up. Raises `TurnedAwayError`."""
+        """Parse `host:port` (or `host`, at `port`) and check it before resolving. Raises `TurnedAwayError`."""
         host = vet_host(text, port=port)
         if isinstance(host, str):
             raise TurnedAwayError(shown(text), host)
@@ -69,14 +70,14 @@ class Dialler:
         return host
 
     async def dial(self, host: Host) -> Ends:
-        """Look an admitted host up, once, and connect to one of its addresses if all of them are good.
+        """Resolve an admitted host once, and connect to one of its addresses if all of them are allowed.
 
-        Raises `TurnedAwayError` when one is not, and `UnreachableError` when nobody answers.
+        Raises `TurnedAwayError` when one is not, and `UnreachableError` when none answers.
         """
         return await self._connect(host, await self._look_up(host))
 
     async def _look_up(self, host: Host) -> Sequence[Address]:
-        """Return its addresses, all of them vetted: one bad address spoils the name."""
+        """Return the host's addresses, all vetted: one refused address refuses the name."""
         if host.address is not None:
             found = [str(host.address)]
         else:
@@ -117,16 +118,16 @@ class Dialler:
 
 
 async def connect_to(address: Address, port: int) -> Ends:
-    """Connect to exactly this address. Raises `OSError`."""
+    """Connect to this address and no other. Raises `OSError`."""
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     return Ends(*await asyncio.open_connection(str(address), port, family=family, limit=BUFFER))
 
 
 def is_own_address(address: Address) -> bool:
-    """Say whether an address is one of this machine's own. Sends nothing; about 10 µs.
+    """Return True if an address is one of this machine's own. Sends nothing; about 10 µs.
 
-    The kernel answers as of now, with no list of interfaces to keep: it chooses the address itself as the source of
-    what would go there exactly when that is its own.
+    The kernel's answer is current and needs no list of interfaces: it picks the address itself as the source of a
+    packet to it exactly if the address is its own.
     """
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     try:
@@ -134,11 +135,11 @@ def is_own_address(address: Address) -> bool:
             probe.connect((str(address), 9))
             return parse_address(str(probe.getsockname()[0])) == address
     except OSError:
-        return False  # no way leads there
+        return False  # no route
 
 
 def resolve_by(lookups: ThreadedResolver) -> Resolve:
-    """Make a resolver that asks the system."""
+    """Return a resolver that asks the system."""
 
     async def resolve(name: str, port: int) -> Sequence[str]:
         return [str(address[0]) for *_, address in await lookups.find(name, port, type=socket.SOCK_STREAM)]

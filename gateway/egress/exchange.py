@@ -1,4 +1,4 @@
-"""One connection to a gate, from its first byte to its end: a tunnel, one plain request, or an answer of our own."""
+"""Handler of one connection to an egress proxy: a tunnel, one plain request, or an error response of our own."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ from gateway.egress.hosts import Host, shown
 from gateway.egress.wire import CONNECTED, MalformedError, Request, Response, answer, read_request, read_response
 
 HEADS_AT_MOST = 20
-"""Of one response: those of `100 Continue` and the like, and the one that counts."""
+"""Number of heads of one response: interim ones such as `100 Continue`, and the final one."""
 GOODBYE_S = 2.0
-"""Seconds that the other end has to take what is still to be said, and to close."""
+"""Timeout in seconds for the other end to read the last bytes and close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeLimits:
-    """What a gate bears. Seconds, and counts for each gate."""
+    """Limits of one egress proxy."""
 
     connections: int = 128
-    """Served side by side; further ones wait in the backlog."""
+    """Number of concurrent connections; further ones wait in the backlog."""
     silent_s: float = 60.0
-    """Until a connection's first byte: browsers open some in advance."""
+    """Timeout in seconds for a connection's first byte: browsers open some in advance."""
     head_s: float = 10.0
-    """From then on, until its head is whole."""
+    """Timeout in seconds from the first byte to the end of the head."""
     resolve_s: float = 10.0
+    """Timeout in seconds for a name."""
     connect_s: float = 5.0
-    """For each address."""
+    """Timeout in seconds for each address."""
     idle_s: float = 600.0
-    """Without a byte in either direction."""
+    """Idle timeout in seconds, without a byte in either direction."""
 
 
 class _BrokenOffError(Exception):
-    """It ended in the middle of something: both ends are cut, so that nobody takes half for whole."""
+    """Connection lost during an exchange: both ends are reset, so that a partial body is not taken as whole."""
 
 
 async def serve(
     client: Ends, dialler: Dialler, limits: ExchangeLimits, turned: Callable[[TurnedAwayError], None]
 ) -> None:
-    """Serve one connection to its end. `turned` is told of a refusal. Closes the connection, also when cancelled."""
+    """Serve one connection to its end, and close it, also when cancelled. `turned` is called with a refusal."""
     async with _closing(client):
         method = ""
         try:
@@ -64,16 +65,16 @@ async def serve(
             await _say(client, answer(502, str(error), method=method))
         else:
             async with _closing(server):
-                await _hand_over(request, host, client, server, Pulse(limits.idle_s))
+                await _forward(request, host, client, server, Pulse(limits.idle_s))
 
 
-async def _hand_over(request: Request, host: Host, client: Ends, server: Ends, pulse: Pulse) -> None:
+async def _forward(request: Request, host: Host, client: Ends, server: Ends, pulse: Pulse) -> None:
     try:
         if request.method == "CONNECT":
             client.writer.write(CONNECTED)
             await tunnel(client, server, pulse)
         else:
-            # The address won over what the Host header said.
+            # The host of the request line wins over the Host header.
             server.writer.write(request.head(str(host).removesuffix(":80")))
             await _exchange(request, client, server, pulse)
             await _linger(client)
@@ -83,7 +84,7 @@ async def _hand_over(request: Request, host: Host, client: Ends, server: Ends, p
 
 
 async def _read_request(client: Ends, limits: ExchangeLimits) -> Request | None:
-    """Read the head of the one request; None when none came."""
+    """Read the head of the one request; None when none came in time."""
     try:
         async with asyncio.timeout(limits.silent_s):
             first = await client.reader.readexactly(1)
@@ -110,7 +111,7 @@ def _admit(request: Request, dialler: Dialler) -> Host:
 
 
 async def _exchange(request: Request, client: Ends, server: Ends, pulse: Pulse) -> None:
-    """Hand on one request and its response, side by side: some servers answer before the body is through."""
+    """Forward one request and its response concurrently: some servers answer before they have read the body."""
     async with asyncio.TaskGroup() as group:
         sending = group.create_task(_send(request, client, server, pulse), name="egress-request")
         await _respond(request, client, server, pulse)
@@ -121,9 +122,9 @@ async def _send(request: Request, client: Ends, server: Ends, pulse: Pulse) -> N
     try:
         await copy_body(client, server, request.body, pulse)
     except ConnectionError:
-        return  # the server takes no more of it, but may have answered
+        return  # the server reads no more of it, but may have answered
     if not await client.reader.read(1):
-        raise _BrokenOffError  # nobody waits for the response any more
+        raise _BrokenOffError  # the client has gone
 
 
 async def _respond(request: Request, client: Ends, server: Ends, pulse: Pulse) -> None:
@@ -137,14 +138,14 @@ async def _respond(request: Request, client: Ends, server: Ends, pulse: Pulse) -
 
 
 async def _final_response(request: Request, client: Ends, server: Ends, pulse: Pulse) -> Response:
-    """Hand on what comes before the response that counts, and return that one."""
+    """Forward interim responses, and return the final one."""
     for _ in range(HEADS_AT_MOST):
         response = await _read_response(request, server, pulse)
         if not response.is_interim:
             return response
         client.writer.write(response.head())
-        await asyncio.sleep(0)  # a head of 64 KiB takes a while to read, and the next one may be there already
-    raise UnreachableError(f"{shown(request.host)} cannot be used. It only ever says that it goes on.")
+        await asyncio.sleep(0)  # a head of 64 KiB takes long to parse, and the next may be buffered already
+    raise UnreachableError(f"{shown(request.host)} cannot be used. It sent only interim responses.")
 
 
 async def _read_response(request: Request, server: Ends, pulse: Pulse) -> Response:
@@ -154,7 +155,7 @@ async def _read_response(request: Request, server: Ends, pulse: Pulse) -> Respon
     except asyncio.LimitOverrunError:
         why = "The head of its answer is longer than 64 KiB."
     except (OSError, asyncio.IncompleteReadError):
-        why = "It broke off, or was silent for too long, before it answered."
+        why = "It closed the connection or timed out before it answered."
     except ValueError as error:
         why = str(error)
     raise UnreachableError(f"{shown(request.host)} cannot be used. {why}")
@@ -166,7 +167,7 @@ async def _say(client: Ends, data: bytes) -> None:
 
 
 async def _linger(client: Ends) -> None:
-    """Close our direction, then wait for the other's end: closed at once, a late byte would destroy what we said."""
+    """Close our direction, then wait for the other end: after a full close, a late byte would destroy our response."""
     try:
         async with asyncio.timeout(GOODBYE_S):
             client.writer.write_eof()
@@ -177,15 +178,15 @@ async def _linger(client: Ends) -> None:
 
 
 def _cut(ends: Ends) -> None:
-    """Reset a connection: a plain end would be one way to say that a body is whole."""
-    with suppress(OSError):  # it is gone already
+    """Reset a connection: a plain close could mark a body as complete."""
+    with suppress(OSError):  # it is closed already
         ends.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ends.writer.transport.abort()
 
 
 @asynccontextmanager
 async def _closing(ends: Ends) -> AsyncGenerator[None]:
-    """Close at the end: what was written may still go out for a moment, but nothing outlives a cancellation."""
+    """Close at the end: written bytes have `GOODBYE_S` to go out, but nothing outlives a cancellation."""
     try:
         yield
         ends.writer.close()

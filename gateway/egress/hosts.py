@@ -1,7 +1,7 @@
-"""Which hosts may be asked for at a gate: how one is written, and which the owner permits. Pure.
+"""Parser of requested hosts, and the hosts that the owner permits. Used by egress proxies. Pure.
 
-A host is refused unless it is written as it would be after any browser's reading of it. What two programs read
-differently (`127.1`, `0x7f.1`, `a\\@b`) is never handed on, so there is nothing to disagree about.
+A host is refused unless it is written as any browser would normalise it. Forms that two programs may read differently
+(`127.1`, `0x7f.1`, `a\\@b`) are never forwarded.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
 
 SHOWN_AT_MOST = 100
-"""Characters of what was asked for that are shown."""
+"""Characters of a requested host that are shown."""
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _WRITTEN = re.compile(r"\[(?P<six>[^][]*)\](?::(?P<six_port>.*))?|(?P<name>[^:]*)(?::(?P<port>[^:]*))?", re.DOTALL)
 _LOCAL_NAMES = ("localhost", "local", "internal", "home.arpa")
-"""Names that lead into local networks by definition (RFC 6761, 6762 and 8375, and ICANN for `internal`)."""
+"""Domains of local networks by definition (RFC 6761, 6762 and 8375, and ICANN for `internal`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host and its port, in the one form in which they are compared, resolved and shown."""
+    """Host and port, in the one form in which they are compared, resolved and shown."""
 
     name: str
     """Lower case ASCII, without a dot at the end; or an address, without brackets."""
     port: int
     address: Address | None
-    """When the name is one."""
+    """The address, if the name is one."""
 
     def __str__(self) -> str:
         """Return `host:port`, an IPv6 address in brackets."""
@@ -42,15 +42,15 @@ class Host:
 
 
 def shown(text: str) -> str:
-    """Return what somebody asked for as it may be shown and logged: printable ASCII, not too long, no password."""
+    """Return a requested host in a form for display and logs: printable ASCII, bounded, without a password."""
     text = text.rpartition("@")[2]
     return "".join(char if "!" <= char <= "~" else ascii(char)[1:-1] for char in text[:SHOWN_AT_MOST])
 
 
 def vet_host(text: str, *, port: int | None = None) -> Host | str:
-    """Read `host`, `host:port` or the same with `[IPv6]`; return one sentence why not when it is not plainly one.
+    """Parse `host`, `host:port` or the same with `[IPv6]`; return one sentence why not for any other form.
 
-    `port` is that of a host without one; None: it must have one. Upper case is made lower, nothing else is mended.
+    `port` is the default port; None: a port is required. Upper case is lowered, nothing else is corrected.
     """
     if "@" in text:
         return "It has a user before the host."
@@ -67,14 +67,14 @@ def vet_host(text: str, *, port: int | None = None) -> Host | str:
         return "Brackets hold an IPv6 address, without a zone."
     if address is not None:
         return Host(name=str(address), port=number, address=address)
-    if not name.isascii():  # before it is lowered: the sign for kelvin has an ASCII k for its lower case
+    if not name.isascii():  # before lower(): the kelvin sign becomes an ASCII k
         return "It is not ASCII: an international name is written with xn--."
     name = name.lower()
     return _misspelled(name) or Host(name=name, port=number, address=None)
 
 
 def vet_public(host: Host) -> str:
-    """Say in one sentence why a host that the owner does not permit is refused before it is looked up; empty: go on."""
+    """Return in one sentence why a host without permission is not resolved; empty when it may be."""
     if host.port not in USUAL_PORTS:
         return f"Port {host.port} is not open: only 80 and 443 are."
     if host.address is not None:
@@ -85,12 +85,12 @@ def vet_public(host: Host) -> str:
 
 
 class Permitted:
-    """The hosts that the owner lets through although they are private or have another port."""
+    """Hosts that the owner permits although they are private or have another port."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        """Take `host`, `host:port`, `*.host` and `[IPv6]`; without a port 80 and 443 are meant.
+        """Take `host`, `host:port`, `*.host` and `[IPv6]`; without a port, 80 and 443.
 
-        `*.host` means every name below it, and not itself. Raises `BadRequest` for anything else.
+        `*.host` matches every sub-domain, not the domain itself. Raises `BadRequest` for anything else.
         """
         self._let: frozenset[str] | None = None
         self._exact: set[tuple[str, int]] = set()
@@ -102,11 +102,11 @@ class Permitted:
             (self._exact if name == text else self._below).update((host.name, port) for port in ports)
 
     def let(self, scopes: Collection[str]) -> None:
-        """From now on only those that are named here: `host`, or `host:port` where it is not 80 or 443."""
+        """Restrict the permitted hosts to these: `host`, or `host:port` for a port other than 80 and 443."""
         self._let = frozenset(scopes)
 
     def has(self, host: Host) -> bool:
-        """Say whether the owner permits a host at its port, and it was let through."""
+        """Return True if the owner permits the host at its port, and `let` does not exclude it."""
         if self._let is not None and self._let.isdisjoint((host_scope(host.name, host.port), EVERY_SCOPE)):
             return False
         labels = host.name.split(".") if host.address is None else []
@@ -123,7 +123,7 @@ def _read_port(text: str | None, default: int | None) -> int | str:
 
 
 def _misspelled(name: str) -> str:
-    """Why a name, in lower case, is no host's; empty when it may be one."""
+    """Return why a lower-case name is no valid host; empty when it is."""
     if not name:
         return "It has no host."
     if name.endswith("."):

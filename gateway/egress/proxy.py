@@ -1,4 +1,4 @@
-"""The gates: HTTP proxies on sockets that listen in an enclosure, each the way out of one browser context."""
+"""Egress proxies: HTTP proxies on sockets that listen in a sandbox session, one for each browser context."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from gateway.system.dns import ThreadedResolver
 from gateway.system.logging_setup import LogThrottle, log
 
 TURNED_AT_MOST = 20
+"""Number of the latest refusals that a proxy remembers."""
 _LOOK_UPS = 8
-"""Names of one gate that are looked up side by side: apart from the daemon's own, which slow ones must not hold up."""
+"""Number of threads that resolve names for one proxy: its own, so that slow names do not delay the daemon's."""
 _BREATH_S = 0.1
 """Seconds before accepting again when the system is out of descriptors."""
 
 
 class Egress:
-    """Opens gates. All that they share is how one looks a name up and connects."""
+    """Factory of egress proxies. They share only the resolver, the connector and the limits."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Egress:
         is_own: Callable[[Address], bool] = is_own_address,
         limits: ExchangeLimits | None = None,
     ) -> None:
-        """Take what tests replace. `resolve`: None asks the system."""
+        """Take the parts that tests replace. `resolve`: None asks the system."""
         self._resolve = resolve
         self._connect = connect
         self._is_own = is_own
@@ -53,10 +54,10 @@ class Egress:
     def gate(
         self, sock: socket.socket, *, hosts: Sequence[str], address: str
     ) -> AbstractAsyncContextManager[EgressProxy]:
-        """Serve a proxy on a socket that listens already, in whichever network namespace it was made.
+        """Serve a proxy on a listening socket, whatever network namespace it was made in.
 
-        What connected before it opened is cut off; at its end all its connections are, and the socket stays open: it
-        is the caller's. `hosts` as `Permitted` takes them; `address` is how its user reaches the socket. Raises
+        Connections left in the backlog are closed at the start, all others at the end. The socket stays open: it is
+        the caller's. `hosts` as `Permitted` takes them; `address` is the socket's address for the program. Raises
         `BadRequest` for `hosts`.
         """
         return self._open(sock, Permitted(hosts), address)
@@ -73,20 +74,20 @@ class Egress:
         )
         failure: Exception | None = None
         async with asyncio.TaskGroup() as group:
-            gate = _OpenGate(sock, address, dialler, self._limits, group)
-            gate.open()
+            proxy = _OpenProxy(sock, address, dialler, self._limits, group)
+            proxy.open()
             try:
-                yield gate
+                yield proxy
             except Exception as error:  # noqa: BLE001 - raised again below: a TaskGroup would wrap it
                 failure = error
             finally:
-                gate.close()
+                proxy.close()
         if failure is not None:
             raise failure
 
 
-class _OpenGate:
-    """One gate while it is open: accepts connections as far as there is room, and remembers refusals."""
+class _OpenProxy:
+    """One egress proxy: accepts connections up to its limit, and remembers the latest refusals."""
 
     def __init__(
         self, sock: socket.socket, address: str, dialler: Dialler, limits: ExchangeLimits, group: asyncio.TaskGroup
@@ -115,7 +116,7 @@ class _OpenGate:
         return turned
 
     def open(self) -> None:
-        """Begin to accept; what the last user of the socket left in its backlog is cut off."""
+        """Start to accept; close connections that the socket's previous user left in the backlog."""
         self._sock.setblocking(False)
         with suppress(OSError):
             while True:
@@ -124,7 +125,7 @@ class _OpenGate:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more and end all connections; their tasks are awaited by the group."""
+        """Stop accepting and cancel all connections; the group awaits their tasks."""
         self._is_open = False
         self._loop.remove_reader(self._sock)
         for task in self._served:
@@ -135,7 +136,7 @@ class _OpenGate:
             self._loop.add_reader(self._sock, self._accept)
 
     def _accept(self) -> None:
-        """Take one connection. A callback: a task that waits to accept can lose one when it is cancelled."""
+        """Accept one connection. A callback, since a task awaiting accept can lose one when it is cancelled."""
         try:
             connection, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -152,7 +153,7 @@ class _OpenGate:
             self._loop.remove_reader(self._sock)
 
     def _ended(self, task: asyncio.Task[None], connection: socket.socket) -> None:
-        connection.close()  # of a task that was cancelled before it began
+        connection.close()  # in case the task was cancelled before it started
         self._served.discard(task)
         self._resume()
 
@@ -161,14 +162,14 @@ class _OpenGate:
         try:
             client = Ends(*await asyncio.open_connection(sock=connection, limit=BUFFER))
         except OSError:
-            return  # it is gone already
+            return  # it is closed already
         try:
             await serve(client, self._dialler, self._limits, self._note)
-        except Exception as error:  # noqa: BLE001 - an edge: one connection's failure is not the gate's
+        except Exception as error:  # noqa: BLE001 - an edge: one connection's failure does not end the proxy
             log("egress").error("a connection failed", exc_info=error)
 
     def _note(self, refusal: TurnedAwayError) -> None:
         self._seldom.tell(log("egress").info, "turned away", host=refusal.host, why=refusal.why)
         turned = TurnedAway(host=refusal.host, why=refusal.why)
-        if turned not in self._turned:  # browsers try again, and would push the others out
+        if turned not in self._turned:  # browsers retry, and would displace other entries
             self._turned.append(turned)

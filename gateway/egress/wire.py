@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a gate reads and writes it: the heads of requests and responses. Pure.
+"""Reader and writer of HTTP/1.1 heads for an egress proxy. Pure.
 
-Requests are read strictly: what two readers could understand differently is refused. Each connection carries one
-request, so nothing that follows it can be mistaken for another.
+Requests are read strictly: an ambiguous one is refused. Each connection carries one request, so nothing that follows it
+can be mistaken for another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 Framing: TypeAlias = int | Literal["none", "chunked", "until-end"]
-"""How long a body is: there is none, a number of bytes, chunked, or until its sender closes."""
+"""Length of a body: none, a number of bytes, chunked, or until its sender closes."""
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
 _REQUEST = re.compile(r"([A-Z]{1,20}) ([!-~]+) HTTP/1\.1")
@@ -25,7 +25,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "http2-settings"}
 )
-"""Headers that end here; those about the body are written anew."""
+"""Headers that are not forwarded; those about the body are written anew."""
 _PHRASES = {
     400: "Bad Request",
     403: "Forbidden",
@@ -40,10 +40,10 @@ CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
 
 
 class MalformedError(Exception):
-    """A request that is not handed on: the status of its answer, and why in one sentence."""
+    """Request that is not forwarded: the status of its response, and why in one sentence."""
 
     def __init__(self, status: int, why: str) -> None:
-        """Take both."""
+        """Store both."""
         super().__init__(why)
         self.status = status
         self.why = why
@@ -51,27 +51,27 @@ class MalformedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request to a gate."""
+    """Request to an egress proxy."""
 
     method: str
     scheme: str
-    """`http`, or whatever else stood there; empty for CONNECT."""
+    """`http` or any other scheme of the URL; empty for CONNECT."""
     host: str
-    """As it was asked for, not vetted: `host` or `host:port`."""
+    """As requested, not vetted: `host` or `host:port`."""
     path: str
-    """With its query. Empty for CONNECT."""
+    """Path and query. Empty for CONNECT."""
     headers: Headers
-    """Those that are handed on."""
+    """Headers to forward."""
     body: Framing
 
     def head(self, host: str) -> bytes:
-        """Write it for its server; `host` is what the Host header says."""
+        """Return the head for the server; `host` is the value of the Host header."""
         return _head(f"{self.method} {self.path} HTTP/1.1", [("Host", host), *self.headers], self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """The head of a server's response."""
+    """Head of a server's response."""
 
     status: int
     phrase: str
@@ -80,17 +80,17 @@ class Response:
 
     @property
     def is_interim(self) -> bool:
-        """Say whether another one follows: `100 Continue` and the like."""
+        """Return True if another response follows, as after `100 Continue`."""
         return self.status < 200
 
     def head(self) -> bytes:
-        """Write it for whoever asked."""
+        """Return the head for the client."""
         line = f"HTTP/1.1 {self.status} {self.phrase}"
         return _head(line, self.headers, self.body, close=not self.is_interim)
 
 
 def read_request(head: bytes) -> Request:
-    """Read a request's head, with the empty line that ends it. Raises `MalformedError`."""
+    """Parse a request's head, including the empty line at its end. Raises `MalformedError`."""
     first, *lines = _lines(head)
     line = _REQUEST.fullmatch(first)
     if line is None:
@@ -104,7 +104,7 @@ def read_request(head: bytes) -> Request:
             raise MalformedError(400, "CONNECT has no body.")
         return Request(method=method, scheme="", host=target, path="", headers=(), body="none")
     if method not in METHODS:
-        raise MalformedError(405, f"The method {method} is not handed on.")
+        raise MalformedError(405, f"The method {method} is not supported.")
     url = _URL.fullmatch(target)
     if url is None:
         raise MalformedError(400, "This is a proxy: it takes whole addresses, as in http://example.org/.")
@@ -114,10 +114,10 @@ def read_request(head: bytes) -> Request:
 
 
 def read_response(head: bytes, *, method: str) -> Response:
-    """Read the head of the response to a request of that method. Raises `ValueError`, saying why.
+    """Parse the head of the response to a request of that method. Raises `ValueError` with the reason.
 
-    A header that cannot be read is left out: servers are sloppier than browsers, and nothing follows on the
-    connection that it could be mistaken for.
+    Invalid headers are left out: servers are sloppier than browsers, and nothing follows on the connection that they
+    could be mistaken for.
     """
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     line = _STATUS.fullmatch(first)
@@ -127,14 +127,14 @@ def read_response(head: bytes, *, method: str) -> Response:
     status = int(line[1])
     kept, body = list(_end_to_end(headers)), _response_body(headers)
     if method == "HEAD" or status < 200 or status in {204, 304}:
-        if isinstance(body, int) and status >= 200:  # what the body would have measured is still told
+        if isinstance(body, int) and status >= 200:  # the length that the body would have had is still sent
             kept.append(("Content-Length", str(body)))
         body = "none"
     return Response(status=status, phrase=line[2] or "", headers=kept, body=body)
 
 
 def answer(status: int, text: str, *, method: str = "") -> bytes:
-    """Write a whole response of our own: one line of plain text, after which the connection ends."""
+    """Return a whole response of our own: one line of plain text, then the connection closes."""
     body = f"{text}\n".encode()
     headers = [
         ("Content-Type", "text/plain; charset=utf-8"),
@@ -155,7 +155,7 @@ def _lines(head: bytes) -> list[str]:
 
 def _header(line: str) -> tuple[str, str]:
     found = _HEADER.fullmatch(line)
-    if found is None:  # a folded line too: it begins with a space
+    if found is None:  # also a folded line, which begins with a space
         raise MalformedError(400, "A line of its head is not a header.")
     return found[1], found[2].rstrip()
 
@@ -192,7 +192,7 @@ def _response_body(headers: Headers) -> Framing:
 
 
 def _end_to_end(headers: Headers) -> Iterable[tuple[str, str]]:
-    """Leave out what is between two neighbours only, and what a Connection header calls so."""
+    """Yield the headers without hop-by-hop ones and those that a Connection header names."""
     named = {part.strip().lower() for value in _values(headers, "connection") for part in value.split(",")}
     for name, value in headers:
         low = name.lower()

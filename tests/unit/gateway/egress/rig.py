@@ -1,4 +1,4 @@
-"""A gate on a real socket, and a small server behind it that counts who comes."""
+"""Rig with an egress proxy on a real socket, and a small server behind it that counts its clients."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ANSWERS = {
     "/none": b"HTTP/1.1 204 No Content\r\n\r\n",
     "/silent": b"",
 }
-"""By path; elsewhere the server echoes the body."""
+"""Responses by path; for any other path the server echoes the body."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what other connections do."""
+    """Wait until a condition holds that other connections bring about."""
     async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110 - what it waits for is another program, so to speak
             await asyncio.sleep(0.01)
@@ -41,7 +41,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Inner:
-    """An HTTP server on loopback: the one place that the open internet is in these tests."""
+    """HTTP server on loopback, in place of the internet."""
 
     port: int = 0
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list[tuple[str, dict[str, str], bytes]])
@@ -111,7 +111,7 @@ class Inner:
 
 @dataclass
 class Rig:
-    """The open gate, who was looked up and dialled, and how a client reaches it."""
+    """Open egress proxy, the names resolved and addresses dialled, and its address for a client."""
 
     gate: EgressProxy
     inner: Inner
@@ -128,7 +128,7 @@ class Rig:
             writer.transport.abort()
 
     async def ask(self, request: str | bytes, *, wait_s: float = 5) -> bytes:
-        """Send something to the gate and return all that comes back."""
+        """Send bytes to the proxy and return all that it answers."""
         async with self.connected() as ends, asyncio.timeout(wait_s):
             ends.writer.write(request.encode("latin-1") if isinstance(request, str) else request)
             return await ends.reader.read()
@@ -141,7 +141,7 @@ class Rig:
 async def opened(
     names: dict[str, list[list[str]]] | None = None, *, hosts: Sequence[str] = (), limits: ExchangeLimits | None = None
 ) -> AsyncGenerator[Rig]:
-    """Open a gate. `names`: what a name leads to at each look-up, in turn, the last one from then on.
+    """Open an egress proxy. `names`: the addresses of a name at each look-up, in turn, the last one from then on.
 
     `inner.example` is public. Whatever is dialled, public or not, the inner server is who answers: that counts.
     """
@@ -170,4 +170,4 @@ async def opened(
             yield Rig(gate=gate, inner=inner, port=port, looked_up=looked_up, dialled=dialled)
     server.close()
     await server.wait_closed()
-    await until(lambda: not inner.open)  # what the gate held open ends with it
+    await until(lambda: not inner.open)  # the proxy closes its connections
