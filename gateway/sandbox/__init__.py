@@ -1,7 +1,7 @@
-"""Containment of tool processes: below a tool's `spawn`, above the kernel.
+"""Containment of tool processes. Stands between a tool's `spawn` and the kernel.
 
-`probe` finds out once what this machine can do, `choose` says which mode a call gets, `run_contained` runs it;
-`enclosed` keeps a program that outlives calls. Import from here; the modules of the package are its inside.
+`probe` finds out once what this machine can do, `choose` picks the mode of a call, `run_contained` runs it.
+`enclosed` opens a sandbox session for a program that outlives calls. Import from here; the modules are private.
 """
 
 from __future__ import annotations

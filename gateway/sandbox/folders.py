@@ -1,4 +1,4 @@
-"""Where an enclosure stands: a folder of its own, and what of the machine `basic` shows. For `enclosure`."""
+"""Private folder of a sandbox session, and the paths that `basic` shows to its program. Used by `session`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from gateway.sandbox import inside
 from gateway.sandbox.plan import SYSTEM
 
 PREFIX = "enclosure-"
+"""Unchanged from an earlier version, whose left-over folders the sweep must find."""
 TMP_LINK = "tmp"
-NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 - kept out
+NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 - not used
+"""Folders that are never shown whole."""
 
 
 def program_file(program: Path) -> Path:
-    """Return where the program really is. Raises `NotFound`."""
+    """Return the program's path with links resolved. Raises `NotFound`."""
     file = program.resolve()
     if not (file.is_file() and os.access(file, os.X_OK)):
         raise NotFound(f"There is no program {program}.", cure="Install it, or configure where it is.")
@@ -31,25 +33,25 @@ def program_file(program: Path) -> Path:
 
 
 def visible(program: Path, readable: Sequence[Path], parent: Path) -> tuple[Path, ...]:
-    """Return what `basic` shows, read-only, besides the system: the program's folder, `readable`, and Python.
+    """Return the paths that `basic` shows read-only besides the system: the program's folder, `readable`, and Python.
 
-    Each under the name that it has here, wherever that leads. Raises `BadRequest` when that would show the home, the
-    daemon's own folders or half the machine.
+    Each path keeps the name that it has here, even if it is a link. Raises `BadRequest` when a path would show the
+    home, the daemon's own folders or half the machine.
     """
     own = [Path(sys.base_prefix).resolve(), Path(sys.executable).resolve(), Path(inside.__file__)]
     shown: list[Path] = []
     for path in (program.parent, *readable, *own):
         if _beneath(path, [*map(Path, SYSTEM), *shown]):
             continue
-        led_to = path.resolve()
-        if above := next((kept for kept in _kept(parent) if _beneath(kept, [path, led_to])), None):
+        target = path.resolve()
+        if above := next((one for one in _protected(parent) if _beneath(one, [path, target])), None):
             cure = "Put it into a folder of its own."
             raise BadRequest(f"{path} cannot be shown in the sandbox: {above} is in it.", cure=cure)
         shown.append(path)
     return tuple(shown)
 
 
-def _kept(parent: Path) -> Iterator[Path]:
+def _protected(parent: Path) -> Iterator[Path]:
     yield parent.resolve()
     yield Path.home().resolve()
     with suppress(KeyError):
@@ -65,7 +67,7 @@ def _beneath(path: Path, roots: Sequence[Path]) -> bool:
 async def folder_of_its_own(parent: Path) -> AsyncGenerator[Path]:
     """Make a new private folder beneath `parent`, and remove it at the end.
 
-    Folders whose daemon was killed are removed first: a lock on each tells whether somebody lives there.
+    Folders of killed daemons are removed first: a live daemon holds a lock on its folder.
     """
     await asyncio.to_thread(_sweep, parent)
     folder, lock = _make(parent)
@@ -79,10 +81,10 @@ async def folder_of_its_own(parent: Path) -> AsyncGenerator[Path]:
 
 
 def short_tmp(folder: Path) -> Path:
-    """Make a temporary folder that goes with a folder of its own, in the machine's place for such.
+    """Make a short temporary folder in the machine's temporary directory; it is removed together with `folder`.
 
-    A browser makes a socket in its temporary folder, dies when its address has more than 107 bytes, and needs 46 of
-    them itself: beneath a state folder there would often be no room.
+    A browser makes a socket in its temporary folder and dies when the address exceeds 107 bytes, 46 of which are its
+    own. A state folder's path is often too long for that.
     """
     path = Path(tempfile.mkdtemp(prefix="dragoman-"))
     (folder / TMP_LINK).symlink_to(path)
@@ -98,7 +100,7 @@ def _make(parent: Path) -> tuple[Path, int]:
 
 
 def _lock(folder: Path) -> int | None:
-    """Take a folder; None when it is taken, or was removed meanwhile, or is none."""
+    """Lock a folder; None when it is locked, was removed meanwhile, or is no folder."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -122,7 +124,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove all of it, also what a program made unreadable. What cannot be removed waits for the next sweep."""
+    """Remove the folder, including unreadable sub-folders. The next sweep retries what cannot be removed."""
     tmp = folder / TMP_LINK
     if tmp.is_symlink():
         _remove(tmp.readlink())

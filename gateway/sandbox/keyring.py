@@ -1,7 +1,7 @@
-"""A kernel keyring of its own for each contained program: `tree` joins one before it starts a child.
+"""Private kernel keyring for each contained program. `tree` joins one before it starts a child process.
 
-A child process inherits the session keyring of the thread that started it. That of a login session holds tickets,
-tokens and keys of encrypted folders, and no namespace separates it.
+A child process inherits the session keyring of the thread that started it. A login session's keyring holds
+tickets, tokens and keys of encrypted folders, and no namespace separates it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gateway.errors import BadRequest
 _SYSCALLS: Mapping[str, int] = MappingProxyType(
     {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219, "ppc64le": 271, "s390x": 280}
 )
-"""Number of `keyctl` by machine, for 64-bit processes."""
+"""System call number of `keyctl` by machine, for 64-bit processes."""
 _JOIN_SESSION_KEYRING = 1
 _NO_KEYS_HERE = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
-"""Errors of a kernel or container without keyrings. What is started there cannot use one either."""
+"""Errors of a kernel or container without keyrings. A program started there cannot use one either."""
 
 
 @contextmanager
 def own_keyring() -> Generator[None]:
-    """Give what is started in the body a new, empty session keyring; afterwards the thread has another empty one.
+    """Give programs started in the body a new, empty session keyring; afterwards the thread has another empty one.
 
-    The thread does not return to the keyring that it had before: the kernel has no call for that.
+    The thread does not return to its earlier keyring: the kernel has no call for that.
     Raises `BadRequest` when the kernel refuses a new one. Does nothing on a machine that is not in the table.
     """
     if (error := _join()) and error not in _NO_KEYS_HERE:
@@ -41,7 +41,7 @@ def own_keyring() -> Generator[None]:
     try:
         yield
     finally:
-        _join()  # so that what the daemon starts later finds no keys of this program
+        _join()  # so that programs started later find no keys of this one
 
 
 def _join() -> int:

@@ -1,7 +1,7 @@
-"""What is run to contain a tool's program: pure decisions and argument lists, no process is started here.
+"""Command lines, environment and limits that contain a tool's program. Starts no process. Used by `run` and `session`.
 
 Four ways, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
-bubblewrap with only a process namespace, or util-linux' unshare, or the keeper (see `gateway.sandbox.supervisor`).
+bubblewrap with only a process namespace, or util-linux' unshare, or our own `gateway.sandbox.supervisor`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 
 from gateway.domain.tools import SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, NotFound, SandboxMissing
 from gateway.sandbox import supervisor
-from gateway.sandbox.copies import Copies
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
 KEYS = "/proc/keys"
-"""Where the kernel lists the keys of all programs of an account, by name. Hidden in `basic`."""
+"""Kernel file that lists the keys of all programs of an account, by name. Hidden in `basic`."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = (
     "alternatives",
@@ -44,79 +44,121 @@ ETC = (
     "services",
     "ssl",
 )
-"""Of /etc only what name resolution, certificates, time zones and the dynamic linker need."""
+"""Entries of /etc that `basic` shows: for name resolution, certificates, time zones and the dynamic linker."""
 
 INSIDE = "1000"
-"""Who an enclosed program is when the daemon is root: as root a browser refuses to make its own sandbox."""
+"""User id of a session's program if the daemon is root: as root a browser refuses to make its own sandbox."""
 
-# As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
+COPY_BYTES = 2**19
+"""Bytes of the largest system file that a sandbox gets a copy of."""
+
+# As process 1 a program would have no default signal handling, so a shell is process 1. Its own messages ("Killed")
 # are not the program's output; a session of its own keeps `kill 0` from reaching the holder outside.
-# It begins nothing before the daemon answered on its input. What ties a tree to the daemon's life (PDEATHSIG) is set by
-# each process for itself and says nothing when the parent was dead already; but when this shell runs all of it is set,
-# and a daemon that has died since does not answer.
+# It starts nothing before the daemon answers on its input. PDEATHSIG, which ties a tree to the daemon's life, is set by
+# each process for itself and does nothing if the parent is dead already. When this shell runs all of it is set, and a
+# daemon that has died since does not answer.
 INIT = 'exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containment:
-    """What this machine can do. Made by `probe`."""
+    """Containment features of this machine. Made by `probe`."""
 
     can_bwrap: bool
     """Bubblewrap ran a program in `basic`."""
     can_pid_namespace: bool
     """unshare of util-linux ran a program in a process namespace; used for `off` when bubblewrap cannot."""
     why_no_bwrap: str = ""
-    """A sentence for people; empty when it did."""
+    """Reason as a sentence for people; empty when bubblewrap works."""
     hardened: bool = False
     """Bubblewrap is 0.8 or newer: user namespaces inside are forbidden and its temporary folders are limited."""
     counts_processes: bool = False
-    """The kernel counts each call's processes apart (a user namespace, not root, Linux 5.14), so RLIMIT_NPROC means
-    this call alone. Elsewhere it would count all of the user's processes, or nothing for root: a watch counts then."""
+    """The kernel counts each call's processes separately (user namespace, not root, Linux 5.14): RLIMIT_NPROC applies
+    to this call alone. Elsewhere it counts all of the user's processes, or none for root: then `Tree` counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLimits:
-    """What one call may use. None: no limit."""
+    """Resource limits of one call. None: no limit."""
 
     open_files: int | None = 1024
     file_bytes: int | None = 10 * 2**30
-    """Of each file written."""
+    """Size of each file written."""
     memory_bytes: int | None = None
-    """That each process may allocate for itself: heap, stacks of threads, private mappings. Not of the whole tree."""
+    """Private memory of each process: heap, thread stacks, private mappings. Not of the whole tree."""
     processes: int = 512
-    """At once in one call's tree."""
+    """Processes at once in one call's tree."""
     tmp_bytes: int = 2**30
-    """Of each temporary folder in `basic`, which is memory."""
+    """Size of each temporary folder in `basic`, which is memory."""
     umask: int = 0o022
     grace_s: float = 0.3
-    """Seconds between TERM and KILL. Everything is gone about 0.1 s after that."""
+    """Seconds between TERM and KILL. All processes have ended about 0.1 s after that."""
 
 
 class Holder(StrEnum):
-    """How a tree is held together, which decides how it is killed."""
+    """Program that contains a tree; decides how the tree is killed."""
 
     BWRAP = "bwrap"
     UNSHARE = "unshare"
-    KEEPER = "keeper"
+    SUPERVISOR = "supervisor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlace:
-    """Where a call runs. All paths are absolute and resolved."""
+    """Folders of a call. All paths are absolute and resolved."""
 
     workspace: Path
     cwd: Path
     home: Path
     hide: Sequence[Path] = ()
-    """Folders that `basic` shows empty even where they lie beneath the workspace."""
+    """Folders that `basic` shows empty, even beneath the workspace."""
     readable: Sequence[Path] = ()
-    """What `basic` shows besides the system; what is not there is left out."""
+    """Paths that `basic` shows read-only besides the system; missing ones are left out."""
     enclosed: bool = False
-    """In `basic` no network, and user namespaces may be made: a browser's own sandbox is made of them."""
+    """A sandbox session: in `basic` no network, but user namespaces, which a browser's own sandbox needs."""
+
+
+class Copies:
+    """Small system files to be copied into a sandbox. They stay open until its start: bubblewrap reads the descriptors.
+
+    A copy costs 10 µs and needs no cleanup. A mount costs 0.3 ms to make and remove, and there are ten.
+    """
+
+    def __init__(self) -> None:
+        """Start with no files."""
+        self.descriptors: list[int] = []
+
+    def open(self, path: str) -> int | None:
+        """Return the descriptor of a regular file; None when it is missing, unreadable, or over `COPY_BYTES`."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > COPY_BYTES:
+            os.close(fd)
+            return None
+        self.descriptors.append(fd)
+        return fd
+
+    def empty(self) -> int:
+        """Return the descriptor of an empty file."""
+        self.descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        return self.descriptors[-1]
+
+    def __enter__(self) -> Copies:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the descriptors; the started process has its own by now."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
 
 
 def choose(wanted: SandboxPolicy, kind_is_main: bool, containment: Containment) -> SandboxMode:
-    """Return the mode a call gets. Raises `SandboxMissing` when the least that is required cannot be had.
+    """Return the mode of a call. Raises `SandboxMissing` when the least mode required is not available.
 
     OFF is honoured in main only; everywhere else it is at least basic. AUTO in main is basic where it works.
     """
@@ -128,18 +170,18 @@ def choose(wanted: SandboxPolicy, kind_is_main: bool, containment: Containment) 
 
 
 def holder_for(mode: SandboxMode, containment: Containment) -> Holder:
-    """Return the best holder for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
+    """Return the best available holder for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
     if containment.can_bwrap:
         return Holder.BWRAP
     if mode == SandboxMode.BASIC:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
-    return Holder.UNSHARE if containment.can_pid_namespace else Holder.KEEPER
+    return Holder.UNSHARE if containment.can_pid_namespace else Holder.SUPERVISOR
 
 
 def environment(home: Path, extra: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return a program's whole environment: built anew, and inherited is only the time zone. `extra` wins.
+    """Return a program's whole environment: built anew, only the time zone is inherited. `extra` wins.
 
-    Raises `BadRequest` for names of the dynamic linker: they would act on the holder, which is outside.
+    Raises `BadRequest` for variables of the dynamic linker: they would act on the holder, which runs outside.
     """
     for name in extra:
         if name.startswith("LD_"):
@@ -150,7 +192,7 @@ def environment(home: Path, extra: Mapping[str, str] = MappingProxyType({})) -> 
 
 
 def check_place(place: SandboxPlace, mode: SandboxMode) -> None:
-    """Raise `NotFound` or `BadRequest` when a call cannot run there."""
+    """Raise `NotFound` or `BadRequest` when a call cannot run in these folders."""
     if not place.cwd.is_dir():
         raise NotFound(f"The folder {place.cwd} is not there.", cure="Create it, or name another one.")
     if mode == SandboxMode.OFF:
@@ -165,7 +207,7 @@ def check_place(place: SandboxPlace, mode: SandboxMode) -> None:
 
 
 def check_program(program: str, mode: SandboxMode, place: SandboxPlace, env: Mapping[str, str]) -> None:
-    """Raise `NotFound` when the program is not there, or cannot be seen from inside the sandbox."""
+    """Raise `NotFound` when the program is missing, or not visible inside the sandbox."""
     name = str(place.cwd / program) if "/" in program else program
     found = shutil.which(name, path=env.get("PATH", PATH))
     if found is None:
@@ -179,7 +221,7 @@ def check_program(program: str, mode: SandboxMode, place: SandboxPlace, env: Map
 
 
 def helper(name: str) -> str:
-    """Return where a program of ours is. Never by the call's own PATH: that may lead into the workspace.
+    """Return the path of a containment program. Never by the call's own PATH: that may lead into the workspace.
 
     Raises `NotFound` when it is not installed.
     """
@@ -193,10 +235,10 @@ def helper(name: str) -> str:
 def bounds(holder: Holder, limits: ProcessLimits, containment: Containment) -> dict[int, int]:
     """Return the resource limits of each process of a call, by their numbers.
 
-    There is none of its address space: runtimes such as Node and Go reserve far more than they use. RLIMIT_DATA counts
-    only what can be written.
+    Address space is not limited: runtimes such as Node and Go reserve far more than they use. RLIMIT_DATA counts only
+    writable memory.
     """
-    counted = containment.counts_processes and holder is not Holder.KEEPER
+    counted = containment.counts_processes and holder is not Holder.SUPERVISOR
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits.open_files,
@@ -207,18 +249,18 @@ def bounds(holder: Holder, limits: ProcessLimits, containment: Containment) -> d
     found: dict[int, int] = {}
     for number, value in wanted.items():
         if value is not None:
-            hard = resource.getrlimit(number)[1]  # only root may raise it, and asking fails the whole call
+            hard = resource.getrlimit(number)[1]  # only root may raise it; trying fails the whole call
             found[number] = value if hard == resource.RLIM_INFINITY else min(value, hard)
     return found
 
 
 def command(holder: Holder, mode: SandboxMode, argv: Sequence[str], place: SandboxPlace, *, limits: ProcessLimits,
             containment: Containment, copies: Copies) -> list[str]:  # fmt: skip
-    """Return what is really run. Its input is the daemon's hold on it, see `gateway.sandbox.tree`.
+    """Return the command line that contains `argv`. Its input is the control socket, see `gateway.sandbox.tree`.
 
-    It must be given the descriptors that are in `copies` then.
+    Pass it the descriptors that are in `copies` afterwards.
     """
-    if holder is Holder.KEEPER:
+    if holder is Holder.SUPERVISOR:
         bound = ",".join(f"{number}={value}" for number, value in bounds(holder, limits, containment).items())
         return [sys.executable, "-I", "-S", supervisor.__file__, bound, *argv]
     if holder is Holder.UNSHARE:
@@ -237,7 +279,7 @@ def _host() -> Iterator[str]:
 
 
 def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment, copies: Copies) -> Iterator[str]:
-    # Later mounts cover earlier ones: the workspace may lie in the home or in /tmp, hidden folders in the workspace.
+    # Later mounts cover earlier ones: the workspace may be in the home or in /tmp, hidden folders in the workspace.
     yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
     if place.enclosed:
         if os.geteuid() == 0:
@@ -247,7 +289,7 @@ def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment,
         if containment.hardened:
             yield "--disable-userns"
     yield from _system(copies, containment)
-    # The kernel's settings are the machine's, and root writes them by its user id alone, without any capability.
+    # Kernel settings belong to the machine, and root writes them by its user id alone, without any capability.
     yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev")
     if os.path.exists(KEYS):
         yield from ("--ro-bind-data", str(copies.empty()), KEYS)
@@ -265,7 +307,7 @@ def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment,
 
 
 def _system(copies: Copies, containment: Containment) -> Iterator[str]:
-    # Plain strings, no `Path`s: those would cost a millisecond of the loop with each call.
+    # Plain strings, no `Path`s: those would block the event loop for a millisecond with each call.
     for name in SYSTEM:
         if os.path.islink(name):
             yield from ("--symlink", os.readlink(name), name)
@@ -277,7 +319,7 @@ def _system(copies: Copies, containment: Containment) -> Iterator[str]:
         if target.startswith("/usr/"):
             yield from ("--symlink", target, path)
         elif (fd := copies.open(target)) is not None:
-            if containment.hardened:  # older ones do not know it and make 0666, in a root that nobody can write to
+            if containment.hardened:  # older versions lack it and make 0666, in a root that is mounted read-only
                 yield from ("--perms", "0644")
             yield from ("--file", str(fd), path)
         elif os.path.exists(target):

@@ -1,4 +1,4 @@
-"""Finding out what containment this machine has: at start, before any tool is offered."""
+"""Probe of this machine's containment features. Run once at start, before any tool is offered."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from gateway.sandbox.plan import PATH, Containment, ProcessLimits
 from gateway.sandbox.run import run_contained
 
 PROBE_S = 5.0
+"""Timeout in seconds for one probe."""
 NPROC_BY_NAMESPACE = (5, 14)
-"""The Linux version from which RLIMIT_NPROC counts each user namespace apart."""
+"""First Linux version whose RLIMIT_NPROC counts each user namespace separately."""
 
 
 class _Printed:
-    """What a probe's program printed."""
+    """Output of a probe's program."""
 
     def __init__(self) -> None:
         self.data = b""
 
     def write(self, data: bytes) -> None:
-        """Keep the first of it."""
+        """Store the first 4,096 bytes."""
         self.data = (self.data + data)[:4096]
 
 
 async def probe() -> Containment:
-    """Run the real thing once in each way and return what works. Takes 20 ms, at most some seconds; never raises."""
+    """Run a program once in each mode and return what works. Takes 20 ms, at most some seconds; never raises."""
     nothing = Containment(can_bwrap=False, can_pid_namespace=False)
     found, why_no_bwrap = nothing, "bubblewrap is not installed: apt install bubblewrap"
     if shutil.which("bwrap", path=PATH):
@@ -52,14 +53,14 @@ async def probe() -> Containment:
 
 
 def _counts(namespace: str) -> bool:
-    """Whether RLIMIT_NPROC means one call alone, given the user namespace that the call saw."""
+    """Return True if RLIMIT_NPROC applies to one call alone, given the user namespace of the call."""
     version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
     own = str(Path("/proc/self/ns/user").readlink())
     return os.geteuid() != 0 and namespace != own and version >= NPROC_BY_NAMESPACE
 
 
 async def _try(mode: SandboxMode, asked: Containment) -> tuple[str, str]:
-    """Return the user namespace that a contained program saw, or empty and why it did not run."""
+    """Return the user namespace of a contained program, or empty and the reason why it did not run."""
     try:
         place = tempfile.TemporaryDirectory(prefix="dragoman-probe-")
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Running one tool's program to its end: below a tool's `spawn`, it decides how, starts the tree and leaves nothing.
+"""Run of one tool's program to its end. Called by a tool's `spawn`; chooses the holder, starts and ends the tree.
 
-See `gateway.sandbox.plan` for what is run and `gateway.sandbox.tree` for how it is stopped.
+See `gateway.sandbox.plan` for the command line and `gateway.sandbox.tree` for the kill.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from gateway.domain.tools import SandboxMode
 from gateway.errors import SandboxMissing
 from gateway.ports import Output, ProcessEnd
-from gateway.sandbox.copies import Copies
 from gateway.sandbox.plan import (
     SYSTEM,
     Containment,
+    Copies,
     ProcessLimits,
     SandboxPlace,
     check_place,
@@ -39,13 +39,12 @@ async def run_contained(
     limits: ProcessLimits,
     hide: Sequence[Path] = (),
 ) -> ProcessEnd:
-    """Run a program and return how it ended; what it printed (both streams, in order) is in `output` by then.
+    """Run a program and return its exit; its output (both streams, in order) is in `output` by then.
 
-    Set no time limit here: cancel. However this returns, every process of the call is gone first (up to
-    `limits.grace_s` for TERM, about 0.1 s more for KILL) and everything printed was read; what the program left in the
-    background when it ended is killed at once. `hide` names folders that `basic` shows empty even beneath the
-    workspace. Not idempotent.
-    Raises `NotFound` or `BadRequest` (folder, program), `SandboxMissing` when `basic` cannot be had; nothing ran then.
+    There is no timeout here: cancel instead. However this returns, all processes of the call have ended first (up to
+    `limits.grace_s` for TERM, about 0.1 s more for KILL) and all output was read. Processes left in the background are
+    killed at once. `hide` names folders that `basic` shows empty even beneath the workspace. Not idempotent.
+    Raises `NotFound` or `BadRequest` (folder, program), `SandboxMissing` without `basic`; nothing ran then.
     """
     place = _place(mode, workspace, cwd, hide)
     variables = environment(place.home)
@@ -74,7 +73,7 @@ def _place(mode: SandboxMode, workspace: Path, cwd: Path, hide: Sequence[Path]) 
 
 
 def _home(mode: SandboxMode) -> Path:
-    """The account's home; in `basic` an empty folder of that name, or another where it would hide the system."""
+    """Return the account's home; in `basic` another path where an empty folder there would hide the system."""
     try:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:

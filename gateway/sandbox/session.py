@@ -1,9 +1,9 @@
-"""A closed place for a program that outlives a call, such as a browser: below a tool's `enclose`, above the kernel.
+"""Sandbox session for a program that outlives a call, such as a browser. Opened by a tool's `enclose`.
 
-Somebody else starts the program: a library that takes only a path. That path, the *launcher*, is a small process
-that sends its arguments and descriptors here, and the daemon starts the program as its own child, in a tree as a call's
-(see `gateway.sandbox.tree`): contained, held, tied to the daemon's life. First inside is `gateway.sandbox.inside`,
-which hands out the sockets of the gates.
+The program is started by a library that takes only a path. That path, the *launcher*, is a small process that sends
+its arguments and descriptors here. The daemon then starts the program as its own child process, in a tree like a
+call's (see `gateway.sandbox.tree`): contained and tied to the daemon's life. Its first program is
+`gateway.sandbox.inside`, which sends the sockets of the egress proxies.
 """
 
 from __future__ import annotations
@@ -27,21 +27,33 @@ from gateway.domain.tools import SandboxMode
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import EgressProxy, SandboxSession
 from gateway.sandbox import inside, launch
-from gateway.sandbox.copies import Copies
 from gateway.sandbox.folders import folder_of_its_own, program_file, short_tmp, visible
-from gateway.sandbox.held import HeldTree
-from gateway.sandbox.plan import TMP, Containment, Holder, ProcessLimits, SandboxPlace, command, environment, holder_for
+from gateway.sandbox.plan import (
+    TMP,
+    Containment,
+    Copies,
+    Holder,
+    ProcessLimits,
+    SandboxPlace,
+    command,
+    environment,
+    holder_for,
+)
+from gateway.sandbox.tree import HeldTree
 
 Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[EgressProxy]]
-"""Serves what connects to a listening socket, given with the address it has inside; the socket is its to close."""
+"""Serve connections to a listening socket, given with its address inside; the callee closes the socket."""
 
 START_S = 20.0
+"""Timeout in seconds for the program's start."""
 LAUNCHER_S = 2.0
+"""Timeout in seconds for the launcher to end by itself."""
 MAX_GATES = 200
-"""The kernel passes 253 descriptors in one message."""
+"""Number of egress proxies of a session; the kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18
+"""Bytes of the launcher's message, which holds the program's arguments."""
 LIMITS = ProcessLimits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, umask=0o077)
-"""A browser has some twenty threads in each process, and the kernel counts threads as processes."""
+"""Limits of a session: a browser has some twenty threads in each process, and threads count as processes."""
 
 
 @asynccontextmanager
@@ -56,49 +68,49 @@ async def enclosed(
     readable: Sequence[Path] = (),
     start_s: float = START_S,
 ) -> AsyncGenerator[SandboxSession]:
-    """Make a place for one run of `program`; leaving it ends all that runs there and removes its folder.
+    """Open a sandbox session for one run of `program`; its exit kills all processes in it and removes its folder.
 
-    The folder lies beneath `parent`, from which those of an earlier life are removed first. `basic` shows the system,
-    the program's own folder, `readable` and the enclosure's folder, all but the last read-only, and has no network:
-    only the gates, sockets on 127.0.0.1 inside that `serve` serves outside. In `off` the gates are on the host's
-    127.0.0.1, where others can reach them too. `start_s`: seconds that a gate waits for the program's start.
-    Raises `NotFound` (the program), `BadRequest` (what cannot be shown), `SandboxMissing` when `basic` cannot be had.
+    The folder is made beneath `parent`, where folders of killed daemons are removed first. `basic` shows the system,
+    the program's own folder, `readable` and the session's folder, all but the last read-only. It has no network, only
+    `gates` egress proxies: sockets on 127.0.0.1 inside that `serve` serves outside. In `off` they listen on the host's
+    127.0.0.1, where others can reach them too. `start_s`: timeout in seconds of a proxy for the program's start.
+    Raises `NotFound` (the program), `BadRequest` (a path that cannot be shown), `SandboxMissing` without `basic`.
     """
     holder = holder_for(mode, containment)
     if not 0 < gates <= MAX_GATES:
-        raise BadRequest(f"An enclosure has 1 to {MAX_GATES} gates, not {gates}.", cure="Ask for as many as are used.")
+        raise BadRequest(f"A sandbox session has 1 to {MAX_GATES} egress proxies, not {gates}.", cure="Ask for fewer.")
     file = program_file(program)
     seen = visible(file, readable, parent) if mode == SandboxMode.BASIC else ()
     async with folder_of_its_own(parent) as base:
         folder = base / "shared"
         place = SandboxPlace(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
-        enclosure = _Enclosure(base, place, gates, serve, start_s)
+        session = _Session(base, place, gates, serve, start_s)
         try:
             tmp = TMP if mode == SandboxMode.BASIC else str(short_tmp(base))
-            enclosure.open(_Start(file, tmp, holder, mode, containment))
-            yield enclosure
+            session.open(_Start(file, tmp, holder, mode, containment))
+            yield session
         finally:
-            await enclosure.close()
+            await session.close()
 
 
-class _Words:
-    """What those that contain the program say: why it does not run. The program's own output is not here."""
+class _Diagnostics:
+    """Output of the containment programs: why the program does not run. The program's own output is not in it."""
 
     def __init__(self) -> None:
         self._data = b""
 
     def write(self, data: bytes) -> None:
-        """Keep the first of it."""
+        """Store the first 2,000 bytes."""
         self._data = (self._data + data)[:2000]
 
     @property
     def last(self) -> str:
-        """The last line; empty when nothing was said."""
+        """Return the last line; empty without output."""
         return (self._data.decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 class _Start:
-    """How the program is started, whenever somebody asks for it."""
+    """Parameters of the program's start, stored until the launcher asks for it."""
 
     def __init__(self, program: Path, tmp: str, holder: Holder, mode: SandboxMode, containment: Containment) -> None:
         self._program = program
@@ -107,12 +119,14 @@ class _Start:
         self._mode = mode
         self._containment = containment
 
-    def tree(self, place: SandboxPlace, words: _Words, gates: int, asked: _Asked) -> tuple[HeldTree, socket.socket]:
-        """Start it; return the tree, and the socket on which the gates' sockets come. Raises as `Tree.start`."""
+    def tree(
+        self, place: SandboxPlace, output: _Diagnostics, gates: int, asked: _LaunchRequest
+    ) -> tuple[HeldTree, socket.socket]:
+        """Start it; return the tree, and the socket on which the proxies' sockets come. Raises as `Tree.start`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = _above(theirs.fileno())
-        tree = HeldTree(self._holder, words, LIMITS, self._containment)
+        tree = HeldTree(self._holder, output, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
         argv = [*first, str(self._program), *asked.arguments]
@@ -134,11 +148,11 @@ class _Start:
         return environment(place.home, {"TMPDIR": self._tmp})
 
 
-class _Asked:
-    """What the launcher asks for: arguments, and descriptors that are held here, as (number inside, number here)."""
+class _LaunchRequest:
+    """Message of the launcher: arguments, and descriptors kept open here, as (number inside, number here)."""
 
     def __init__(self, asking: socket.socket) -> None:
-        """Read it; raises `ValueError` for what is no whole question, as when the launcher was killed."""
+        """Read it; raises `ValueError` for an incomplete message, as when the launcher was killed."""
         message, received, flags, _ = socket.recv_fds(asking, MAX_ASKED, 5, socket.MSG_CMSG_CLOEXEC)
         targets, *arguments = message.split(b"\0")
         self.arguments = [os.fsdecode(argument) for argument in arguments]
@@ -147,19 +161,19 @@ class _Asked:
             os.close(fd)
         if not self.lent or len(self.lent) < len(targets) or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             self.__exit__()
-            raise ValueError("the launcher did not say how")
+            raise ValueError("the launcher's message is incomplete")
 
-    def __enter__(self) -> _Asked:
+    def __enter__(self) -> _LaunchRequest:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give the descriptors up here; whoever has them by now keeps them."""
+        """Close our copies of the descriptors; the program keeps its own."""
         for _, fd in self.lent:
             os.close(fd)
 
 
-class _Enclosure:
-    """An `SandboxSession`. All that happens to it comes as a callback of the event loop; none of them waits."""
+class _Session:
+    """`ports.SandboxSession`. Its state changes in callbacks of the event loop; none of them waits."""
 
     def __init__(self, base: Path, place: SandboxPlace, gates: int, serve: Serve, start_s: float) -> None:
         self._base = base
@@ -169,49 +183,49 @@ class _Enclosure:
         self._start_s = start_s
         self._free: deque[socket.socket] = deque()
         self._changed = asyncio.Event()
-        """Set when the gates are there, or never will be."""
+        """Set when the proxies' sockets are ready, or never will be."""
         self._over = ""
-        """Why there is no program any more."""
-        self._words = _Words()
+        """Reason why there is no program any more; empty while it may run."""
+        self._diagnostics = _Diagnostics()
         self._tree: HeldTree | None = None
         self._sockets: dict[str, socket.socket] = {}
-        self._launcher_held = -1
+        self._launcher_pidfd = -1
 
     @property
     def launcher(self) -> Path:
-        """Start this in place of the program."""
+        """Return the path to start in place of the program."""
         return self._base / "launch"
 
     @property
     def folder(self) -> Path:
-        """Private, and the same on both sides; `home` in it is the program's home."""
+        """Return the session's private folder, the same path inside and outside; `home` in it is the program's home."""
         return self._place.workspace
 
     @asynccontextmanager
     async def gate(self) -> AsyncGenerator[EgressProxy]:
-        """Open a way out; the one that has been free the longest."""
+        """Open an egress proxy, on the socket that has been free the longest."""
         try:
             async with asyncio.timeout(self._start_s):
                 await self._changed.wait()
         except TimeoutError:
-            cure = f"Start it through {self.launcher.name}, and see in the log what it said."
+            cure = f"Start it through {self.launcher.name}, and see its messages in the log."
             raise SandboxMissing(f"The program did not start within {self._start_s:.0f} s.", cure=cure) from None
         if self._over:
-            raise SandboxMissing(self._over, cure="Make a new enclosure; `dragoman check` tells what this machine has.")
+            raise SandboxMissing(self._over, cure="Open a new sandbox session; `dragoman check` tests this machine.")
         if not self._free:
-            raise DragomanError(f"All {self._gates} ways out are in use.", cure="Close what uses one, then try again.")
+            raise DragomanError(f"All {self._gates} egress proxies are in use.", cure="Close one, then try again.")
         listening = self._free.popleft()
         try:
-            _forget(listening)
+            _drop_backlog(listening)
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             with listening.dup() as lent:
-                async with self._serve(lent, address) as gate:
-                    yield gate
+                async with self._serve(lent, address) as proxy:
+                    yield proxy
         finally:
             if self._over:
                 listening.close()
             else:
-                _forget(listening)
+                _drop_backlog(listening)
                 self._free.append(listening)
 
     # --- the program's start, in the order in which it happens ------------------------------------
@@ -227,7 +241,7 @@ class _Enclosure:
         listener.setblocking(False)
         base = os.open(self._base, os.O_PATH)
         try:
-            listener.bind(f"/proc/self/fd/{base}/{launch.SOCKET}")  # as short as an address must be
+            listener.bind(f"/proc/self/fd/{base}/{launch.SOCKET}")  # a socket address holds 107 bytes
         finally:
             os.close(base)
         listener.listen(1)
@@ -240,19 +254,19 @@ class _Enclosure:
         if uid != os.geteuid():
             asking.close()
             return
-        self._close("listener")  # one run: a second launcher finds nobody
+        self._close("listener")  # one run: a second launcher cannot connect
         (self._base / launch.SOCKET).unlink()
         self._sockets["launcher"] = asking
         with contextlib.suppress(OSError):
-            self._launcher_held = os.pidfd_open(pid)
-        asyncio.get_running_loop().add_reader(asking, self._asked, start)
+            self._launcher_pidfd = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(asking, self._launch, start)
 
-    def _asked(self, start: _Start) -> None:
+    def _launch(self, start: _Start) -> None:
         loop = asyncio.get_running_loop()
         asking = self._sockets["launcher"]
         try:
-            with _Asked(asking) as asked:
-                self._tree, self._sockets["gates"] = start.tree(self._place, self._words, self._gates, asked)
+            with _LaunchRequest(asking) as asked:
+                self._tree, self._sockets["gates"] = start.tree(self._place, self._diagnostics, self._gates, asked)
         except (DragomanError, OSError, ValueError) as error:
             self._finish(f"The program could not be started: {error}")
             return
@@ -275,21 +289,21 @@ class _Enclosure:
     # --- its end ----------------------------------------------------------------------------------
 
     def _left(self) -> None:
-        """The launcher was killed, and with it the program is meant."""
+        """Kill the program, since its launcher was killed."""
         asyncio.get_running_loop().remove_reader(self._sockets["launcher"])
         if self._tree:
             self._tree.kill()
 
     def _ended(self, code: int) -> None:
-        if "gates" in self._sockets:  # of two things that happened, the loop may tell the later one first
+        if "gates" in self._sockets:  # of two events the loop may deliver the later one first
             with contextlib.suppress(BlockingIOError):
                 self._handed()
         started = self._changed.is_set()
-        words = self._words.last or f"exit code {code}"
-        self._finish("The program has ended." if started else f"The program did not start: {words}", code)
+        why = self._diagnostics.last or f"exit code {code}"
+        self._finish("The program has ended." if started else f"The program did not start: {why}", code)
 
     def _finish(self, why: str, code: int = launch.CANNOT) -> None:
-        """There is no program, now or any more: the launcher ends too, saying why where that is known."""
+        """Record that there is no program, now or any more, and end the launcher with the reason."""
         reason = "" if self._changed.is_set() else why
         self._over = self._over or why
         self._changed.set()
@@ -298,8 +312,8 @@ class _Enclosure:
         self._close("launcher")
 
     async def close(self) -> None:
-        """Return when nothing that runs here is left. A cancellation goes on afterwards."""
-        self._over = self._over or "The enclosure was closed."
+        """End the session; return when no process is left. A cancellation is raised afterwards."""
+        self._over = self._over or "The sandbox session was closed."
         self._changed.set()
         self._close("listener")
         try:
@@ -313,21 +327,21 @@ class _Enclosure:
             await self._launcher_gone()
 
     async def _launcher_gone(self) -> None:
-        """It ends by itself when its connection is closed."""
-        if self._launcher_held < 0:
+        """Wait for the launcher, which ends when its connection is closed; kill it after `LAUNCHER_S`."""
+        if self._launcher_pidfd < 0:
             return
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._launcher_held, ended.set)
+        loop.add_reader(self._launcher_pidfd, ended.set)
         try:
             async with asyncio.timeout(LAUNCHER_S):
                 await ended.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._launcher_held, signal.SIGKILL)
+                signal.pidfd_send_signal(self._launcher_pidfd, signal.SIGKILL)
         finally:
-            loop.remove_reader(self._launcher_held)
-            os.close(self._launcher_held)
+            loop.remove_reader(self._launcher_pidfd)
+            os.close(self._launcher_pidfd)
 
     def _close(self, name: str) -> None:
         if sock := self._sockets.pop(name, None):
@@ -336,12 +350,12 @@ class _Enclosure:
 
 
 def _above(fd: int) -> int:
-    """A copy with a number that no program takes for one of its standard ones; those on the way use the low numbers."""
+    """Duplicate a descriptor to a number of 10 or more: programs on the way use the low ones."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
-def _forget(listening: socket.socket) -> None:
-    """Drop who waits: they came for whom this gate was before. Not without end: a program may come ever again."""
+def _drop_backlog(listening: socket.socket) -> None:
+    """Close connections left over from the proxy's previous user; bounded, since a program may keep reconnecting."""
     with contextlib.suppress(BlockingIOError):
         for _ in range(4 * inside.BACKLOG):
             listening.accept()[0].close()

@@ -1,11 +1,11 @@
-"""The keeper: a small parent for one call's program where no process namespace can be had. Run as a script.
+"""Supervisor: small parent process of one call's program where no process namespace is available. Run as a script.
 
-It makes itself a child subreaper: whatever the program starts stays below the keeper, whatever sessions it makes and
-however often it forks, because orphans come back to the nearest subreaper. A daemon that did this itself could not
-tell whose orphan it got; a keeper has one call only, so all of its descendants are that call's.
+It makes itself a child subreaper: all descendants of the program stay below it, whatever sessions they make and
+however often they fork, because orphans are reparented to the nearest subreaper. A daemon that did this itself could
+not tell whose orphan it got; a supervisor has one call only, so all its descendants are that call's.
 
-Orders come on its input: a byte means TERM to all, its end means KILL to all and leave. The end also comes when the
-daemon is killed. Not a boundary: a program of the same user can kill its keeper first.
+Orders come on its input: a byte means TERM to all, end of file means KILL to all and exit. End of file also comes when
+the daemon is killed. Not a security boundary: a program of the same user can kill its supervisor first.
 
 Only light imports: this file's start is paid with each call.
 """
@@ -23,18 +23,20 @@ from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
 ORDERS = 0
+"""File descriptor on which orders come."""
 MAX_DEPTH = 64
+"""Deepest chain of parents that is followed."""
 
 
 class Stat(NamedTuple):
-    """What is looked at of a process."""
+    """Parent and process group of a process."""
 
     parent: int
     group: int
 
 
 def processes() -> dict[int, Stat]:
-    """Return the processes that can be seen now. Zombies count: their other threads may live on."""
+    """Return all visible processes. Zombies count: their other threads may still run."""
     found = {int(name): stat_of(int(name)) for name in os.listdir("/proc") if name.isdigit()}
     return {pid: stat for pid, stat in found.items() if stat}
 
@@ -50,10 +52,10 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def dies_first(pid: int) -> None:
-    """Let the kernel end a tool's processes, and all that they start, before the daemon when memory runs out.
+    """Make the kernel kill a tool's processes, and all that they start, before the daemon when memory runs out.
 
-    It would end whoever is largest: a tool that fills its /tmp, which is memory, is small itself. Where the kernel does
-    not let us say so, nothing is said.
+    By default it kills the largest process: a tool that fills its /tmp, which is memory, is small itself. Does nothing
+    where the kernel refuses the setting.
     """
     try:
         with open(f"/proc/{pid}/oom_score_adj", "wb") as score:
@@ -77,7 +79,7 @@ def descendants(pid: int, of: Mapping[int, Stat]) -> list[int]:
 
 
 def is_below(pid: int, root: int) -> bool:
-    """Whether a process descends from `root`; looked up now, step by step. Beyond any sane depth the answer is yes."""
+    """Return True if a process descends from `root`, read now, parent by parent; True also beyond `MAX_DEPTH`."""
     for _ in range(MAX_DEPTH):
         stat = stat_of(pid)
         if stat is None or stat.parent <= 1:
@@ -91,8 +93,8 @@ def is_below(pid: int, root: int) -> bool:
 def signal_below(pid: int, number: signal.Signals) -> int:
     """Signal the process groups of all descendants of a process and return how many.
 
-    By groups, because the kernel signals a whole group before any member forks again: one by one a fork bomb wins.
-    A group with a descendant has no strangers in it unless it is ours or the process' own, which are left alone.
+    By groups, because the kernel signals a whole group before any member forks again: one by one, a fork bomb wins.
+    A descendant's group has no foreign members unless it is ours or the process' own; those two are not signalled.
     """
     of = processes()
     spared = {os.getpgrp(), of[pid].group if pid in of else 0}
@@ -105,9 +107,9 @@ def signal_below(pid: int, number: signal.Signals) -> int:
 
 
 def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone: bool) -> bool:
-    # Held and looked at again: a number that was given to somebody else meanwhile is left alone.
+    # Checked again through a pidfd: a pid that was reused meanwhile must not be signalled.
     try:
-        held = os.pidfd_open(child)
+        pidfd = os.pidfd_open(child)
     except OSError:
         return False
     try:
@@ -115,18 +117,18 @@ def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone:
         if now is None or now.group != seen.group or now.parent not in (seen.parent, root):
             return False
         if alone:
-            signal.pidfd_send_signal(held, number)
+            signal.pidfd_send_signal(pidfd, number)
         else:
             os.killpg(now.group, number)
     except OSError:
         return False
     finally:
-        os.close(held)
+        os.close(pidfd)
     return True
 
 
 def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
-    """Run `argv` to its end under resource limits (number, value), and leave nothing of it.
+    """Run `argv` to its end under resource limits (number, value), then kill all its descendants.
 
     Return its exit code, 128 + signal for a signal.
     """
@@ -184,7 +186,7 @@ def _wait(woken: int, program: int) -> int:
 
 
 def _reap(program: int) -> int | None:
-    """Take all ended children; return the program's exit code once it is among them."""
+    """Reap all ended children; return the program's exit code once it is among them."""
     code = None
     while True:
         try:
@@ -199,7 +201,7 @@ def _reap(program: int) -> int | None:
 
 
 def _sweep() -> None:
-    """Kill until nothing is left: what a fork made during one pass is met in the next."""
+    """Kill until no child is left: processes forked during one pass are killed in the next."""
     while True:
         signal_below(os.getpid(), signal.SIGKILL)
         _reap(0)

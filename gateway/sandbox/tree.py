@@ -1,15 +1,15 @@
-"""One running tree of processes: started, watched, read and really stopped, for `gateway.sandbox.run`.
+"""Process tree of one contained program: starts, watches, reads and kills it. Used by `run` and `session`.
 
-A tree has a *leader*, our own child (bubblewrap, unshare or the keeper), whose end is watched through a pidfd. With the
-keeper nothing is left once the leader ended. The leader of a namespace may be killed alone, so the namespace's process
-1 is held too: when that is gone the kernel has already taken all others with it.
+A tree has a *leader*, our own child process (bubblewrap, unshare or the supervisor), watched through a pidfd. Once a
+supervisor has ended nothing of its tree is left. The leader of a namespace may be killed alone, so a pidfd of the
+namespace's process 1 is kept too: when that ends the kernel has already killed all others.
 
-A tree's input is the *control*, a socket to the daemon. The keeper takes orders there. In a namespace process 1 says
-there that it is ready, that is contained and tied to its parent's life, and begins the program only when it is
-answered: so a daemon that dies at any moment of a start leaves nothing.
+A tree's input is the *control*, a socket to the daemon. The supervisor takes orders there. In a namespace process 1
+reports there that it is ready: contained and tied to its parent's life. It starts the program only after an answer, so
+a daemon that dies at any moment of a start leaves nothing.
 
-The program is started synchronously: PDEATHSIG, which ties a tree to the daemon, fires when the *thread* that made the
-child ends, and a start that cannot be interrupted cannot leave half a tree behind.
+The program is started synchronously, for two reasons. PDEATHSIG, which ties a tree to the daemon, fires when the
+*thread* that made the child ends. A start that cannot be interrupted cannot leave half a tree behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
@@ -33,23 +33,27 @@ from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_
 
 CHUNK = 65_536
 WATCH_S = 0.1
+"""Interval in seconds between two process counts."""
 KILL_AGAIN_S = 0.05
+"""Seconds between two attempts to kill a tree."""
 GIVE_UP_S = 5.0
+"""Timeout in seconds for a killed tree to end; a process that lasts longer hangs in the kernel."""
 SAMPLE = 200
+"""Number of processes to look at for a count."""
 _MB = 1024 * 1024
 _NEARLY = 0.8
-"""Share of the memory limit that a process has when it is refused more, at least."""
+"""Least share of the memory limit that a process has reached when an allocation fails."""
 CREDENTIALS = struct.Struct("3i")
-"""Process, user and group id of who sent something, as the kernel vouches for them."""
+"""Process, user and group id of a message's sender, filled in by the kernel."""
 
 
 class Tree:
-    """One program and all it starts."""
+    """Process tree: one program and all it starts."""
 
     def __init__(
         self, holder: Holder, output: Output, limits: ProcessLimits, containment: Containment, *, watched: bool
     ) -> None:
-        """`watched`: count its processes where the kernel does not."""
+        """Prepare a tree; `watched`: count its processes where the kernel does not."""
         self._holder = holder
         self._output = output
         self._limits = limits
@@ -57,20 +61,20 @@ class Tree:
         self._watched = watched and resource.RLIMIT_NPROC not in self._bounds
         self._fds: dict[str, int] = {}
         self._control: socket.socket | None = None
-        """Our end of it, until the tree is to end."""
+        """Our end of the control socket; None once the tree is to end."""
         self._init: int | None = None
         self._largest = 0
-        """Bytes of memory that the largest of its ended processes had."""
+        """Peak memory in bytes of its largest ended process."""
 
     @property
     def program_ran(self) -> bool:
-        """Whether it was contained and the program was begun."""
-        return self._init is not None or self._holder is Holder.KEEPER
+        """Return True if the program was contained and started."""
+        return self._init is not None or self._holder is Holder.SUPERVISOR
 
     def start(
         self, argv: Sequence[str], place: SandboxPlace, env: Mapping[str, str], given: Sequence[int] = ()
     ) -> None:
-        """Start `argv`, which is what contains the program, with the descriptors `given` besides the usual ones.
+        """Start `argv`, the command that contains the program, with the descriptors `given` besides 0 to 2.
 
         Raises `BadRequest` when the system refuses.
         """
@@ -82,7 +86,7 @@ class Tree:
             self._control.setblocking(False)
             self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._leader = self._spawn(argv, place, env, (theirs.fileno(), out_end), given)
-            self._fds["leader"] = self._hold()
+            self._fds["leader"] = self._open_leader()
         except BaseException:
             self._close_fds()
             raise
@@ -91,7 +95,7 @@ class Tree:
             theirs.close()
         loop = asyncio.get_running_loop()
         loop.add_reader(out, self._read)
-        if self._holder is not Holder.KEEPER:
+        if self._holder is not Holder.SUPERVISOR:
             loop.add_reader(self._control, self._is_ready)
 
     def _spawn(
@@ -120,27 +124,27 @@ class Tree:
                 f"The program could not be started: {error}.", cure="Shorten its arguments; they take no NUL character."
             ) from error
 
-    def _hold(self) -> int:
+    def _open_leader(self) -> int:
         try:
             return os.pidfd_open(self._leader.pid)
-        except OSError:  # no descriptors left: what cannot be watched must not run
+        except OSError:  # no descriptors left: a process that cannot be watched must not run
             self._leader.kill()
             self._leader.wait()
             raise
 
     def _is_ready(self) -> None:
-        """Process 1 is ready: hold it, limit it, and let it begin."""
+        """Open a pidfd of process 1, which is ready, set its limits and let it start the program."""
         if self._control is None:
             return
         asyncio.get_running_loop().remove_reader(self._control)
         try:
-            said, credentials, _, _ = self._control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
-            if not said:  # nothing came that far; the leader's end tells the rest
+            message, credentials, _, _ = self._control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
+            if not message:  # the containment failed; the leader's end reports it
                 return
             pid, _, _ = CREDENTIALS.unpack(credentials[0][2])
             self._fds["init"] = os.pidfd_open(pid)
             stat = stat_of(pid)
-            if stat is None or stat.parent != self._leader.pid:  # it was killed, and its number is somebody else's
+            if stat is None or stat.parent != self._leader.pid:  # it was killed, and its pid was reused
                 os.close(self._fds.pop("init"))
                 raise ProcessLookupError(f"process {pid} is not the leader's child")
             for number, value in self._bounds.items():
@@ -148,34 +152,34 @@ class Tree:
             dies_first(pid)
             self._control.send(b"\n")
             self._init = pid
-        except OSError as error:  # what cannot be held or limited must not run: without an answer it ends
+        except OSError as error:  # a process that cannot be watched or limited must not run: it ends without an answer
             self._output.write(f"dragoman: {error}\n".encode())
-            self._let_go()
+            self._close_control()
 
     async def ended(self) -> int:
         """Wait for the leader's end and return its exit code; kill the tree when it grows too large."""
         every = WATCH_S if self._watched else None
         normal = _threads()
         while not await _readable(self._fds["leader"], every):
-            # One number of the whole machine is cheap to read; only when it grew is it worth to look whose they are.
+            # The machine's thread count is cheap to read; the tree's own count is taken only when that has grown.
             normal = min(normal, _threads())
             if _threads() - normal > self._limits.processes and self._size() > self._limits.processes:
                 self._output.write(f"\n[killed: more than {self._limits.processes} processes]\n".encode())
                 if await self._until_gone():
                     raise asyncio.CancelledError
-        return self._taken()
+        return self._reaped()
 
-    def _taken(self) -> int:
-        """Take the ended leader; return its exit code, and keep how much memory its largest process had."""
+    def _reaped(self) -> int:
+        """Reap the ended leader; return its exit code, and store the peak memory of its largest process."""
         _, status, used = os.wait4(self._leader.pid, 0)
         self._leader.returncode = code = os.waitstatus_to_exitcode(status)
         self._largest = used.ru_maxrss * 1024
         return code if code >= 0 else 128 - code
 
     def why(self, code: int) -> str:
-        """Return a sentence about the limit that a program with this exit code met; empty when none is known.
+        """Return a sentence about the limit that a program with this exit code reached; empty when none is known.
 
-        Of memory it is a guess: who is refused more of it ends in a way of its own.
+        For memory it is a guess: a program whose allocation fails may end in any way.
         """
         most = self._limits.memory_bytes
         if code == 128 + signal.SIGXFSZ and self._limits.file_bytes:
@@ -185,9 +189,9 @@ class Tree:
         return ""
 
     async def close(self) -> None:
-        """Return when nothing of the tree is left and all it printed was read.
+        """End the tree; return when no process is left and all output was read.
 
-        A second cancellation ends the grace, not the waiting; it goes on afterwards. Call once.
+        A second cancellation ends the grace period, not the waiting, and is raised afterwards. Call once.
         """
         cancelled = False
         try:
@@ -209,7 +213,7 @@ class Tree:
         cancelled = False
         loop = asyncio.get_running_loop()
         until = loop.time() + GIVE_UP_S
-        while loop.time() < until:  # beyond that a process hangs in the kernel, and waiting helps nobody
+        while loop.time() < until:  # longer only when a process hangs in the kernel
             self._kill()
             try:
                 if await self._gone(KILL_AGAIN_S):
@@ -217,7 +221,7 @@ class Tree:
             except asyncio.CancelledError:
                 cancelled = True
         else:
-            if self._holder is not Holder.KEEPER:  # a keeper goes on; without it nothing would
+            if self._holder is not Holder.SUPERVISOR:  # a supervisor continues on its own; killed, it could not
                 self._leader.kill()
         return cancelled
 
@@ -228,8 +232,8 @@ class Tree:
         return True
 
     def _terminate(self) -> bool:
-        """Ask all programs to end. Return False when there is none that could need time."""
-        if self._holder is not Holder.KEEPER:
+        """Send TERM to all programs. Return False when none of them could need a grace period."""
+        if self._holder is not Holder.SUPERVISOR:
             return self._init is not None and signal_below(self._init, signal.SIGTERM) > 0
         if self._control is not None:
             with contextlib.suppress(OSError):
@@ -237,31 +241,32 @@ class Tree:
         return self._control is not None
 
     def _kill(self) -> None:
-        """Safe to repeat. What has not begun ends by itself, and the leader lives until that was its end."""
-        self._let_go()
+        """Kill the tree; idempotent. A program not yet started ends by itself, and the leader ends after it."""
+        self._close_control()
         if "init" in self._fds:
             if self._holder is Holder.UNSHARE:
                 self._leader.kill()  # first, because unshare 2.38 complains into the output when its child is killed
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._fds["init"], signal.SIGKILL)
 
-    def _let_go(self) -> None:
-        """Close the control: a keeper kills its tree then, and what waits to begin ends."""
+    def _close_control(self) -> None:
+        """Close the control: a supervisor then kills its tree, and a program not yet started ends."""
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control)
             self._control.close()
             self._control = None
 
     def _size(self) -> int:
-        """About how many processes the tree has: from a sample, because under a fork bomb looking at all takes seconds
-        and misses those whose parents ended meanwhile.
+        """Return about how many processes the tree has, from a sample.
+
+        Under a fork bomb a full count takes seconds and misses processes whose parents ended meanwhile.
         """
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         step = len(pids) // SAMPLE + 1
         return step * sum(is_below(pid, self._leader.pid) for pid in pids[::step])
 
     def _read(self) -> bool:
-        """Take what is there; return False when that is nothing, now or for ever."""
+        """Read available output once; return False when there is none now, or at the end of file."""
         try:
             data = os.read(self._fds["output"], CHUNK)
         except BlockingIOError:
@@ -273,25 +278,60 @@ class Tree:
         return True
 
     def _drain(self) -> None:
-        # Not to the pipe's end: a program outside the tree may have been handed it, and holds it open for ever.
+        # Not to the pipe's end: a program outside the tree may have inherited it and keep it open for ever.
         asyncio.get_running_loop().remove_reader(self._fds["output"])
         for _ in range(64):
             if not self._read():
                 break
         if self._init is not None:
-            # As process 1 of a container the daemon inherits a dead holder's child, and nobody else would take it.
+            # As process 1 of a container the daemon inherits a dead holder's child, and must reap it.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._init, os.WNOHANG)
 
     def _close_fds(self) -> None:
-        self._let_go()
+        self._close_control()
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
 
 
+class HeldTree(Tree):
+    """`Tree` of a sandbox session, which lives until it is closed and reports its end to a callback.
+
+    Its processes are not counted: that would wake the daemon ten times a second for days.
+    """
+
+    def __init__(self, holder: Holder, output: Output, limits: ProcessLimits, containment: Containment) -> None:
+        super().__init__(holder, output, limits, containment, watched=False)
+
+    def when_ended(self, callback: Callable[[int], None]) -> None:
+        """Kill the rest once the program has ended, then call `callback` with its exit code (128 + signal)."""
+        leader = self._fds["leader"]
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(leader)
+            code = self._leader.wait()
+            self._kill()
+            for _ in range(64):
+                if not self._read():
+                    break
+            callback(code if code >= 0 else 128 - code)
+
+        loop.add_reader(leader, ended)
+
+    def kill(self) -> None:
+        """Kill the tree, or prevent its start. Does not wait; idempotent."""
+        self._kill()
+
+    async def close(self) -> None:
+        """End the tree; return when no process is left. Call once."""
+        asyncio.get_running_loop().remove_reader(self._fds["leader"])
+        await super().close()
+
+
 async def _readable(fd: int, within: float | None) -> bool:
-    """Wait until `fd` can be read (a pidfd: until the process ended). Return False after `within` seconds."""
+    """Wait until `fd` is readable (a pidfd: until the process ended). Return False after `within` seconds."""
     now = select.poll()
     now.register(fd, select.POLLIN)
     if now.poll(0):
@@ -310,7 +350,7 @@ async def _readable(fd: int, within: float | None) -> bool:
 
 
 def _threads() -> int:
-    """How many threads the machine has now. 0 when no descriptor is left to ask with: then all look like new ones."""
+    """Return the machine's thread count; 0 when no descriptor is left to read it, so that later counts look grown."""
     try:
         with open("/proc/loadavg", "rb") as load:
             return int(load.read().split()[3].partition(b"/")[2])

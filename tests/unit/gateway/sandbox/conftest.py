@@ -1,4 +1,4 @@
-"""Enclosures for tests, in each way or in bubblewrap alone."""
+"""Fixtures: sandbox sessions with each holder, or with bubblewrap alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enclosures in every way that a program can be held, for the tests of them."""
+"""Rig with sandbox sessions for each holder. Used by the session tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.sandbox import Containment, enclosed
 PYTHON = Path("/usr/bin/python3")
 ROOT = Path(__file__).parents[4]
 
-# name: mode, and what of the machine is pretended to be missing
+# name: mode, and the features of the machine to simulate as missing
 WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
     "basic": (SandboxMode.BASIC, {}),
     "off": (SandboxMode.OFF, {}),
@@ -41,7 +41,7 @@ for line in sys.stdin:
     except OSError as error:
         print("no:", error.strerror or error, flush=True)
 """
-"""Reads `read|leave HOST PORT` and says what came of it; `leave` leaves the connection open."""
+"""Script: reads `read|leave HOST PORT` and prints the result; `leave` keeps the connection open."""
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -55,7 +55,7 @@ time.sleep(float(sys.argv[1]))
 
 
 class Way:
-    """A `EgressProxy` that says who it is to whoever connects."""
+    """`EgressProxy` that sends its number to each client."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -77,7 +77,7 @@ class Way:
 
 
 class Bench:
-    """Enclosures of one way, beneath a state folder that holds a secret."""
+    """Sandbox sessions with one holder, beneath a state folder that contains a secret."""
 
     def __init__(self, folder: Path, mode: SandboxMode, containment: Containment) -> None:
         self.state = folder / "state"
@@ -103,12 +103,12 @@ class Bench:
     @asynccontextmanager
     async def enclosed(self, program: Path = PYTHON, *, gates: int = 2, **more: Any) -> AsyncGenerator[SandboxSession]:
         given: dict[str, Any] = {"mode": self.mode, "containment": self.containment, "serve": self.serve, **more}
-        async with enclosed(program, parent=self.parent, gates=gates, **given) as enclosure:
-            yield enclosure
+        async with enclosed(program, parent=self.parent, gates=gates, **given) as session:
+            yield session
 
 
 def living(mark: str) -> list[int]:
-    """The processes that have `mark` as an argument, or as part of one."""
+    """Return the processes with `mark` in an argument."""
     found: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -128,7 +128,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def started(session: SandboxSession, script: str, *arguments: str) -> AsyncGenerator[Process]:
-    """Python with a script, started as a library starts a browser: by the launcher's path."""
+    """Start Python with a script as a library starts a browser: by the launcher's path."""
     argv = [session.launcher, "-I", "-c", script, *arguments]
     process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:

@@ -1,4 +1,4 @@
-"""What a sandbox gets copies of, and that the copies are what the machine has."""
+"""Copies of system files in a sandbox."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from gateway.domain.tools import SandboxMode
 from gateway.sandbox import Containment, ProcessLimits, run_contained
-from gateway.sandbox.copies import MAX_BYTES, Copies
+from gateway.sandbox.plan import COPY_BYTES, Copies
 
 KNOWN = Path("/etc/passwd").read_bytes() + Path("/etc/nsswitch.conf").read_bytes()
 
 
 class Printed:
-    """An `Output` that keeps everything."""
+    """`Output` that stores everything."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -30,8 +30,8 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
-def test_a_small_file_is_copied_and_closed_afterwards(tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_bytes(b"h" * MAX_BYTES)
+def test_small_file_is_copied_and_closed_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_bytes(b"h" * COPY_BYTES)
     with Copies() as copies:
         fd = copies.open(str(tmp_path / "hosts"))
         assert fd is not None
@@ -43,8 +43,8 @@ def test_a_small_file_is_copied_and_closed_afterwards(tmp_path: Path) -> None:
         os.fstat(fd)
 
 
-def test_what_is_no_small_file_is_left_to_be_mounted(tmp_path: Path, pipe: Path) -> None:
-    (tmp_path / "large").write_bytes(b"h" * (MAX_BYTES + 1))
+def test_anything_but_a_small_file_is_not_copied(tmp_path: Path, pipe: Path) -> None:
+    (tmp_path / "large").write_bytes(b"h" * (COPY_BYTES + 1))
     with Copies() as copies:
         assert [copies.open(str(path)) for path in (tmp_path / "gone", tmp_path, tmp_path / "large", pipe)] == [
             None
@@ -52,9 +52,7 @@ def test_what_is_no_small_file_is_left_to_be_mounted(tmp_path: Path, pipe: Path)
         assert copies.descriptors == []
 
 
-async def test_basic_shows_the_machines_files_and_nobody_can_write_to_them(
-    tmp_path: Path, machine: Containment
-) -> None:
+async def test_basic_shows_system_files_read_only(tmp_path: Path, machine: Containment) -> None:
     printed = Printed()
     script = (
         "cat /etc/passwd /etc/nsswitch.conf; (echo evil >> /etc/passwd; rm /etc/passwd; chmod 666 /etc/passwd) 2>&1"

@@ -1,4 +1,4 @@
-"""Kernel keyrings: what stands in the daemon's is not there for a contained program."""
+"""Kernel keyrings: a contained program cannot read the daemon's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print("found", found > 0, "read", size > 0, "listed", listed)
 
 
 class Printed:
-    """An `Output` that keeps everything."""
+    """`Output` that stores everything."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -47,7 +47,7 @@ class Printed:
 
 @contextmanager
 def key() -> Generator[int]:
-    """Put a key into a session keyring of this thread, which lives on with another process."""
+    """Add a key to a session keyring of this thread, which another process keeps alive."""
     libc = ctypes.CDLL(None)
     there = libc.syscall(KEYCTL, JOIN, None) > 0
     serial = int(libc.syscall(ADD_KEY, b"user", b"canary", b"secret", 6, SESSION))

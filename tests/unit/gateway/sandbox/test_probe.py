@@ -1,4 +1,4 @@
-"""What containment a machine has is found out by running it."""
+"""Probe of the machine's containment features, with real programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory and disk that a program may use: it is stopped there, and the result says at which limit."""
+"""Memory and disk limits of a program: it is stopped, and the result names the limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = ProcessLimits(memory_bytes=256 * MB, file_bytes=4 * MB, tmp_bytes=8 * M
 
 
 class Printed:
-    """An `Output` that keeps everything."""
+    """`Output` that stores everything."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -60,7 +60,7 @@ async def test_a_program_that_writes_a_huge_file_is_stopped(way: str, tmp_path: 
 
 
 async def test_a_full_tmp_says_so(tmp_path: Path, machine: Containment) -> None:
-    """Older bubblewraps cannot limit it: half of the machine's memory, as the kernel has it."""
+    """Older bubblewraps cannot limit it: the kernel's default is half of the machine's memory."""
     fill = "for n in 1 2 3; do head -c 3500000 /dev/zero > /tmp/$n || exit 3; done"
     code, text = await _run("basic", tmp_path, machine, "/bin/sh", "-c", fill)
     assert (code == 3 and "No space left" in text) is machine.hardened

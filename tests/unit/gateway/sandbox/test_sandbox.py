@@ -1,4 +1,4 @@
-"""Real programs in every mode: what they can see, and that nothing of them is left."""
+"""Real programs in every mode: visible files, limits, and no process left at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gateway.sandbox.plan import environment
 BOTH = Containment(can_bwrap=True, can_pid_namespace=True)
 NEITHER = Containment(can_bwrap=False, can_pid_namespace=False, why_no_bwrap="bubblewrap is not installed")
 
-# name: mode, and what of the machine is pretended to be missing
+# name: mode, and the features of the machine to simulate as missing
 WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
     "basic": (SandboxMode.BASIC, {}),
     "off": (SandboxMode.OFF, {}),
@@ -39,7 +39,7 @@ HOME = Path.home()
 
 
 class Printed:
-    """An `Output` that keeps everything."""
+    """`Output` that stores everything."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -53,7 +53,7 @@ class Printed:
 
 
 class Bench:
-    """One way of running scripts, in a workspace beside a state folder."""
+    """Run scripts with one holder, in a workspace beside a state folder."""
 
     def __init__(self, folder: Path, mode: SandboxMode, containment: Containment) -> None:
         self.state = folder / "state"
@@ -84,7 +84,7 @@ class Bench:
 
 
 def living(mark: str) -> list[int]:
-    """The processes that have `mark` as an argument."""
+    """Return the processes with `mark` as an argument."""
     found: list[int] = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -96,7 +96,7 @@ def living(mark: str) -> list[int]:
 
 @contextmanager
 def started(argv: list[str]) -> Generator[subprocess.Popen[bytes]]:
-    """A program beside the test, killed at the end."""
+    """Start a program beside the test; kill it at the end."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]) as process:
         try:
             yield process
@@ -180,7 +180,7 @@ def test_the_dynamic_linker_takes_no_orders() -> None:
         environment(Path("/root"), {"LD_PRELOAD": "/tmp/x.so"})
 
 
-# --- what a program gets --------------------------------------------------------------------
+# --- a program's environment ----------------------------------------------------------------
 
 
 async def test_both_streams_arrive_in_order(bench: Bench) -> None:
@@ -304,7 +304,7 @@ async def test_basic_leaves_no_power(basic: Bench) -> None:
 
 
 async def test_basic_cannot_change_the_machines_settings(basic: Bench) -> None:
-    """Root writes them by its user id, without any capability: what a crash runs as root on the host, for one."""
+    """Root writes them by its user id, without any capability: for instance the command that a crash runs as root."""
     await basic.run("find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print 2>/dev/null; echo end")
     *found, end = basic.printed.text.split()
     assert end == "end"
@@ -470,7 +470,7 @@ for half_ms in range(40):
 
 
 def daemon(bench: Bench, script: str, life: str) -> list[str]:
-    """The command line of a program that runs a script as the daemon does."""
+    """Return the command line of a program that runs a script as the daemon does."""
     return [sys.executable, "-c", DAEMON + life, str(bench.workspace), bench.mode, repr(bench.containment), script]
 
 

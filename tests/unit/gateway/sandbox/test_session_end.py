@@ -1,4 +1,4 @@
-"""The end of a program that outlives calls: whoever ends it, and however, nothing of it is left."""
+"""End of a sandbox session: no process is left, whoever ends it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.support.browser import executable
 from tests.unit.gateway.sandbox.session_rig import ROOT, STUBBORN, Bench, Way, living, started, until
 
 
-async def test_closing_leaves_nothing(bench: Bench) -> None:
+async def test_close_leaves_nothing(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
-        async with bench.enclosed() as enclosure:
-            process = await stack.enter_async_context(started(enclosure, STUBBORN, bench.mark))
-            async with enclosure.gate():
+        async with bench.enclosed() as session:
+            process = await stack.enter_async_context(started(session, STUBBORN, bench.mark))
+            async with session.gate():
                 await until(lambda: len(living(bench.mark)) >= 4)
         assert living(bench.mark) == []
         assert await process.wait() != 0
 
 
-async def test_a_cancellation_waits_for_the_end_and_goes_on(bench: Bench) -> None:
+async def test_cancellation_is_raised_after_the_end(bench: Bench) -> None:
     async def work() -> None:
-        async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark), enclosure.gate():
+        async with bench.enclosed() as session, started(session, STUBBORN, bench.mark), session.gate():
             await asyncio.sleep(60)
 
     task = asyncio.create_task(work())
@@ -44,23 +44,23 @@ async def test_a_cancellation_waits_for_the_end_and_goes_on(bench: Bench) -> Non
     assert list(bench.parent.iterdir()) == []
 
 
-async def test_who_kills_the_launcher_kills_the_program(bench: Bench) -> None:
-    async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark) as process:
+async def test_killed_launcher_kills_the_program(bench: Bench) -> None:
+    async with bench.enclosed() as session, started(session, STUBBORN, bench.mark) as process:
         await until(lambda: len(living(bench.mark)) >= 4)
         process.kill()
         await until(lambda: living(bench.mark) == [])
 
 
-async def test_killed_in_the_first_moment_leaves_nothing(bench: Bench) -> None:
-    async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark) as process:
+async def test_launcher_killed_at_once_leaves_nothing(bench: Bench) -> None:
+    async with bench.enclosed() as session, started(session, STUBBORN, bench.mark) as process:
         await until(lambda: len(living(bench.mark)) >= 2)
         process.kill()
         await until(lambda: living(bench.mark) == [])
 
 
-async def test_what_is_left_in_the_background_ends_with_the_program(bench: Bench) -> None:
+async def test_background_processes_end_with_the_program(bench: Bench) -> None:
     script = "import subprocess, sys; subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True); print('done')"
-    async with bench.enclosed() as enclosure, started(enclosure, script, bench.mark) as process:
+    async with bench.enclosed() as session, started(session, script, bench.mark) as process:
         await process.communicate()
         await until(lambda: living(bench.mark) == [])
 
@@ -78,16 +78,16 @@ async def serve(sock, address):
 async def main(parent, mode, containment, script, mark):
     contained = eval(containment, {"Containment": Containment})
     async with enclosed(Path("/usr/bin/python3"), mode=mode, parent=Path(parent), gates=1, serve=serve,
-                        containment=contained) as enclosure:
-        await asyncio.create_subprocess_exec(enclosure.launcher, "-c", script, mark)
-        async with enclosure.gate():
+                        containment=contained) as session:
+        await asyncio.create_subprocess_exec(session.launcher, "-c", script, mark)
+        async with session.gate():
             await asyncio.sleep(60)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_a_killed_daemon_leaves_no_process_and_the_next_one_removes_its_folder(bench: Bench) -> None:
+async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Bench) -> None:
     argv = [sys.executable, "-c", DAEMON, str(bench.parent), bench.mode, repr(bench.containment), STUBBORN, bench.mark]
     async with bench.enclosed() as alive:
         daemon = await asyncio.create_subprocess_exec(*argv, cwd=ROOT)
@@ -120,17 +120,17 @@ async def test_a_real_browser(basic: Bench) -> None:
             yield Way(address, "proxy")
 
     program = Path(executable() or "chromium")
-    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as enclosure:
-        browser = await playwright.chromium.launch(executable_path=enclosure.launcher, chromium_sandbox=True)
-        async with enclosure.gate() as gate:
+    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as session:
+        browser = await playwright.chromium.launch(executable_path=session.launcher, chromium_sandbox=True)
+        async with session.gate() as gate:
             context = await browser.new_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
             shown = await context.new_page()
             await shown.goto("http://a-page.test/")
             assert await shown.title() == "A page"
             await shown.goto("http://127.0.0.1:8470/")
-            assert await shown.title() == "A page", "loopback too is asked of the gate"
+            assert await shown.title() == "A page", "loopback too goes through the egress proxy"
             await context.close()
         await browser.close()
     assert pages[0] == b"GET http://a-page.test/ HTTP/1.1"
     assert b"GET http://127.0.0.1:8470/ HTTP/1.1" in pages
-    assert living(enclosure.folder.parent.name) == []
+    assert living(session.folder.parent.name) == []

@@ -1,4 +1,4 @@
-"""A tree's first moment: what cannot be held, and so not be stopped, is not begun."""
+"""Start of a process tree: a program that cannot be watched is not started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.gateway.sandbox.session_rig import WAYS
 
 
 class Printed:
-    """An `Output` that keeps everything."""
+    """`Output` that stores everything."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -30,7 +30,7 @@ class Printed:
 
 @contextmanager
 def no_descriptors_left() -> Generator[None]:
-    """Nothing can be opened in here."""
+    """Lower the descriptor limit so that nothing can be opened in the body."""
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)
     os.close(lowest)
@@ -42,7 +42,7 @@ def no_descriptors_left() -> Generator[None]:
 
 
 @pytest.mark.parametrize("way", ["basic", "off", "off-unshare"])
-async def test_what_cannot_be_held_is_not_begun(way: str, tmp_path: Path, machine: Containment) -> None:
+async def test_program_is_not_started_when_it_cannot_be_watched(way: str, tmp_path: Path, machine: Containment) -> None:
     mode, missing = WAYS[way]
     printed = Printed()
     given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "limits": ProcessLimits()}
