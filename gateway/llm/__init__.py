@@ -1,4 +1,4 @@
-"""Where a turn's questions are answered: opens the configured models. Each kind is imported only when it is used."""
+"""Factory of the configured models, which answer a turn's prompts. Each kind is imported only when used."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.domain.proxy import Proxy
 from gateway.errors import ConfigError
-from gateway.llm.chain import ChainedModels
-from gateway.llm.prices import Price
+from gateway.llm.chain import ChainedModels, Price
 from gateway.ports import Clock, Model
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
@@ -24,12 +23,12 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A configured model."""
+    """Configuration of one model."""
 
     name: str
     """`operator` or `<provider>:<model>`."""
     base_url: str | None = None
-    """None: the provider's own server."""
+    """URL of the server. None: the provider's own."""
     api_key: str | None = field(default=None, repr=False)
     proxy: Proxy | None = None
 
@@ -44,10 +43,10 @@ def open_models(
     clock: Clock,
     metrics: Metrics | None = None,
 ) -> ChainedModels:
-    """Return the configured model, and those that step in for it in this order; `close` it in the end.
+    """Return the configured model with its fallbacks in order; `close` it in the end.
 
-    `prices` are by a model's name with its provider; `operator` is the one that is called so;
-    `redactor` goes over what people are told of failures. Raises `ConfigError` for one that cannot be opened.
+    `prices` are keyed by a model's name with its provider; `operator` is the model of that name; `redactor` is applied
+    to failures that people see. Raises `ConfigError` for a model that cannot be opened.
     """
     opened = [
         operator
@@ -78,7 +77,7 @@ def open_model(
 ) -> Model:
     """Return the model called `name`: `<provider>:<model>`. Raises `ConfigError` for anything else.
 
-    The session stays the caller's, and is used for `openai:` alone.
+    The session belongs to the caller and is used for `openai:` alone.
     """
     provider, _, model = name.partition(":")
     if not model or not provider or provider == "operator":

@@ -1,10 +1,10 @@
-"""Where a turn asks: a model and those that step in when it fails, with a rest for whoever failed, and what it cost.
+"""Chain of a model and its fallbacks, with a cooldown after failures, and the cost of answers. Used by turns.
 
-Each model retries by itself; a chain asks each at most once for one answer. One exception: when nobody else is left and
-the first broke off in the middle of its text, it is asked once more, since with text shown it could not retry.
+Each model retries by itself; a chain asks each at most once for one answer. One exception: if no fallback is left and
+the first model failed in the middle of its text, it is asked once more, since it could not retry with text shown.
 
-A rest is for what would fail others too. What one request or answer brought about (a content filter, an output limit,
-too many calls, a text that is too long) lets the next model step in for it, and nobody rests.
+A cooldown follows failures that other requests would meet too. A failure caused by one request or answer (a content
+filter, an output limit, too many calls, a text that is too long) falls back without a cooldown.
 """
 
 from __future__ import annotations
@@ -20,37 +20,57 @@ from gateway.domain.sessions import Session
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.text import cut, plain
 from gateway.errors import ModelError
-from gateway.llm.prices import Price, cost_micros
 from gateway.ports import Clock, Model
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 FIRST_REST_S = 60.0
+"""Cooldown in seconds after the first failure."""
 LONGEST_REST_S = 600.0
-"""Also for who asks for a longer one, which may be a mistake: asking once in ten minutes costs nobody much."""
+"""Longest cooldown in seconds, even if a server asks for more by mistake: one request in ten minutes is cheap."""
 
 _REASON_CHARS = 120
 _NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Price of a million tokens of one model, in the configured currency."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Price of tokens read from the provider's cache; None: as `input`."""
+
+
+def cost_micros(usage: Usage, price: Price) -> int:
+    """Return the cost in millionths of the currency, rounded; cached tokens are a part of the input tokens.
+
+    The price of a million tokens equals the millionths that one token costs.
+    """
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    read_again = price.input if price.cached is None else price.cached
+    return round((usage.input_tokens - cached) * price.input + cached * read_again + usage.output_tokens * price.output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHealth:
-    """How a model did lately, in this process."""
+    """Recent failures of a model, in this process."""
 
     failures: int = 0
-    """Since its last answer; those that came while it rested already count as one."""
+    """Number of failures since its last answer; those during a cooldown count as one."""
     rests_until: float = -math.inf
-    """On the monotonic clock."""
+    """End of the cooldown, on the monotonic clock."""
     because: str = ""
-    """Why it failed last; one short line."""
+    """Reason of the last failure, one short line."""
 
 
 WELL = ModelHealth()
 
 
 def after_failure(before: ModelHealth, because: str, retry_after_s: float | None, now: float) -> ModelHealth:
-    """Let a model rest: 60 s, each time twice as long, or for as long as its server asked; 10 min at most."""
+    """Return the health with a cooldown: 60 s, doubled each time, or as long as the server asked; 10 min at most."""
     rests = now < before.rests_until
     failures = before.failures if rests else before.failures + 1
     rest_s = max(FIRST_REST_S * 2.0 ** min(max(failures, 1) - 1, 16), retry_after_s or 0.0)
@@ -61,9 +81,9 @@ def after_failure(before: ModelHealth, because: str, retry_after_s: float | None
 def next_choice(
     healths: Sequence[ModelHealth], asked: Collection[int], now: float, *, even_resting: bool = False
 ) -> int | None:
-    """Which model is asked next: the first in order that was not asked yet and does not rest. None: nobody is left.
+    """Return the next model to ask: the first in order that was not asked yet and has no cooldown. None: none is left.
 
-    `even_resting`: then those that rest, the soonest to recover first. It is meant for when all rest.
+    `even_resting`: then those with a cooldown, the shortest first. For use when all have one.
     """
     left = [n for n in range(len(healths)) if n not in asked]
     well = [n for n in left if now >= healths[n].rests_until]
@@ -74,29 +94,29 @@ def next_choice(
 
 @runtime_checkable
 class Impatient(Protocol):
-    """A model that can be asked with less patience."""
+    """Model that can be asked with shorter timeouts."""
 
     def hasty(self) -> Model:
-        """The same model, for when another could answer instead. Raises nothing."""
+        """Return the model for use while a fallback is available. Raises nothing."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """A model in chains, with its health, which all its chains share."""
+    """Model in chains, with its health, which all its chains share."""
 
     model: Model
     health: ModelHealth = WELL
     hasty: Model = field(init=False)
-    """The model as it is asked while others are left."""
+    """The model with short timeouts, for use while a fallback is available."""
 
     def __post_init__(self) -> None:
-        """Prepare to be asked in haste."""
+        """Set `hasty`."""
         self.hasty = self.model.hasty() if isinstance(self.model, Impatient) else self.model
 
 
 class Chain:
-    """`ports.Model` over several, in order."""
+    """`ports.Model` over several models, in order."""
 
     def __init__(
         self,
@@ -106,7 +126,7 @@ class Chain:
         redactor: Redactor,
         metrics: Metrics | None = None,
     ) -> None:
-        """Ask `members` in this order. At least one."""
+        """Ask `members` in this order; at least one is needed."""
         self._metrics = metrics
         self._redactor = redactor
         self._members = tuple(members)
@@ -116,14 +136,14 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The first one's."""
+        """Return the first model's name."""
         return self._members[0].model.name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Ask one after the other; see `ports.Model.stream` and `ports.Models.of`.
+        """Ask one model after the other; see `ports.Model.stream` and `ports.Models.of`.
 
-        Raises the first one's `ModelError` when all failed; before any other one that says `too_long`, since the caller
-        can shorten.
+        Raises the first model's `ModelError` when all failed, but rather one with `too_long`, since the caller can
+        shorten the prompt.
         """
         failures: dict[int, ModelError] = {}
         all_rest = all(map(self._rests, range(len(self._members))))
@@ -177,7 +197,7 @@ class Chain:
         self._log.warning("model failed", model=member.model.name, error=str(error), rests_s=round(rest_s))
 
     def _finished(self, answer: Answer, n: int, failures: Mapping[int, ModelError]) -> Answer:
-        """The answer with its price, and with a note when the first model did not give it."""
+        """Return the answer with its cost, and with a note if a fallback gave it."""
         member = self._members[n]
         member.health = WELL
         price = self._prices.get(member.model.name)
@@ -204,7 +224,7 @@ class Chain:
         return f"{called(self._members[n])} answered: {called(first)} {how}" + (f" ({why})" if why else "")
 
     def _all_failed(self, failures: Mapping[int, ModelError]) -> ModelError:
-        """The first one's error; the others are named in it, with those that rest."""
+        """Return the first model's error; it names the others, including those with a cooldown."""
         first = min(failures)
         error = next((failures[n] for n in sorted(failures) if failures[n].too_long), failures[first])
         others = [
@@ -224,7 +244,7 @@ class Chain:
 
 
 class ChainedModels:
-    """`ports.Models` over the configured models: the first one answers, the others step in for it in order.
+    """`ports.Models` over the configured models: the first one answers, the others are its fallbacks in order.
 
     A child's model comes first in its own chain; the others follow in their order.
     """
@@ -237,7 +257,7 @@ class ChainedModels:
         redactor: Redactor,
         metrics: Metrics | None = None,
     ) -> None:
-        """Take the configured model and its fallbacks. At least one; health is kept here, for this process.
+        """Take the configured model and its fallbacks, at least one. Their health is stored here, for this process.
 
         `metrics` count tokens and cost.
         """
@@ -251,11 +271,11 @@ class ChainedModels:
 
     @property
     def names(self) -> Sequence[str]:
-        """Those that a child may be given by name: all that are configured, in order."""
+        """Return the names of all configured models, in order; a child may be given any of them."""
         return tuple(self._named)
 
     def of(self, session: Session) -> Model:
-        """Who answers in a session. A name that is configured no more is logged, and the default answers."""
+        """Return the model of a session. For a name no longer configured, log it and return the default."""
         wanted = session.lineage.model if session.lineage else ""
         if not wanted:
             return self._default
@@ -265,7 +285,7 @@ class ChainedModels:
         return chain or self._default
 
     async def close(self) -> None:
-        """End what models hold open beside the daemon's own HTTP session. Call once, when nobody asks any more."""
+        """Close the models' own connections. Call once, after the last request."""
         for member in self._members:
             if isinstance(member.model, _Closing):
                 await member.model.close()
@@ -273,12 +293,12 @@ class ChainedModels:
 
 @runtime_checkable
 class _Closing(Protocol):
-    """A model that holds connections of its own."""
+    """Model with connections of its own."""
 
     close: Callable[[], Awaitable[None]]
 
 
 def called(member: Candidate) -> str:
-    """How people are told of a model: without its provider."""
+    """Return a model's name for people: without its provider."""
     name = member.model.name
     return name.partition(":")[2] or name

@@ -1,14 +1,14 @@
-"""Between a question and a model server: what each server wants otherwise than the others. Data, and two pure lookups.
+"""Deviations of model servers from plain chat completions: tables and two pure lookups. Used by `openai_chat`.
 
-Two tables: what is known beforehand by a server's address or a model's name, and what a server says when it refuses a
-part of a request; that part is then left out, and asked for once more. Nothing is sent that some refuse and nobody
-needs: no `max_tokens` (which newer OpenAI models refuse in favour of `max_completion_tokens`), no `temperature`, no
+Two tables: deviations known from a server's address or a model's name, and the error texts of servers that refuse a
+part of a request; the request is then repeated without that part. Unneeded fields that some servers refuse are never
+sent: no `max_tokens` (which newer OpenAI models refuse in favour of `max_completion_tokens`), no `temperature`, no
 `tool_choice`, no `parallel_tool_calls`.
 
-What is odd in answers needs no table: `openai_answer` reads every form from every server. Known ones are
+Oddities of answers need no table: `openai_answer` reads every form from every server. Known ones are
 calls that all have the index 0, arguments as an object, and `stop` after calls (Ollama, and LiteLLM before it:
 https://github.com/BerriAI/litellm/pull/37792, https://github.com/ollama/ollama/pull/7963); calls without an id; chunks
-without choices, which carry figures (OpenAI with `include_usage`) or a content filter's report (Azure); figures inside
+without choices, which carry usage (OpenAI with `include_usage`) or a content filter's report (Azure); usage inside
 the choice (Moonshot); comments between events (https://openrouter.ai/docs/api/reference/streaming); errors as an event
 after a good beginning (https://openrouter.ai/docs/api/reference/errors-and-debugging); no `[DONE]` after the finish.
 """
@@ -25,23 +25,24 @@ from gateway.llm.schemas import Flavour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one server wants to be asked."""
+    """Form of requests that one server accepts."""
 
     schemas: Flavour = Flavour.PLAIN
-    """In whose form it takes tools' arguments."""
+    """Provider whose rules apply to the schemas of tools."""
     system_role: str = "system"
     usage: bool = True
-    """It takes `stream_options`, and then says what an answer cost."""
+    """It accepts `stream_options`, and then reports token usage."""
     images: bool = True
+    """It accepts pictures."""
     reasoning: bool = True
-    """It takes its own reasoning back."""
+    """It accepts its own reasoning back."""
     reasoning_everywhere: bool = False
-    """It wants reasoning in every answer with calls, also in one of another model."""
+    """It requires reasoning in every answer with calls, even in one of another model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What holds for servers whose address, and models whose name, fit. Empty fits all."""
+    """Known deviation of servers and models whose address and name match. Empty matches all."""
 
     host: str = ""
     model: str = ""
@@ -50,19 +51,19 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
-    """What helps when a server refuses a request in such words."""
+    """Change of the dialect after an error text that matches `words`."""
 
     words: str
     sets: Mapping[str, Any]
     role: str = ""
-    """Only when the system prompt was given in this role."""
+    """Applies only if the system prompt was sent in this role."""
     images: bool = False
-    """Only when the request had pictures."""
+    """Applies only if the request had pictures."""
 
 
 _KNOWN = (
-    # The form of schemas is the provider's behind it, also through OpenRouter, LiteLLM or another proxy: it passes
-    # them on. A name says enough there (`google/gemini-…`, `moonshotai/kimi-…`, `claude-…`).
+    # Schemas follow the provider's rules even behind OpenRouter, LiteLLM or another proxy, which passes them on. The
+    # model's name identifies the provider (`google/gemini-…`, `moonshotai/kimi-…`, `claude-…`).
     _Known(model=r"(^|[/:.])gemini", sets={"schemas": Flavour.GEMINI}),
     _Known(model=r"(^|[/:.])(kimi|moonshot)", sets={"schemas": Flavour.MOONSHOT}),
     _Known(model=r"(^|[/:.])claude", sets={"schemas": Flavour.ANTHROPIC}),
@@ -74,11 +75,11 @@ _KNOWN = (
     # A conversation that another model began: https://github.com/earendil-works/pi/pull/3640,
     # https://api-docs.deepseek.com/guides/thinking_mode#tool-calls
     _Known(host=r"(^|\.)deepseek\.com$", sets={"reasoning_everywhere": True}),
-    # Both take no field that they do not know: https://github.com/charmbracelet/crush/issues/1590,
+    # Both refuse unknown fields: https://github.com/charmbracelet/crush/issues/1590,
     # https://github.com/janhq/jan/issues/8136
     _Known(host=r"(^|\.)(mistral\.ai|groq\.com)$", sets={"reasoning": False}),
 )
-"""In order; a later one overrules."""
+"""Known deviations in order; a later one overrides."""
 
 _REFUSED = (
     # Mistral's 422, https://github.com/openai/openai-agents-python/issues/442; Azure's and Databricks' 400,
@@ -88,7 +89,7 @@ _REFUSED = (
     # https://github.com/QuantumNous/new-api/issues/847
     _Refused(words=r"role\W.*\bsystem\b", role="system", sets={"system_role": "developer"}),
     _Refused(words=r"role\W.*\bdeveloper\b|\bdeveloper\b.*role", role="developer", sets={"system_role": "user"}),
-    # Before the next line, whose words are in these too.
+    # Before the next entry, which matches these texts too.
     # https://github.com/decolua/9router/issues/355, https://github.com/Gitlawb/openclaude/issues/878
     _Refused(
         words=r"missing .{0,3}reasoning_content|reasoning_content.* must be passed back",
@@ -109,7 +110,7 @@ _REFUSED = (
         images=True,
         sets={"images": False},
     ),
-    # Behind a proxy whose model's name says nothing. https://github.com/MoonshotAI/kimi-cli/issues/1595
+    # Behind a proxy whose model name does not show the provider. https://github.com/MoonshotAI/kimi-cli/issues/1595
     _Refused(words=r"moonshot flavored json schema", sets={"schemas": Flavour.MOONSHOT}),
     # https://github.com/pizza-bot-app/pizza-bot/issues/62
     _Refused(words=r"function_?declarations", sets={"schemas": Flavour.GEMINI}),
@@ -118,14 +119,14 @@ _REFUSED = (
     # https://github.com/langchain-ai/langchainjs/issues/9804
     _Refused(words=r"invalid schema for function", sets={"schemas": Flavour.OPENAI}),
 )
-"""In order; the first that fits and changes anything."""
+"""Refusals in order; the first that matches and changes anything applies."""
 
 _MAY_BE_A_PART = frozenset({400, 404, 415, 422, 500, 501})
-"""Statuses with which servers refuse a part of a request; llama.cpp says 500, OpenRouter 404."""
+"""HTTP statuses with which servers refuse a part of a request; llama.cpp sends 500, OpenRouter 404."""
 
 
 def dialect_of(host: str, model: str) -> Dialect:
-    """What is known of a server and its model before anything was asked."""
+    """Return the dialect known for a server and its model before the first request."""
     found = Dialect()
     for known in _KNOWN:
         if re.search(known.host, host, re.IGNORECASE) and re.search(known.model, model, re.IGNORECASE):
@@ -134,7 +135,7 @@ def dialect_of(host: str, model: str) -> Dialect:
 
 
 def instead(dialect: Dialect, status: int, said: str, *, images: bool) -> Mapping[str, Any]:
-    """What to change in a dialect after a refusal in these words; empty when nothing known helps.
+    """Return the change of a dialect after a refusal with this text; empty when no entry applies.
 
     `images`: the request had pictures.
     """

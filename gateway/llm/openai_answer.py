@@ -1,4 +1,4 @@
-"""From a model server's chunks to one answer: text, calls, usage, reasoning. Pure; nothing is guessed or completed."""
+"""Parser of a model server's chunks into one answer: text, calls, usage, reasoning. Pure; guesses nothing."""
 
 from __future__ import annotations
 
@@ -19,55 +19,56 @@ from gateway.llm.sse import EVENT_BYTES, EventSplitter, EventTooLong
 from gateway.llm.text_buffer import TextBuffer
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
-"""Ends an answer whose text the model could not finish."""
+"""Appended to an answer that reached the output limit."""
 
 _CUT = frozenset({"length", "max_tokens", "model_length"})
 _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call"})
 _ID_CHARS = 128
 _LOOKED_AT_MOST = 4 * 1024 * 1024
-"""Characters of one answer that are read to see where calls without ids end: few servers send such, and short ones."""
+"""Characters of one answer that are parsed to find the end of calls without ids: those are rare and short."""
 _PARTS_AT_MOST = 50_000
-"""Commas and opening brackets of one chunk, but for those in texts. Chunks have a few; so many take 0.1 s to read."""
+"""Commas and opening brackets of one chunk outside strings. Chunks have a few; so many take 0.1 s to parse."""
 _TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _A_FRAGMENT = 16
-"""What each fragment of a call or of reasoning counts besides its characters: there may be many that say nothing."""
+"""Characters that each fragment of a call or of reasoning counts in addition: there may be many empty ones."""
 _A_BLOCK = 64
+"""Characters that each block of reasoning counts in addition."""
 _TOKENS_AT_MOST = 1_000_000_000
-"""Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
+"""Tokens of one answer; no model reads more, and the store's usage sums hold nine billion such answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLimits:
-    """What one answer may hold; more is an error, never a shorter answer."""
+    """Limits of one answer; more is an error, never a shorter answer."""
 
     text_chars: int = 1024 * 1024
-    """Of the text: four times what models write at most. Looking through it for secrets takes 0.1 s."""
+    """Characters of the text: four times the longest that models write. Redacting it takes 0.1 s."""
     reasoning_chars: int = 4 * 1024 * 1024
     argument_chars: int = 10 * 1024 * 1024
-    """Of all calls' names and arguments together."""
+    """Characters of all calls' names and arguments together."""
     calls: int = 512
     chunk_bytes: int = EVENT_BYTES
-    """Of one event of a stream, and of a whole answer from a server that does not stream."""
+    """Bytes of one event of a stream, or of a whole answer from a server that does not stream."""
 
-    # Each raises `ModelError` for more than there may be. What came is counted, before halves of characters are joined.
+    # Each raises `ModelError` beyond its limit. Received characters count, before halves of surrogates are joined.
 
     def check_text(self, chars: int) -> None:
-        """Of the answer so far."""
+        """Check the text's characters so far."""
         if chars > self.text_chars:
             raise beyond(f"The model's answer is longer than {self.text_chars} characters.")
 
     def check_reasoning(self, chars: int) -> None:
-        """Of all its blocks so far."""
+        """Check the characters of all reasoning blocks so far."""
         if chars > self.reasoning_chars:
             raise beyond(f"The model's reasoning is longer than {self.reasoning_chars} characters.")
 
     def check_arguments(self, chars: int) -> None:
-        """Of all calls so far."""
+        """Check the characters of all calls so far."""
         if chars > self.argument_chars:
             raise beyond(f"The arguments of the model's calls exceed {self.argument_chars} characters.")
 
     def check_calls(self, count: int) -> None:
-        """So far."""
+        """Check the number of calls so far."""
         if count > self.calls:
             raise beyond(f"The model asked for more than {self.calls} calls at once.")
 
@@ -77,25 +78,27 @@ DEFAULT_LIMITS = AnswerLimits()
 
 @dataclass(slots=True)
 class _Call:
+    """Call whose fragments are being received."""
+
     index: int
     id: str = ""
     name: str = ""
     arguments: TextBuffer = field(default_factory=TextBuffer)
     chars: int = 0
-    """Of its arguments."""
+    """Characters of its arguments."""
     end: str = ""
-    """The last of them that is no space."""
+    """Last character of its arguments that is no space."""
     extra: object = None
 
 
 class AnswerParser:
-    """One answer as it comes in. Feed it bytes (or one whole completion), then `finish` it, then take the `answer`.
+    """Parser of one streamed answer. Call `feed` (or `feed_completion`), then `finish`, then `answer`.
 
-    Every method raises `ModelError` for what cannot be a whole answer.
+    Every method raises `ModelError` for data that cannot be a whole answer.
     """
 
     def __init__(self, refused: Callable[[object], ModelError], limits: AnswerLimits = DEFAULT_LIMITS) -> None:
-        """`refused` turns the error object that a server sent instead of a chunk into ours."""
+        """Start before the first byte. `refused` converts the error object that a server sent instead of a chunk."""
         self._refused = refused
         self._limits = limits
         self._events = EventSplitter(limits.chunk_bytes)
@@ -107,7 +110,7 @@ class AnswerParser:
         self._looked_chars = 0
         self._reasoning: dict[str, TextBuffer] = {}
         self._details: list[dict[str, Any]] = []
-        self._block: dict[str, list[str]] = {}  # what was added to the last of them, by key
+        self._block: dict[str, list[str]] = {}  # fragments added to the last of them, by key
         self._reasoning_chars = 0
         self._usage = Usage()
         self._finish_reason = ""
@@ -116,23 +119,23 @@ class AnswerParser:
 
     @property
     def began(self) -> bool:
-        """At least one event came."""
+        """Return True once an event was received."""
         return self._began
 
     @property
     def complete(self) -> bool:
-        """The server said that the answer is whole; only figures may follow."""
+        """Return True once the server marked the answer as finished; only usage may follow."""
         return bool(self._finish_reason)
 
     @property
     def done(self) -> bool:
-        """The server said that nothing follows."""
+        """Return True once the server marked the stream as ended."""
         return self._done
 
-    # --- taking in ----------------------------------------------------------------------------
+    # --- input --------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> str:
-        """Take the next bytes of the event stream and return the text that they added."""
+        """Parse the next bytes of the event stream and return the text that they added."""
         try:
             events = self._events.feed(data)
         except EventTooLong:
@@ -141,16 +144,16 @@ class AnswerParser:
         return self._take(events)
 
     def end(self) -> str:
-        """Say that the stream ended; returns text as `feed` does."""
+        """Mark the end of the stream; return text as `feed` does."""
         return self._take(self._events.end())
 
     def feed_completion(self, body: bytes) -> str:
-        """Take a whole completion, from a server that does not stream, and return its text."""
+        """Parse a whole completion from a server that does not stream, and return its text."""
         completion = _parsed(body)
         before = len(self._text)
         self._chunk(completion)
         if not self._finish_reason and completion.get("choices"):
-            self._finish_reason = "stop"  # the JSON is whole, so the answer is
+            self._finish_reason = "stop"  # the JSON is complete, so the answer is too
         return self._text.since(before)
 
     def _take(self, events: list[bytes]) -> str:
@@ -173,16 +176,16 @@ class AnswerParser:
         for choice in as_objects(chunk.get("choices")):
             if choice.get("index") in (None, 0):
                 self._choice(choice)
-                if usage := as_object(choice.get("usage")):  # Moonshot's place for it
+                if usage := as_object(choice.get("usage")):  # sent here by Moonshot
                     self._usage = _usage(usage)
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
-        said = [_content(part) for name in ("content", "refusal") if (part := delta.get(name))]
+        texts = [_content(part) for name in ("content", "refusal") if (part := delta.get(name))]
         calls = as_objects(delta.get("tool_calls"))
-        if any(said) or calls:
-            self._finish_reason = ""  # what goes on after its end has not ended
-        for text in said:
+        if any(texts) or calls:
+            self._finish_reason = ""  # an answer that continues after its end has not ended
+        for text in texts:
             self._add_text(text)
         for call in calls:
             self._add_call(call)
@@ -208,8 +211,8 @@ class AnswerParser:
         arguments = _arguments(function.get("arguments"))
         call = self._call_for(delta.get("index"), name, call_id, arguments)
         call.id = call.id or call_id
-        if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
-            call.name = (call.name + name)[: 2 * NAMED_AT_MOST]  # in halves of surrogates, each may be two
+        if name and name != call.name:  # most send it once, some in every fragment, a few in pieces
+            call.name = (call.name + name)[: 2 * NAMED_AT_MOST]  # a character may be two halves of a surrogate pair
         call.chars += len(arguments)
         call.end = arguments.rstrip()[-1:] or call.end
         call.extra = delta.get("extra_content") or call.extra
@@ -218,10 +221,10 @@ class AnswerParser:
         call.arguments.add(arguments)
 
     def _call_for(self, index: object, name: str, call_id: str, arguments: str) -> _Call:
-        """Find the call that a fragment belongs to, or begin one.
+        """Return the call that a fragment belongs to, or start one.
 
-        Some servers give every parallel call the index 0, or none: then a name with a new id begins a call, and where
-        there are no ids, a name with arguments after arguments that are whole already.
+        Some servers give every parallel call the index 0, or none: then a name with a new id starts a call.
+        Without ids, a name with arguments starts one if the earlier arguments are complete.
         """
         if isinstance(index, int):
             known = self._by_index.get(index)
@@ -240,9 +243,9 @@ class AnswerParser:
         return call
 
     def _is_whole(self, call: _Call) -> bool:
-        """Whether its arguments are a JSON object that nothing can follow.
+        """Return True if its arguments are a complete JSON object.
 
-        Each time costs as much as all that came of them so far, so that it is not looked at for ever.
+        Each check parses all arguments so far, so their total is limited to `_LOOKED_AT_MOST`.
         """
         if call.end != "}":
             return False
@@ -257,7 +260,7 @@ class AnswerParser:
     # --- reasoning ----------------------------------------------------------------------------
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
-        """Fragments of one block (same type and index) become one; blocks keep their order."""
+        """Join fragments of one block (same type and index); blocks keep their order."""
         last = self._details[-1] if self._details else None
         if last is None or "index" not in detail or any(last.get(key) != detail.get(key) for key in ("type", "index")):
             self._end_block()
@@ -284,7 +287,7 @@ class AnswerParser:
     # --- the end ------------------------------------------------------------------------------
 
     def finish(self) -> str:
-        """Check that the answer is whole; return text to be added at its end. Call once, after the last bytes."""
+        """Check that the answer is whole; return text to append. Call once, after the last bytes."""
         reason = self._finish_reason
         if not reason:
             raise ModelError("The model's stream ended before its answer was whole.", cure="Ask again.", retryable=True)
@@ -305,7 +308,7 @@ class AnswerParser:
 
     def answer(self, model: str, taken: Collection[str]) -> Answer:
         """Return the finished answer of `model`; its call ids are unique, also among `taken`."""
-        ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index stay as they came
+        ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index keep their order
         ids = unique_ids([call.id for call in ordered], taken)
         calls = tuple(
             call_of(call_id, mended(call.name), str(call.arguments)) for call_id, call in zip(ids, ordered, strict=True)
@@ -325,14 +328,14 @@ class AnswerParser:
 
 
 def filtered() -> ModelError:
-    """The error of an answer that its provider stopped."""
+    """Return the error of an answer stopped by the provider's content filter."""
     return ModelError(
         "The provider's content filter stopped the answer.", cure="Ask in other words.", about_request=True
     )
 
 
 def refuse_useless_cut(*, calls: bool, text: bool) -> None:
-    """Raise `ModelError` for an answer at its output limit of which nothing can be used."""
+    """Raise `ModelError` for an answer at its output limit without a usable part."""
     cure = "Ask for less at once, or use a model with a higher output limit."
     if calls:
         words = "The model reached its output limit in the middle of a call; nothing was run."
@@ -343,7 +346,7 @@ def refuse_useless_cut(*, calls: bool, text: bool) -> None:
 
 
 def beyond(words: str) -> ModelError:
-    """The error of an answer that goes beyond its limits."""
+    """Return the error of an answer beyond its limits."""
     return ModelError(words, cure="Ask for less at once.", about_request=True)
 
 
@@ -363,7 +366,7 @@ def unique_ids(ids: list[str], taken: Collection[str]) -> list[str]:
 
 
 def _is_json(value: object) -> bool:
-    """Whether what a server sent can be given back to it: Python reads NaN and 1e999, and JSON has neither."""
+    """Return True if a value is strict JSON: Python reads NaN and 1e999, which a server would refuse."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -394,14 +397,14 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 def _content(value: object) -> str:
-    """Text, or the text parts of a list (some servers send those)."""
+    """Return a text, or the text parts of a list, which some servers send."""
     if isinstance(value, str):
         return value
     return "".join(as_text(part.get("text")) for part in as_objects(value) if part.get("type") == "text")
 
 
 def _arguments(value: object) -> str:
-    """JSON text as it is; servers that send the object itself get it written down."""
+    """Return arguments as JSON text; some servers send the object itself."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
@@ -412,7 +415,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=tokens(usage.get("prompt_tokens")),
         output_tokens=tokens(usage.get("completion_tokens")),
-        # OpenAI's place for it and most others', DeepSeek's, Moonshot's.
+        # The fields of OpenAI and most others, of DeepSeek, and of Moonshot.
         cached_tokens=tokens(details.get("cached_tokens"))
         or tokens(usage.get("prompt_cache_hit_tokens"))
         or tokens(usage.get("cached_tokens")),
@@ -420,5 +423,5 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def tokens(value: object) -> int:
-    """Return what a provider says it counted, as far as it can be; 0 for what is no number."""
+    """Return a provider's token count within bounds; 0 for any value but a number."""
     return min(max(0, value), _TOKENS_AT_MOST) if isinstance(value, int) else 0

@@ -1,4 +1,4 @@
-"""Where a turn asks a language model: OpenAI-compatible chat completions over the daemon's own HTTP session."""
+"""Model over OpenAI-compatible chat completions, through the daemon's own HTTP session. Used by turns."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ from gateway.system.logging_setup import log
 
 _ERROR_BODY_BYTES = 64 * 1024
 _SENT_AT_ONCE = 1_000_000
+"""Bytes of a request that are sent in one piece; a longer one is streamed."""
 _DRAIN_S = 0.2
+"""Timeout in seconds for the end of a response after its last event."""
 _CHANGES_AT_MOST = 4
-"""Parts of one request that a server may refuse, one after the other."""
+"""Number of parts of one request that may be left out, one after the other."""
 
 
 @dataclass(slots=True)
 class _Learned:
-    """What one server takes, as far as it is known; shared by all who ask it."""
+    """Dialect of one server as far as it is known; shared by a model and its hasty copy."""
 
     dialect: Dialect
 
@@ -55,7 +57,7 @@ class _Learned:
 class OpenAIChat(Trying):
     """`ports.Model` over `POST {base_url}/chat/completions`.
 
-    Between questions it remembers only which parts of a request its server refused (`quirks`).
+    Between prompts it stores only the parts of a request that its server refused (`dialects`), and cached JSON.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class OpenAIChat(Trying):
         limits: AnswerLimits = DEFAULT_ANSWER_LIMITS,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """The session stays the caller's. Raises `ConfigError` for an address or a key that cannot be used."""
+        """Check address and key; the session belongs to the caller. Raises `ConfigError` for an invalid one."""
         self._url, server = _endpoint(base_url)
         super().__init__(f"The model's server {server}", retry, patience, random)
         self._session = session
@@ -88,11 +90,11 @@ class OpenAIChat(Trying):
 
     @property
     def name(self) -> str:
-        """As configured: `openai:<model>`."""
+        """Return the name as configured: `openai:<model>`."""
         return f"openai:{self._model}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
+        """Send the prompt; see `ports.Model.stream`. The request is closed before `Complete`, and by `aclose()`."""
         taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
         whole: list[AnswerParser] = []
         async with aclosing(self._tried(lambda: self._ask(request, whole))) as texts:
@@ -101,32 +103,32 @@ class OpenAIChat(Trying):
         yield Complete(answer=whole[-1].answer(self.name, taken))
 
     async def _ask(self, request: ModelRequest, whole: list[AnswerParser]) -> AsyncGenerator[str, None]:
-        """One try: yield text, and at the end put the answer into `whole`.
+        """Make one attempt: yield text, and at the end append the answer to `whole`.
 
-        What the server refuses and nobody needs is left out, and it is asked once more; that is no new try, since the
-        same request would never have succeeded.
+        A part that the server refuses is left out and the request is repeated. That is no retry, since the same request
+        would never have succeeded.
         """
         dialect, changed = self._learned.dialect, 0
         while True:
             assembly = AnswerParser(self._refused, self._limits)
-            said = False
+            yielded = False
             try:
                 body = await self._body(request, dialect)
                 async with aclosing(self._once(body, assembly)) as texts:
                     async for text in texts:
-                        said = True
+                        yielded = True
                         yield text
             except RefusedRequest as error:
-                words = f"{error.refusal.code} {error.refusal.message}"
-                changes = instead(dialect, error.refusal.status, words, images=has_images(request))
+                text = f"{error.refusal.code} {error.refusal.message}"
+                changes = instead(dialect, error.refusal.status, text, images=has_images(request))
                 changed += 1
-                if said or not changes or changed > _CHANGES_AT_MOST:
+                if yielded or not changes or changed > _CHANGES_AT_MOST:
                     raise
             else:
                 whole.append(assembly)
                 return
             dialect = replace(dialect, **changes)
-            # For the next questions too, whoever else learned.
+            # For the next prompts too; another task may have changed other parts meanwhile.
             self._learned.dialect = replace(self._learned.dialect, **changes)
             self._log.info("the server takes this otherwise", model=self.name, **changes)
 
@@ -140,11 +142,11 @@ class OpenAIChat(Trying):
             offered=self._offered,
             written=self._written,
         )
-        # Eight large pictures take half a second to write down; a thread takes longer to begin than a text takes.
+        # Eight large pictures take half a second to encode; for a text, starting a thread takes longer than encoding.
         return await asyncio.to_thread(made) if has_images(request) else made()
 
     async def _once(self, body: bytes, assembly: AnswerParser) -> AsyncGenerator[str, None]:
-        """Ask once and yield text; when it returns, the answer in `assembly` is whole."""
+        """Send one request and yield text; when it returns, the answer in `assembly` is whole."""
         response = await self._open(body)
         try:
             if not 200 <= response.status < 300:
@@ -160,7 +162,7 @@ class OpenAIChat(Trying):
                         yield text
             tail = assembly.finish()
         finally:
-            response.close()  # a connection that was read to its end has gone back to the pool already
+            response.close()  # a connection read to its end is back in the pool already
         if tail:
             yield tail
 
@@ -168,15 +170,15 @@ class OpenAIChat(Trying):
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
-            "Accept-Encoding": "identity",  # a compressed stream comes in lumps
+            "Accept-Encoding": "identity",  # a compressed stream arrives in large blocks
         }
         if self._peer.api_key:
             headers["Authorization"] = f"Bearer {self._peer.api_key}"
         times = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect_s)
         try:
             async with asyncio.timeout(self.first_s):
-                # Redirects are not followed: they would lose the body, and take the key where nobody sent it.
-                # As a file it is sent piece by piece: 100 MB of pictures, as bytes, held up everybody.
+                # Redirects are not followed: they would lose the body, and send the key to another host.
+                # A file is sent in pieces: 100 MB of pictures, as bytes, blocked the event loop.
                 data = body if len(body) <= _SENT_AT_ONCE else BytesIO(body)
                 return await self._session.post(
                     self._url,
@@ -189,7 +191,7 @@ class OpenAIChat(Trying):
         except TimeoutError:
             raise self._silent(self.first_s) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(error) from None  # the cause may carry the request's headers, and the key
+            raise self._unreachable(error) from None  # the cause may contain the request's headers, and the key
 
     async def _chunks(self, response: aiohttp.ClientResponse, assembly: AnswerParser) -> AsyncGenerator[str, None]:
         began = self._clock.monotonic()
@@ -208,7 +210,7 @@ class OpenAIChat(Trying):
             raise not_an_answer(kind, self._peer)
 
     async def _read(self, response: aiohttp.ClientResponse, assembly: AnswerParser) -> bytes:
-        """Return the next bytes; nothing at the end, which once the answer is whole may also be a broken line."""
+        """Return the next bytes; none at the end. Once the answer is complete, a lost connection counts as the end."""
         patience = self._patience
         wait_s = patience.stall_s if assembly.began else self.first_s
         try:
@@ -245,7 +247,7 @@ class OpenAIChat(Trying):
                 while len(body) < _ERROR_BODY_BYTES and (data := await response.content.readany()):
                     body += data
         except (TimeoutError, aiohttp.ClientError, OSError):
-            pass  # the status says enough
+            pass  # the status is enough
         if self._proxy is not None and response.status == WANTS_PASSWORD:
             return _by_proxy(self._proxy.refused(WANTS_PASSWORD), retryable=False)
         wait_s = retry_after_s(response.headers.get("Retry-After"), self._clock.now())
@@ -265,8 +267,8 @@ class OpenAIChat(Trying):
         return unreachable(error, self._peer.server)
 
 
-def _by_proxy(said: tuple[str, str], *, retryable: bool) -> ModelError:
-    what, cure = said
+def _by_proxy(explanation: tuple[str, str], *, retryable: bool) -> ModelError:
+    what, cure = explanation
     return ModelError(what, cure=cure, retryable=retryable)
 
 
@@ -275,7 +277,7 @@ def _type_of(response: aiohttp.ClientResponse) -> str:
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Read the end that follows the last event, so that the connection can be used again; it is not waited for."""
+    """Read the end after the last event, so that the connection can be reused; give up after `_DRAIN_S`."""
     try:
         async with asyncio.timeout(_DRAIN_S):
             await response.content.readany()
@@ -284,11 +286,11 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
 
 
 def _endpoint(base_url: str) -> tuple[URL, str]:
-    """Return the address to ask and how the server is called in messages."""
+    """Return the URL of requests and the server's name for messages."""
     cure = 'Set [model] base_url, for instance to "https://api.openai.com/v1".'
     try:
         url = URL(base_url.strip())
-        host = url.host  # decoding it may fail as well
+        host = url.host  # decoding may fail too
     except ValueError:
         url, host = URL(), None
     if url.scheme not in ("http", "https") or not host:

@@ -1,4 +1,4 @@
-"""Beside a model's answer: what a model server refused, in words with a cure. Pure; the key appears in none of them."""
+"""Errors of model servers, explained with a cure. Pure; the API key is redacted from all of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gateway.errors import ModelError
 from gateway.llm.json_access import as_object
 
 MESSAGE_CHARS = 500
+"""Characters of a server's message that are shown."""
 
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-"""The statuses after which the same request may succeed."""
+"""HTTP statuses after which a retry may succeed."""
 
 _TOO_LONG = re.compile(
     "|".join(
@@ -43,13 +44,13 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _LARGER_THAN_LIMIT = re.compile(r"request too large", re.IGNORECASE)
-"""A 429 of OpenAI and Groq: the one request is more than a minute's allowance, so waiting does not help."""
+"""A 429 of OpenAI and Groq: this one request exceeds the rate limit of a minute, so waiting does not help."""
 
 _QUOTA = re.compile(r"insufficient_quota|billing_hard_limit|credit balance|insufficient balance", re.IGNORECASE)
 _KEY = re.compile(
     r"api[ _]key.{0,20}(?:invalid|expired|not valid|incorrect)|(?:invalid|incorrect|expired) api[ _]key", re.I
 )
-"""Google refuses a key with 400."""
+"""Google refuses an invalid key with 400."""
 _NO_TOOLS = re.compile(
     # Ollama, https://github.com/ollama/ollama/issues/5793; vLLM, https://github.com/vllm-project/vllm/issues/9986;
     # OpenRouter; llama.cpp.
@@ -76,7 +77,7 @@ _STATUS_OF_CODE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Whom we talk to, for the words."""
+    """Server, model and key of a request, for error texts."""
 
     server: str
     """Host and port."""
@@ -84,7 +85,7 @@ class Peer:
     api_key: str | None = field(repr=False)
 
     def redacted(self, text: str) -> str:
-        """Bound what a server says and take the key out of it, also where the server masked a part of it."""
+        """Shorten a server's text and redact the key, even if the server masked a part of it."""
         if self.api_key:
             text = text.replace(self.api_key, "[key]")
         return one_line(_MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS]), MESSAGE_CHARS)
@@ -92,7 +93,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBody:
-    """What a server said instead of an answer. `message` is redacted and bounded."""
+    """Error that a server sent instead of an answer. `message` is redacted and bounded."""
 
     status: int
     code: str
@@ -100,7 +101,7 @@ class ErrorBody:
 
 
 class RefusedRequest(ModelError):
-    """A server refused the request; `refusal` is what it said, for whoever knows another way to ask."""
+    """Request refused by a server; `refusal` is its error, for a caller that can change the request."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class RefusedRequest(ModelError):
         too_long: bool = False,
         about_request: bool = False,
     ) -> None:
-        """Take the refusal, and the error that it is."""
+        """Store the refusal and its explanation."""
         super().__init__(
             message,
             cure=cure,
@@ -126,7 +127,7 @@ class RefusedRequest(ModelError):
 
 
 def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> ErrorBody:
-    """Read an HTTP error: OpenAI's shape, a few others' shapes, a web page, or plain text."""
+    """Parse an HTTP error: the JSON of OpenAI or others, a web page, or plain text."""
     text = body.decode("utf-8", "replace")
     if "html" in content_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
@@ -141,7 +142,7 @@ def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Er
 
 
 def from_body(status: int, body: object, peer: Peer) -> ErrorBody:
-    """Read the body of an HTTP error as a library gives it: parsed, as text, or none."""
+    """Parse the body of an HTTP error as a library returns it: parsed, as text, or none."""
     if isinstance(body, str | bytes):
         return from_response(status, "", body.encode() if isinstance(body, str) else body, peer)
     code, message = _code_and_message(body) if body is not None else ("", "")
@@ -149,7 +150,7 @@ def from_body(status: int, body: object, peer: Peer) -> ErrorBody:
 
 
 def from_chunk(error: object, peer: Peer) -> ErrorBody:
-    """Read an error that came inside a stream that had begun well. Unknown ones count as the server's failure."""
+    """Parse an error inside a stream that started well. Unknown ones count as status 500."""
     code, message = _code_and_message({"error": error})
     words = code.split()
     status = next((int(word) for word in words if re.fullmatch(r"[45]\d\d", word)), 0)
@@ -158,7 +159,7 @@ def from_chunk(error: object, peer: Peer) -> ErrorBody:
 
 
 def to_error(refusal: ErrorBody, peer: Peer, retry_after_s: float | None = None) -> RefusedRequest:
-    """Say what happened and what to do about it."""
+    """Return the error with its explanation and cure."""
     said = refusal.message or "no reason given"
     text = f"{refusal.code} {said}"
     for applies, explain in _EXPLANATIONS:
@@ -180,7 +181,7 @@ def to_error(refusal: ErrorBody, peer: Peer, retry_after_s: float | None = None)
 
 
 def not_an_answer(content_type: str, peer: Peer) -> ModelError:
-    """A success that is neither an event stream nor a completion."""
+    """Return the error of a successful response that is neither an event stream nor a completion."""
     what = "a web page" if "html" in content_type else f"“{peer.redacted(content_type) or 'no content type'}”"
     return ModelError(
         f"The model's server {peer.server} answered with {what} instead of an answer.",
@@ -189,7 +190,7 @@ def not_an_answer(content_type: str, peer: Peer) -> ModelError:
 
 
 def _code_and_message(parsed: object) -> tuple[str, str]:
-    """Codes as words in one text: some servers say a status there and the kind beside it (llama.cpp, OpenRouter)."""
+    """Return codes joined by spaces, and the message. llama.cpp and OpenRouter put a status beside the kind."""
     outer = as_object(parsed)
     error = outer.get("error", outer.get("detail", outer))
     if not isinstance(error, dict):
@@ -197,20 +198,20 @@ def _code_and_message(parsed: object) -> tuple[str, str]:
     inner = as_object(cast("object", error))
     code = " ".join(str(inner[key]) for key in ("code", "type") if isinstance(inner.get(key), str | int))
     message = _words(inner.get("message") or inner.get("detail") or inner or "")
-    # OpenRouter says “Provider returned error”, and what that was only here.
+    # OpenRouter says “Provider returned error”, and gives the cause only here.
     raw = as_object(inner.get("metadata")).get("raw")
     return code, f"{message}: {raw}" if isinstance(raw, str) and raw else message
 
 
 def _words(value: object) -> str:
-    """Text as it is, anything else as JSON; nothing, where it is nested deeper than can be written."""
+    """Return a text unchanged, anything else as JSON; empty if it is nested too deeply."""
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
 
 
-# --- one explanation each: words, cure, whether asking again may help -------------------------------
+# --- explanations: message, cure, whether a retry may help ------------------------------------------
 
 
 def _too_long(peer: Peer, said: str) -> tuple[str, str, bool]:
@@ -271,4 +272,4 @@ _EXPLANATIONS: tuple[tuple[Callable[[int, str], bool], _Explain], ...] = (
     (lambda status, _: status == 429, _busy),
     (lambda status, _: status in RETRYABLE, _down),
 )
-"""In order; the first that applies explains."""
+"""Explanations in order; the first that applies is used."""

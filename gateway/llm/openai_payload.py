@@ -1,7 +1,7 @@
-"""From the transcript to a model server: the body of a chat completions request. Pure.
+"""Builder of the body of a chat completions request from the transcript. Used by `openai_chat`. Pure.
 
-Everything comes from our own types, and nothing that a model once answered may make a later request unusable: names
-and arguments that a server would refuse are given back in a form it takes (some validate the whole history).
+No earlier answer of a model may make a later request invalid: names and arguments that a server would refuse are
+rewritten in a valid form (some servers validate the whole history).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gateway.llm.json_access import as_object
 from gateway.llm.schemas import Flavour, for_provider
 
 OPAQUE = "openai"
-"""The key of `Answer.opaque` that is ours."""
+"""Key of this module in `Answer.opaque`."""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""Assistant message fields that servers want back unchanged."""
+"""Fields of an assistant message that servers require back unchanged."""
 
 CALL_EXTRAS = "calls"
-"""In our part of `Answer.opaque`: by call id, what a server attached to a call and wants back."""
+"""Key in our part of `Answer.opaque`: by call id, data that a server attached to a call and requires back."""
 
 MARKED = (
     "Lines with {mark} are the gateway's own: they say by name and id who wrote the message below them, or stand "
@@ -41,10 +41,11 @@ MARKED = (
 OF_STRANGERS = "What this call brought; strangers may have written it"
 WITHHELD = "[left out: strangers may have written it, and this request has no mark to put around it]"
 MESSAGES_KEPT = 1_000
+"""Number of messages in one model's cache."""
 CHARS_KEPT = 500_000
-"""Of messages as JSON that were made for one model."""
+"""Characters of JSON in one model's cache."""
 CHARS_OF_ONE = 60_000
-"""A result with all that is kept of a tool's output has less. What is longer is not kept, written or not."""
+"""Characters of the longest cached message. A result with the longest stored output of a tool is shorter."""
 _UNPARSED_CHARS = 2_000
 _NAME_CHARS = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -52,42 +53,42 @@ _USUAL = Dialect()
 
 
 class ToolJsonCache:
-    """Tools as JSON, each made once: the same ones come with every request, and are half of a short one.
+    """Cache of tools as JSON: the same ones come with every request, and are half of a short one.
 
-    Several threads may ask at once; at worst each makes the same text.
+    Safe for several threads; at worst each makes the same text.
     """
 
     def __init__(self) -> None:
-        """Begin with none; at most one text is kept for each tool and flavour."""
+        """Start empty; at most one text is cached for each tool and flavour."""
         self._made: dict[tuple[str, Flavour], tuple[ToolOffer, str]] = {}
 
     def json(self, offers: Sequence[ToolOffer], flavour: Flavour) -> str:
-        """Return the tools of a request, in order."""
+        """Return the tools of a request as a JSON list, in order."""
         return f"[{','.join(self._one(offer, flavour) for offer in offers)}]"
 
     def _one(self, offer: ToolOffer, flavour: Flavour) -> str:
         offer_before, text = self._made.get((offer.name, flavour), (None, ""))
-        if offer_before != offer:  # the registry's schemas stay the same objects, so that this looks at no depth
+        if offer_before != offer:  # cheap: the registry's schemas stay the same objects
             text = _json(_tool(offer, flavour))
             self._made[offer.name, flavour] = offer, text
         return text
 
 
 class MessageJsonCache:
-    """Messages as JSON, each made once: all but the newest come again with every request, as the very same objects.
+    """Cache of messages as JSON: all but the newest recur in every request, as the same objects.
 
-    At most `MESSAGES_KEPT` texts are kept, of `CHARS_KEPT` in all; those go first that were made first. Where a message
-    has more characters than come to be written, those count.
+    Holds at most `MESSAGES_KEPT` texts of `CHARS_KEPT` characters in all; the oldest are evicted first. If a
+    message's own characters exceed its text, they count.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._made: dict[int, tuple[Message, object, str, int]] = {}
-        """By the object's `id`, which stays its own because the object is kept too. The number is its characters."""
+        """By the object's `id`, which is not reused because the object is stored too. The number is its characters."""
         self._chars = 0
 
     def json(self, message: Message, how: object, make: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
-        """Return what `make` makes of a message, separated by commas. `how`: all that it looks at besides."""
+        """Return the cached JSON of `make()`, joined by commas. `how`: all other inputs of `make`."""
         known = self._made.get(id(message))
         if known is not None and known[1] == how:
             return known[2]
@@ -108,7 +109,7 @@ class MessageJsonCache:
 
 
 def _chars(message: Message) -> int:
-    """How many characters a message has, written or not."""
+    """Return the characters of a message, sent or not."""
     if isinstance(message, CallResult):
         return len(message.result.text)
     if isinstance(message, UserText):
@@ -126,31 +127,31 @@ def request_body(
     offered: ToolJsonCache | None = None,
     written: MessageJsonCache | None = None,
 ) -> bytes:
-    """Return the JSON body that asks `model` and streams, as its server wants it.
+    """Return the JSON body of a streamed request to `model`, in the server's dialect.
 
-    `answered_by` is our name of the model: reasoning goes back only to the model that gave it. `offered` and `written`:
-    the caller's, for all its requests; one with pictures leaves `written` alone, and may be made in another thread.
+    `answered_by` is our name of the model: reasoning goes back only to the model that gave it. `offered` and `written`
+    are the caller's caches. A request with pictures does not use `written`, and may be built in another thread.
     """
     payload: dict[str, Any] = {"model": model, "stream": True}
     if dialect.usage:
         payload["stream_options"] = {"include_usage": True}
     if has_images(request):
         payload["messages"] = messages(request, answered_by=answered_by, dialect=dialect)
-        # Written in one go, pictures would leave other threads no turn for as long as that takes.
+        # Encoded in one call, pictures would block all other threads meanwhile.
         text = "".join(_COMPACT.iterencode(payload))
     else:
         texts = _texts(request, answered_by, dialect, written or MessageJsonCache())
         text = f'{_json(payload)[:-1]},"messages":[{",".join(filter(None, texts))}]}}'
     if request.tools:
         text = f'{text[:-1]},"tools":{(offered or ToolJsonCache()).json(request.tools, dialect.schemas)}}}'
-    return text.encode("utf-8", "replace")  # a lone surrogate, from wherever, must not fail the turn
+    return text.encode("utf-8", "replace")  # a lone surrogate must not fail the turn
 
 
 def messages(request: ModelRequest, *, answered_by: str, dialect: Dialect = _USUAL) -> list[dict[str, Any]]:
-    """Return the transcript as chat messages, in order. Texts of white space alone are left out: some refuse them."""
+    """Return the transcript as chat messages, in order, without blank texts, which some servers refuse."""
     made = _system(request, dialect)
     ids = given_ids(request, answered_by)
-    seen: list[CallResult] = []  # whose pictures are still to be shown
+    seen: list[CallResult] = []  # results whose pictures follow
     for message in request.messages:
         if isinstance(message, CallResult):
             seen.append(_renamed(message, ids))
@@ -162,7 +163,7 @@ def messages(request: ModelRequest, *, answered_by: str, dialect: Dialect = _USU
 
 
 def _texts(request: ModelRequest, answered_by: str, dialect: Dialect, written: MessageJsonCache) -> Iterator[str]:
-    """The same as JSON, for a request without pictures."""
+    """Yield the messages as JSON, for a request without pictures."""
     mark, ids = request.mark, given_ids(request, answered_by)
     yield from map(_json, _system(request, dialect))
     for message in request.messages:
@@ -178,7 +179,7 @@ def _system(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
 def _message(
     message: Message, mark: str, answered_by: str, dialect: Dialect, ids: Mapping[CallId, CallId]
 ) -> list[dict[str, Any]]:
-    """One message, without the pictures of calls."""
+    """Return one message, without the pictures of calls."""
     if isinstance(message, CallResult):
         return [_result(_renamed(message, ids), mark, dialect)]
     if isinstance(message, UserText):
@@ -192,22 +193,22 @@ def _renamed(result: CallResult, ids: Mapping[CallId, CallId]) -> CallResult:
 
 
 def _ids_of(message: Message, ids: Mapping[CallId, CallId]) -> object:
-    """What `ids` says about a message."""
+    """Return the ids that `ids` assigns to a message."""
     if isinstance(message, CallResult):
         return ids.get(message.call)
     return [ids[call.id] for call in message.calls] if isinstance(message, Answer) and message.calls else None
 
 
 def has_images(request: ModelRequest) -> bool:
-    """Whether there are pictures to be shown."""
+    """Return True if a message of the request has pictures."""
     return any(isinstance(message, CallResult | UserText) and message.images for message in request.messages)
 
 
 def result_content(result: ToolResult, mark: str) -> str:
-    """Say to the model what came of a call: the output, then in brackets how it ended.
+    """Return a call's result for the model: the output, then its status in brackets.
 
-    What strangers wrote stands between two lines of the request's mark, which they cannot know; how the call ended
-    stands outside. Without a mark, which a request with such a result always has, it is left out.
+    Untrusted output is put between two lines with the request's mark, which its authors cannot know; the status is
+    outside. Without a mark, which a request with such a result always has, the output is left out.
     """
     parts = [_output(result, mark)] if result.text.strip() else []
     if result.dropped_bytes:
@@ -233,7 +234,7 @@ def _facts(result: ToolResult) -> str:
         facts.append(f"exit {result.exit_code}")
     if result.duration_ms:
         facts.append(f"{result.duration_ms / 1000:.1f} s")
-    # A duration alone would only be noise in what the model reads.
+    # A duration alone is noise for the model.
     return ", ".join(facts) if result.status is not ResultStatus.OK or result.exit_code is not None else ""
 
 
@@ -249,7 +250,7 @@ def _not_shown(images: Sequence[Image]) -> str:
 
 
 def _person(message: UserText, mark: str, dialect: Dialect) -> list[dict[str, Any]]:
-    """What a person said, and the pictures that came with it, each below a line that names its file."""
+    """Return a person's text and pictures, each picture below a line that names its file."""
     text = said(message, mark)
     if message.images and not dialect.images:
         text = f"{text}\n\n[{mark} {_not_shown(message.images)}]"
@@ -262,12 +263,12 @@ def _person(message: UserText, mark: str, dialect: Dialect) -> list[dict[str, An
 
 
 def image_label(image: Image, mark: str) -> str:
-    """What stands above a picture that came with a message."""
+    """Return the line above a picture of a message."""
     return f"[{mark} the picture {image.name}]"
 
 
 def picture_label(result: CallResult, n: int, mark: str) -> str:
-    """What stands above the `n`th picture that a call brought."""
+    """Return the line above the `n`th picture of a call."""
     which = f"picture {n} of {len(result.images)}" if len(result.images) > 1 else "the picture"
     label = " ".join(filter(None, [mark, which, "of call", result.call]))
     return f"[{label}, {given_name(result.tool)}]"
@@ -279,7 +280,7 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def _pictures(results: Sequence[CallResult], mark: str, dialect: Dialect) -> list[dict[str, Any]]:
-    """All pictures of one answer's calls, after the last result: between results nobody else may speak."""
+    """Return all pictures of one answer's calls, for after the last result: no other message may separate results."""
     parts: list[dict[str, Any]] = []
     for result in results if dialect.images else ():
         for n, image in enumerate(result.images, 1):
@@ -288,7 +289,7 @@ def _pictures(results: Sequence[CallResult], mark: str, dialect: Dialect) -> lis
 
 
 def said(message: UserText, mark: str) -> str:
-    """The data first, then who speaks: a line that a text cannot forge, since it would have to know the mark."""
+    """Return the data, then the text below a line with its author, which cannot be forged without the mark."""
     text = message.text
     if message.name:
         text = f"[{mark} from {speaker(message.name, message.who)}]\n{text}"
@@ -307,12 +308,12 @@ def _assistant(
         extras = as_object(opaque.get(CALL_EXTRAS))
         made["tool_calls"] = [_call(call, ids[call.id], as_object(extras.get(call.id))) for call in answer.calls]
     if len(made) == 2 and not text:
-        return []  # servers refuse an assistant message that says nothing
+        return []  # servers refuse an empty assistant message
     return [made]
 
 
 def _reasoning(opaque: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Blocks hold the plain text that came beside them, and its signature: both at once would count twice."""
+    """Return the reasoning fields. Blocks contain the plain text and its signature: both would count twice."""
     if not dialect.reasoning:
         return {}
     if "reasoning_details" in opaque:
@@ -326,15 +327,15 @@ def _call(call: ToolCall, id_: CallId, extras: Mapping[str, Any]) -> dict[str, A
 
 
 def given_name(tool: str) -> str:
-    """A tool's name in a form that every provider takes; a model may have made one up."""
+    """Return a tool's name in a form that every provider accepts; a model may have invented one."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", tool)[:_NAME_CHARS] or "unknown"
 
 
 def given_ids(request: ModelRequest, answered_by: str) -> dict[CallId, CallId]:
-    """By id of a call: the id that the model called `answered_by` is given, for the call and for its result.
+    """Return, by id of a call, the id sent to the model `answered_by` for the call and its result.
 
-    Its own come back to it as they were, since some read their own (Kimi K2's hold the tool's name). Another
-    provider's become 1 to 40 letters, digits, _ and -, which every provider takes; those that are so already stay.
+    Its own ids are unchanged, since some models read theirs (Kimi K2's contain the tool's name). Another provider's
+    become 1 to 40 letters, digits, _ and -, which every provider accepts; ids in that form stay.
     """
     answers = [message for message in request.messages if isinstance(message, Answer)]
     return {
@@ -347,13 +348,13 @@ def given_ids(request: ModelRequest, answered_by: str) -> dict[CallId, CallId]:
 def _plain_id(raw: CallId) -> CallId:
     if _PLAIN_ID.fullmatch(raw):
         return raw
-    # Two that differ only in what is replaced, or beyond what is kept, stay two.
+    # Ids that differ only in replaced or cut characters stay different.
     mark = hashlib.sha256(raw.encode("utf-8", "replace")).hexdigest()[:8]
     return CallId(f"{re.sub('[^A-Za-z0-9_-]', '_', raw)[:31]}_{mark}")
 
 
 def given_back(arguments: str) -> str:
-    """Servers that parse the history would fail for good on arguments that are no JSON object."""
+    """Return arguments as a JSON object: servers that parse the history would fail permanently on anything else."""
     try:
         usable = isinstance(_STRICT.decode(arguments), dict)
     except (ValueError, RecursionError):
@@ -364,12 +365,12 @@ def given_back(arguments: str) -> str:
 
 
 def _no_constant(name: str) -> Any:
-    """Python reads NaN and Infinity, which are not JSON."""
+    """Refuse NaN and Infinity, which Python reads but JSON lacks."""
     raise ValueError(name)
 
 
 _STRICT = json.JSONDecoder(parse_constant=_no_constant)
-"""Made once: a history has as many arguments as calls, and making it takes longer than reading most of them."""
+"""Shared decoder: making one takes longer than parsing most arguments."""
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""Where a turn is answered without a language model: people drive the tools themselves (`/shell uptime`)."""
+"""Operator: the default model, without an LLM. People use the tools themselves (`/shell uptime`). Used by turns."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _NO_MODEL_FOR_GUESTS = "No model is attached, so I cannot answer that: ask an ow
 
 
 class Operator:
-    """`ports.Model` that is no model: commands become calls, results become text, anything else a short hint."""
+    """`ports.Model` without an LLM: commands become calls, results become text, anything else a short hint."""
 
     def __init__(self, commands: Mapping[str, ToolSpec]) -> None:
-        """`commands` are the registered tools by each word that calls them by hand, their names among them."""
+        """Store the registered tools, keyed by each command word, including their names."""
         self._commands = commands
 
     @property
     def name(self) -> str:
-        """`operator`."""
+        """Return `operator`."""
         return "operator"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -94,11 +94,11 @@ class Operator:
         return _shown(given, speaks=spec is not None and spec.speaks)
 
 
-# --- a command's text becomes arguments -----------------------------------------------------------
+# --- command text to arguments --------------------------------------------------------------------
 
 
 def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[str, Any] | str:
-    """Return the arguments, or as text why the words are not understood or how the tool is used."""
+    """Return the arguments, or as text the tool's usage or a parse error."""
     schema: Mapping[str, Any] = next((offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]())
     if not rest.strip():
         return usage_text_of(spec) if spec.positional in schema.get("required", ()) else {}
@@ -125,7 +125,7 @@ def _usage(spec: ToolSpec, why: str) -> str:
 
 
 def _value(text: str) -> Any:
-    """JSON when it is JSON, else the text itself."""
+    """Return the JSON value, or the text itself if it is not JSON."""
     try:
         value: Any = json.loads(text)
         json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, which are not JSON
@@ -135,7 +135,7 @@ def _value(text: str) -> Any:
 
 
 def _is_text(schema: Mapping[str, Any], key: str) -> bool:
-    """The tool takes text there, so `5` stays "5"."""
+    """Return True if the tool takes text there, so that `5` stays "5"."""
     properties: object = schema.get("properties")
     if not isinstance(properties, dict):
         return False
@@ -143,7 +143,7 @@ def _is_text(schema: Mapping[str, Any], key: str) -> bool:
     return isinstance(field, dict) and cast("dict[str, object]", field).get("type") == "string"
 
 
-# --- results become text --------------------------------------------------------------------------
+# --- results to text ------------------------------------------------------------------------------
 
 
 def _last_results(request: ModelRequest) -> list[CallResult]:
@@ -156,9 +156,9 @@ def _last_results(request: ModelRequest) -> list[CallResult]:
 
 
 def _shown(given: CallResult, *, speaks: bool) -> str:
-    """The output in a fence, the way it ended below it; what never ran has no output, only words.
+    """Return the output in a fence with the status below it; a call that never ran has a reason only.
 
-    `speaks`: the output is Markdown already, what another session said.
+    `speaks`: the output is Markdown already, the answer of another session.
     """
     result = given.result
     parts: list[str] = []
@@ -178,7 +178,7 @@ def _shown(given: CallResult, *, speaks: bool) -> str:
 
 
 def _where(result: ToolResult) -> str:
-    """Say where all of the output can be read."""
+    """Return where all of the output can be read."""
     if result.output_path:
         return f"; all of it is in {as_code(result.output_path)} of the workspace"
     return "; the web page shows all of it" if result.full_output else ""
@@ -194,7 +194,7 @@ _NOT_RUN = {
 
 
 def _ran(result: ToolResult) -> bool:
-    """Whether the text is output. A refusal's text is its reason."""
+    """Return True if the text is output; the text of a refusal is its reason."""
     if result.status in (ResultStatus.OK, ResultStatus.TIMEOUT):
         return True
     if result.status in (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.UNKNOWN):

@@ -1,4 +1,4 @@
-"""Beside a model's answer: the one layer of retries that every provider's model is asked through."""
+"""Retries and timeouts of model requests. The only retry layer, shared by the models of all providers."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ from gateway.errors import ModelError
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
 
 HASTY_TRIES = 2
+"""Number of attempts while a fallback is available."""
 HASTY_WAIT_S = 10.0
-"""Between two tries, also when the server asks for more: then the other is asked at once."""
+"""Longest wait in seconds between two such attempts; if the server asks for more, the fallback is asked at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long one try may take, in seconds."""
+    """Timeouts of one attempt, in seconds."""
 
     connect_s: float = 15.0
+    """To connect."""
     stall_s: float = 120.0
-    """Without a byte: before the first, and between any two."""
+    """Without a byte: before the first one, and between any two."""
     hasty_s: float = 30.0
-    """The same before the first, when another model could answer instead."""
+    """Before the first byte, while a fallback is available."""
     after_finish_s: float = 5.0
-    """For figures, once the answer is whole."""
+    """For token usage, once the answer is complete."""
     whole_s: float = 3600.0
-    """All of it, so that a server that only keeps the line alive does not hold a turn for ever."""
+    """For the whole answer, so that a server that only sends keep-alives does not block a turn for ever."""
 
 
 DEFAULT_PATIENCE = Timeouts()
 
 
 class Trying:
-    """What every model has that is asked over a network: how often, and for how long each time."""
+    """Base of models that are asked over a network: retries, and the timeouts of each attempt."""
 
     def __init__(self, who: str, retry: RetryLimits, patience: Timeouts, random: Callable[[], float]) -> None:
-        """`who`: what it is called in an error when it sent nothing."""
+        """Store the limits. `who` names the model in the error for a silent server."""
         self._who = who
         self.retry = retry
         self._patience = patience
         self.first_s = patience.stall_s
-        """Seconds of a try until something comes."""
+        """Timeout in seconds of an attempt for the first byte."""
         self._random = random
 
     def hasty(self) -> Self:
-        """The same model for when another could answer instead: at most 2 tries, and 30 s until each says something.
+        """Return this model for use while a fallback is available: at most 2 attempts, 30 s each for the first byte.
 
-        It asks over the same connections; what closes those of either ends both.
+        Both share their connections; closing either closes both.
         """
         other = copy(self)
         other.retry = _in_haste(self.retry)
@@ -58,22 +60,22 @@ class Trying:
         return other
 
     async def _tried(self, ask: Callable[[], AsyncGenerator[str, None]]) -> AsyncGenerator[str, None]:
-        """Yield the text of the first try that comes to its end; each try is one `ask()`.
+        """Yield the text of the first complete attempt; each attempt is one `ask()`.
 
-        A failed try is repeated only while no text of it was yielded: there is no way to take text back. Afterwards,
-        and when the tries are used up, its `ModelError` is raised; the caller decides.
+        A failed attempt is retried only while no text of it was yielded, since text cannot be taken back. Otherwise,
+        and after the last attempt, its `ModelError` is raised; the caller decides.
         """
         attempt = 0
         while True:
             attempt += 1
-            said = False
+            yielded = False
             try:
                 async with aclosing(ask()) as texts:
                     async for text in texts:
-                        said = True
+                        yielded = True
                         yield text
             except ModelError as error:
-                if said:
+                if yielded:
                     raise
                 delay_s = _delay_s(attempt, error, self._random(), self.retry)
             else:
@@ -85,13 +87,13 @@ class Trying:
 
 
 def _in_haste(limits: RetryLimits) -> RetryLimits:
-    """Return the limits for a model whose place another could take: waiting long for this one helps nobody."""
+    """Return the retry limits for a model with a fallback: a long wait for this one is useless."""
     attempts = HASTY_TRIES if limits.attempts is None else min(limits.attempts, HASTY_TRIES)
     return replace(limits, attempts=attempts, longest_s=min(limits.longest_s, HASTY_WAIT_S))
 
 
 def _delay_s(attempt: int, error: ModelError, random: float, limits: RetryLimits) -> float:
-    """Return how long to wait before the next try, or raise the error for good."""
+    """Return the backoff in seconds before the next attempt, or raise the final error."""
     failure = Failure(retryable=error.retryable, retry_after_s=error.retry_after_s)
     step = next_try(attempt, failure, random, limits)
     if not isinstance(step, GiveUp):

@@ -1,9 +1,9 @@
-"""Between the registry and a model server: a tool's JSON Schema in the form that its provider takes. Pure.
+"""Conversion of a tool's JSON Schema to the form that its provider accepts. Used by the OpenAI payload. Pure.
 
-The registry keeps what pydantic made; arguments are always checked against that. What is sent is smaller: references
-are resolved, titles and nulls are gone. Then each provider refuses something else, with all tools at once, so that one
-odd schema would silence the model. What they refuse is known from their documentation and from the threads named at
-each transform; a looser schema is sent rather than none, never a different one.
+The registry stores pydantic's schema, and arguments are always validated against that. The schema sent is smaller:
+references are resolved, titles and nulls removed. Each provider refuses other keywords, and then all tools at once, so
+one odd schema would disable the model. The sources are their documentation and the threads named at each transform. A
+looser schema is sent rather than none, never a different one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Schema: TypeAlias = dict[str, Any]
 
 _DEPTH_AT_MOST = 40
 _NODES_AT_MOST = 2_000
-"""A few references to one another can stand for a tree without end, or for one that fills the memory."""
+"""Nodes of one schema: a few mutual references can expand to an endless tree, or one that fills the memory."""
 
 _SAFE_INTEGER = 2**53 - 1
-"""What survives a server that reads numbers as doubles."""
+"""Largest integer that a server reading numbers as doubles preserves."""
 
 _OF_MANY = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _OF_LIST = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -32,10 +32,10 @@ _NOISE = frozenset({"title", "$schema", "$id", "$anchor", "$comment", "$defs", "
 
 
 class Flavour(StrEnum):
-    """Which provider's rules a schema follows."""
+    """Provider whose rules a schema follows."""
 
     PLAIN = "plain"
-    """Cleaned, and nothing else: llama.cpp and vLLM make a grammar of it, and know more keywords than most."""
+    """Cleaned only: llama.cpp and vLLM compile it to a grammar, and know more keywords than most."""
     OPENAI = "openai"
     GEMINI = "gemini"
     MOONSHOT = "moonshot"
@@ -43,7 +43,7 @@ class Flavour(StrEnum):
 
 
 def for_provider(schema: Mapping[str, Any], flavour: Flavour) -> Schema:
-    """Return the schema of a tool's arguments as a provider takes it. The same input gives the same output."""
+    """Return the schema of a tool's arguments in a provider's form. Deterministic."""
     made = cleaned(schema)
     if flavour is Flavour.PLAIN:
         return made
@@ -51,24 +51,24 @@ def for_provider(schema: Mapping[str, Any], flavour: Flavour) -> Schema:
 
 
 def cleaned(schema: Mapping[str, Any]) -> Schema:
-    """Inline references, drop titles, null defaults, and null where a property may as well be left out.
+    """Inline references; drop titles, null defaults, and null for optional properties.
 
-    A reference to itself ends at its second showing, in the type alone; a tree beyond all measure ends likewise.
+    A recursive reference ends at its second occurrence, with the type alone; so does a tree beyond the limits.
     """
     made = _Inlining(schema).node(schema, (), 0)
-    made.pop("description", None)  # of the class that holds the arguments; the tool has its own
+    made.pop("description", None)  # of the arguments' class; the tool has its own
     return {"type": "object", **made}
 
 
 class _Inlining:
-    """One pass over a schema, with the number of nodes that it may still make."""
+    """Inlining pass over one schema, with the number of nodes that it may still create."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._left = _NODES_AT_MOST
 
     def node(self, value: object, seen: tuple[str, ...], depth: int) -> Schema:
-        """Return a schema without references; `seen`: those that are being resolved around it."""
+        """Return a schema without references; `seen`: the references being resolved around it."""
         self._left -= 1
         schema = _schema(value)
         ref = schema.get("$ref")
@@ -104,7 +104,7 @@ class _Inlining:
         return self.node({**target, **beside}, (*seen, ref), depth + 1)
 
     def _target(self, ref: str) -> Schema:
-        """What a reference points to; one that points outside, or nowhere, allows anything."""
+        """Return the target of a reference; an external or dangling one allows anything."""
         if not ref.startswith("#"):
             return {}
         found: object = self._root
@@ -118,7 +118,7 @@ def _stub(schema: Schema) -> Schema:
 
 
 def _simple(schema: Schema) -> Schema:
-    """Say the same in fewer words."""
+    """Return an equivalent, shorter schema."""
     made = dict(schema)
     if len(every := _schemas(made.get("allOf"))) == 1:
         del made["allOf"]
@@ -126,7 +126,7 @@ def _simple(schema: Schema) -> Schema:
     if "default" in made and made["default"] is None:
         del made["default"]
     for bound in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
-        if isinstance(made.get(bound), bool):  # an early draft's way
+        if isinstance(made.get(bound), bool):  # as in an early draft
             del made[bound]
         elif isinstance(limit := made.get(bound), int) and abs(limit) > _SAFE_INTEGER:
             made[bound] = _SAFE_INTEGER if limit > 0 else -_SAFE_INTEGER
@@ -134,7 +134,7 @@ def _simple(schema: Schema) -> Schema:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A property that may be left out needs no null: models are then not tempted to send one."""
+    """Drop null from an optional property, so that models are not tempted to send it."""
     made = dict(schema)
     if _is_list(types := made.get("type")):
         kept = [one for one in types if one != "null"]
@@ -159,7 +159,7 @@ def _is_null(schema: Schema) -> bool:
 
 
 def _mapped(schema: Schema, fit: Callable[[Schema], Schema]) -> Schema:
-    """Fit every schema in a schema, the inner ones first."""
+    """Apply `fit` to every schema in a schema, the inner ones first."""
     made: Schema = {}
     for key, part in schema.items():
         if key in _OF_MANY and _is_object(part):
@@ -174,7 +174,7 @@ def _mapped(schema: Schema, fit: Callable[[Schema], Schema]) -> Schema:
 
 
 def _object_at_top(schema: Schema) -> Schema:
-    """OpenAI and Anthropic refuse `anyOf`, `oneOf` and `allOf` at the top: what each allows becomes one object.
+    """Merge `anyOf`, `oneOf` and `allOf` at the top into one object: OpenAI and Anthropic refuse them there.
 
     https://github.com/langchain-ai/langchainjs/issues/9804, https://github.com/anthropics/claude-code/issues/27337
     """
@@ -194,7 +194,7 @@ def _object_at_top(schema: Schema) -> Schema:
 
 
 def _openai(schema: Schema) -> Schema:
-    """OpenAI and Azure name what they support; an array must say of what, and other keywords may be refused.
+    """Fit a schema to OpenAI and Azure: only documented keywords, and every array has `items`.
 
     https://platform.openai.com/docs/guides/structured-outputs#supported-schemas,
     https://github.com/makenotion/notion-mcp-server/issues/102 (`allOf`)
@@ -206,7 +206,7 @@ def _openai(schema: Schema) -> Schema:
 
 
 def _anthropic(schema: Schema) -> Schema:
-    """Anthropic wants draft 2020-12 itself, in which an earlier draft's tuples are a mistake.
+    """Fit a schema to Anthropic, which requires draft 2020-12: an earlier draft's tuples are an error.
 
     https://github.com/anthropics/claude-code/issues/5319; the top is `_object_at_top`'s.
     """
@@ -217,7 +217,7 @@ def _anthropic(schema: Schema) -> Schema:
 
 
 def _moonshot(schema: Schema) -> Schema:
-    """Moonshot (Kimi): each schema has a type, but none beside `anyOf`; no references, no tuples, no `oneOf`.
+    """Fit a schema to Moonshot (Kimi): a type for each, but none beside `anyOf`; no references, tuples or `oneOf`.
 
     https://github.com/MoonshotAI/kimi-cli/issues/1595, https://github.com/anomalyco/opencode/issues/39995,
     https://github.com/Hmbown/Codewhale/issues/2438
@@ -232,7 +232,7 @@ def _moonshot(schema: Schema) -> Schema:
 
 
 def _gemini(schema: Schema) -> Schema:
-    """Gemini refuses every field that its own `Schema` lacks, enumerations of anything but text, arrays of unknown.
+    """Fit a schema to Gemini: only fields of its own `Schema`, text enumerations only, arrays with a known type.
 
     https://ai.google.dev/api/caching#Schema, https://github.com/hideya/langchain-mcp-tools-ts/issues/36 (formats),
     https://github.com/microsoft/azure-devops-mcp/issues/145 (enumerations),
@@ -311,14 +311,14 @@ _KEPT_BY_GEMINI = frozenset(
     }
 )
 _FORMATS_OF_GEMINI = ("enum", "date-time", "int32", "int64", "float", "double")
-"""Not a set: what a schema calls its format may be a list, which is in none."""
+"""A tuple, since the format in a schema may be a list, which a set cannot be asked for."""
 
 
-# --- steps that several share -----------------------------------------------------------------------
+# --- shared steps -----------------------------------------------------------------------------------
 
 
 def _all_of_merged(schema: Schema) -> Schema:
-    """One schema for all that must hold: properties together; of anything else the outer word, then the first."""
+    """Merge `allOf` into one schema: properties are united; for other keywords the outer value wins, then the first."""
     made = {key: part for key, part in schema.items() if key != "allOf"}
     for one in map(_all_of_merged, _schemas(schema.get("allOf"))):
         mine = _schema(made.get("properties"))
@@ -330,7 +330,7 @@ def _all_of_merged(schema: Schema) -> Schema:
 
 
 def _any_of(schema: Schema) -> Schema:
-    """`oneOf` says more than models mind."""
+    """Replace `oneOf` by the looser `anyOf`, which suffices for models."""
     if "oneOf" not in schema:
         return schema
     made = {key: part for key, part in schema.items() if key != "oneOf"}
@@ -338,14 +338,14 @@ def _any_of(schema: Schema) -> Schema:
 
 
 def _enumerated(schema: Schema) -> Schema:
-    """A constant is an enumeration of one."""
+    """Replace a constant by an enumeration of one."""
     if "const" not in schema:
         return schema
     return {**{key: part for key, part in schema.items() if key != "const"}, "enum": [schema["const"]]}
 
 
 def _items_alike(schema: Schema) -> Schema:
-    """A tuple becomes an array of its first kind; its length stays."""
+    """Replace a tuple by an array of its first type; its length stays."""
     items: object = schema.get("prefixItems", schema.get("items"))
     if not _is_list(items):
         return schema
@@ -355,7 +355,7 @@ def _items_alike(schema: Schema) -> Schema:
 
 
 def _one_type(schema: Schema) -> Schema:
-    """Several types become several schemas; null stays one of them."""
+    """Split a list of types into several schemas; null stays one of them."""
     types = schema.get("type")
     if not _is_list(types):
         return schema
@@ -368,7 +368,7 @@ def _one_type(schema: Schema) -> Schema:
 
 
 def _of_type(name: str, schema: Schema) -> Schema:
-    """Of a schema's words, those that mean something for a type."""
+    """Return the keywords of a schema that apply to a type."""
     words = _WORDS_OF_TYPE.get(name, frozenset[str]())
     return {key: part for key, part in schema.items() if key in words}
 
@@ -392,7 +392,7 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _inclusive(schema: Schema) -> Schema:
-    """The nearest inclusive bounds; for fractions that is the bound itself, which validation then refuses."""
+    """Replace exclusive bounds by the nearest inclusive ones; for fractions by the bound itself, left to validation."""
     made = {key: part for key, part in schema.items() if key not in _EXCLUSIVE}
     for exclusive, inclusive, step in zip(_EXCLUSIVE, ("minimum", "maximum"), (1, -1), strict=True):
         bound = schema.get(exclusive)
@@ -402,7 +402,7 @@ def _inclusive(schema: Schema) -> Schema:
 
 
 def _enumeration_in_words(schema: Schema) -> Schema:
-    """Numbers to choose from are told in the description: as text they would come back as text, and be refused."""
+    """Move enumerated numbers to the description: as strings they would come back as strings, and be refused."""
     values = schema.get("enum")
     if not _is_list(values) or all(isinstance(one, str) for one in values):
         return schema
@@ -413,7 +413,7 @@ def _enumeration_in_words(schema: Schema) -> Schema:
 
 
 def _typed(schema: Schema, otherwise: str = "") -> Schema:
-    """Say the type that a schema's other words imply."""
+    """Add the type that a schema's other keywords imply."""
     if "type" in schema or "anyOf" in schema:
         return schema
     inferred = otherwise
@@ -428,7 +428,7 @@ def _typed(schema: Schema, otherwise: str = "") -> Schema:
 _TYPE_OF_VALUE: Mapping[str, str] = {"str": "string", "bool": "boolean", "int": "integer", "float": "number"}
 
 
-# --- reading what may be anything -------------------------------------------------------------------
+# --- access to untrusted values ---------------------------------------------------------------------
 
 
 def _is_object(value: object) -> TypeGuard[Schema]:
@@ -440,7 +440,7 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def _schema(value: object) -> Schema:
-    """The schema, or an empty one for `true`, `false` and what is none."""
+    """Return the value if it is an object, else an empty schema, as for `true` and `false`."""
     return value if _is_object(value) else {}
 
 
@@ -453,6 +453,6 @@ def _strings(value: object) -> list[str]:
 
 
 def _values(schema: Schema) -> list[Any]:
-    """What it enumerates besides null."""
+    """Return the enumerated values except null."""
     given: object = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return [one for one in given if one is not None] if _is_list(given) else []

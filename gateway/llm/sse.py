@@ -1,37 +1,37 @@
-"""Between a model server's bytes and the assembly of its answer: splits an event stream. Pure."""
+"""Splitter of server-sent events. Stands between a model server's bytes and the answer parser. Pure."""
 
 from __future__ import annotations
 
 EVENT_BYTES = 4 * 1024 * 1024
-"""Four times what models answer at most, all at once. Reading it takes 0.1 s at worst, and no thread helps: whoever
-reads JSON lets nobody else go on meanwhile."""
+"""Bytes of one event: four times the longest answer of models. Parsing it takes 0.1 s at worst, and a thread would not
+help, since the JSON parser holds the interpreter lock."""
 _BOM = b"\xef\xbb\xbf"
 _A_LINE = 16
-"""What each line of an event counts besides its bytes: there may be many that say nothing."""
+"""Bytes that each line of an event counts in addition: there may be many empty ones."""
 
 
 class EventTooLong(ValueError):
-    """One event is longer than allowed."""
+    """Event that is longer than allowed."""
 
 
 class EventSplitter:
-    """Turns the bytes of one `text/event-stream` into its events' data, wherever the bytes were split.
+    """Incremental splitter of one `text/event-stream` into its events' data, for bytes split anywhere.
 
     Lines may end in LF, CR LF or CR. Only `data` fields are kept; comments, names, ids and `retry` are skipped.
     """
 
     def __init__(self, max_event_bytes: int = EVENT_BYTES) -> None:
-        """Refuse an event longer than `max_event_bytes`."""
+        """Start before the first byte; refuse events longer than `max_event_bytes`."""
         self._max = max_event_bytes
-        self._tail: list[bytes] = []  # of a line whose end did not come yet
+        self._tail: list[bytes] = []  # of an unfinished line
         self._tail_bytes = 0
-        self._data: list[bytes] = []  # of an event whose end did not come yet
+        self._data: list[bytes] = []  # of an unfinished event
         self._data_bytes = 0
         self._held_cr = False
         self._at_start = True
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes and return the data of the events that end in them. Raises `EventTooLong`."""
+        """Add the next bytes and return the data of the events that end in them. Raises `EventTooLong`."""
         if self._held_cr or b"\r" in data:
             data = self._with_plain_ends(data)
         if b"\n" not in data:
@@ -44,14 +44,14 @@ class EventSplitter:
         return self._events(lines)
 
     def end(self) -> list[bytes]:
-        """Return what the last bytes held when the server sent no blank line after them."""
+        """Return the last event if the server sent no blank line after it."""
         line = b"".join(self._tail)
         self._tail.clear()
         self._held_cr = False
         return self._events([line, b""])
 
     def _with_plain_ends(self, data: bytes) -> bytes:
-        """A CR that ends the bytes is held back: it may be the first half of CR LF."""
+        """Normalise line ends to LF; a final CR is held back, since it may be the first half of CR LF."""
         if self._held_cr:
             data = b"\r" + data
         self._held_cr = data.endswith(b"\r")

@@ -1,4 +1,4 @@
-"""Beside a model's answer: a text as it comes, in pieces that may split a character. Pure."""
+"""Buffer of a streamed text whose pieces may split a character. Used by the parsers of answers. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from gateway.domain.text import mended
 
 
 class TextBuffer:
-    """One text of an answer. Each piece is mended when it comes, so that the end of a long text costs nothing.
+    """Buffer of one text. Each piece is repaired on arrival, so that the end of a long text costs nothing.
 
-    Whoever adds has looked at how long it is: mending costs much more than that.
+    Check the length of a piece before adding it: the repair costs much more than the check.
     """
 
     def __init__(self) -> None:
-        """Nothing came yet."""
+        """Start empty."""
         self._pieces: list[str] = []
         self._half = ""  # the first half of a surrogate pair that was split between two pieces
 
     def add(self, piece: str) -> str:
-        """Take the next piece; return what it adds to the text."""
+        """Add the next piece; return the repaired text that it adds."""
         if self._half:
             piece, self._half = self._half + piece, ""
         if "\ud800" <= piece[-1:] <= "\udbff":
@@ -27,20 +27,20 @@ class TextBuffer:
         return piece
 
     def end(self) -> str:
-        """Say that nothing follows; returns text as `add` does."""
+        """Mark the end of the text; return text as `add` does."""
         half, self._half = self._half, ""
         if half:
             self._pieces.append("\ufffd")
         return "\ufffd" if half else ""
 
     def __len__(self) -> int:
-        """Return how many pieces there are; 0 when there is no text."""
+        """Return the number of pieces; 0 without text."""
         return len(self._pieces)
 
     def since(self, count: int) -> str:
-        """Return what came after so many pieces."""
+        """Return the text after the first `count` pieces."""
         return "".join(self._pieces[count:])
 
     def __str__(self) -> str:
-        """Return all of it so far."""
+        """Return the whole text so far."""
         return self.since(0)

@@ -1,4 +1,4 @@
-"""Beside a model's answer: a connection that failed, in a plain sentence that names the host, with a cure. Pure."""
+"""Errors of failed connections to model servers, as a sentence that names the host, with a cure. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 from gateway.errors import ModelError
 
 CAUSES_AT_MOST = 20
-"""Of an error that are looked at, each the cause of the one before it."""
+"""Number of causes of an error that are examined."""
 _NO_WAY = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 _BROKEN_OFF = frozenset(
     {
@@ -19,14 +19,14 @@ _BROKEN_OFF = frozenset(
         *("ClientConnectionResetError", "RemoteProtocolError", "ReadError", "WriteError", "IncompleteRead"),
     }
 )
-"""Class names of aiohttp and httpx for a connection that ends in the middle of an answer."""
+"""Class names of aiohttp and httpx for a connection lost during an answer."""
 _TIMED_OUT = frozenset({"ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout", "APITimeoutError"})
 _NO_HTTP = frozenset({"BadStatusLine", "BadHttpMessage", "InvalidHeader", "LocalProtocolError", "ClientResponseError"})
 _NO_CONNECTION = frozenset({"ClientConnectorError", "ClientOSError", "ConnectError", "ClientProxyConnectionError"})
 
 
 def unreachable(error: BaseException, server: str, *, retry_after_s: float | None = None) -> ModelError:
-    """Return what a failed connection to a model's server means. The text of the error itself is in none of it."""
+    """Return the error of a failed connection to a model's server, without the text of the original error."""
     causes = list(_causes(error))
     for applies, (what, cure, retryable) in _EXPLANATIONS:
         if any(applies(one) for one in causes):
@@ -40,7 +40,7 @@ def unreachable(error: BaseException, server: str, *, retry_after_s: float | Non
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it came of, the nearest first."""
+    """Yield the error and its causes, the nearest first."""
     left: list[BaseException | None] = [error]
     for _ in range(CAUSES_AT_MOST):
         if not left:
@@ -56,7 +56,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _named(names: frozenset[str]) -> Callable[[BaseException], bool]:
-    """Match the class of an error or one above it by name: which library raised it is not known here."""
+    """Match the class of an error or a base class by name: the library that raised it is not known here."""
     return lambda error: any(kind.__name__ in names for kind in type(error).__mro__)
 
 
@@ -122,4 +122,4 @@ _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool
     ),
     (_named(_NO_CONNECTION), ("The model's server {server} cannot be reached.", _NETWORK, True)),
 )
-"""In order; the first that applies to the error or one of its causes explains: what, cure, whether to ask again."""
+"""Explanations in order: message, cure, whether to retry. The first that matches the error or a cause is used."""

@@ -1,4 +1,4 @@
-"""Where a turn asks a model of any provider but OpenAI's kind: through pydantic-ai, imported when one is configured."""
+"""Models of providers without OpenAI's protocol, through pydantic-ai. Imported only when one is configured."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import StreamedResponse
 
 ANSWER_TOKENS = 8_192
-"""Asked for where the provider wants a limit with each request; the library's own default is 4,096."""
+"""Output limit in tokens for providers that require one with each request; the library's default is 4,096."""
 
 
 def open_library(name: str, *, base_url: str | None, api_key: str | None, proxy: Proxy | None = None) -> LibraryModel:
-    """Return the model `<provider>:<model>`. Raises `ConfigError` for a provider that is not there, or its package."""
+    """Return the model `<provider>:<model>`. Raises `ConfigError` for a missing provider or package."""
     try:
         from httpx2 import AsyncClient, Timeout
 
@@ -46,7 +46,7 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None, proxy:
 
 
 class LibraryModel(Trying):
-    """`ports.Model` over one of pydantic-ai's models. Holds no state between questions."""
+    """`ports.Model` over one of pydantic-ai's models. Stateless between prompts."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LibraryModel(Trying):
         patience: Timeouts = DEFAULT_PATIENCE,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """`name` as configured; `close` ends what it asks over; the key is only for keeping it out of messages."""
+        """Wrap a model. `name` as configured; `close` closes its connections; the key is only needed to redact it."""
         super().__init__(name, retry, patience, random)
         self.close = close
         self._name = name
@@ -70,11 +70,11 @@ class LibraryModel(Trying):
 
     @property
     def name(self) -> str:
-        """As configured: `anthropic:claude-sonnet-5`."""
+        """Return the name as configured: `anthropic:claude-sonnet-5`."""
         return self._name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
+        """Send the prompt; see `ports.Model.stream`. The request is closed before `Complete`, and by `aclose()`."""
         whole: list[Answer] = []
         async with aclosing(self._tried(lambda: self._try(request, whole))) as texts:
             async for text in texts:
@@ -82,7 +82,7 @@ class LibraryModel(Trying):
         yield Complete(answer=whole[-1])
 
     async def _try(self, request: ModelRequest, whole: list[Answer]) -> AsyncGenerator[str, None]:
-        """Ask once and yield text; when it returns, the answer is the last of `whole`."""
+        """Make one attempt: yield text, and at the end append the answer to `whole`."""
         from gateway.llm.pydantic_ai.payload import answer_of, messages_of, parameters_of
 
         messages, parameters = messages_of(request, answered_by=self._name), parameters_of(request)
@@ -103,8 +103,8 @@ class LibraryModel(Trying):
             whole.append(answer_of(response, self._name, request, tail))
         except (ModelError, GeneratorExit, asyncio.CancelledError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is its model's failure (house rule 9)
-            raise from_library(error, self._name, self._api_key, self._proxy) from None  # the cause may carry the key
+        except Exception as error:  # noqa: BLE001 - any error of the library is its model's failure (house rule 9)
+            raise from_library(error, self._name, self._api_key, self._proxy) from None  # the cause may contain the key
 
     def _opened(self, messages: Any, parameters: Any) -> Any:
         from pydantic_ai.direct import model_request_stream
@@ -137,10 +137,9 @@ class LibraryModel(Trying):
                 yield text
 
     def _checked(self, response: ModelResponse) -> str:
-        """Return what is to be added at the end of a whole answer; raise `ModelError` for one that is not whole.
+        """Return the text to append to a whole answer; raise `ModelError` for one that is not whole.
 
-        A stream that was cut yields calls with the arguments `{}` and no error; the reason for its end is what is
-        missing then.
+        A stream that was cut yields calls with the arguments `{}` and no error; only its finish reason is missing.
         """
         reason = response.finish_reason
         if reason is None or response.state != "complete":

@@ -1,4 +1,4 @@
-"""Beside a library model's answer: what it raised, in words with a cure. The key appears in none of them."""
+"""Errors of pydantic-ai's models, explained with a cure. The API key is redacted from all of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gateway.llm.unreachable import CAUSES_AT_MOST, unreachable
 
 
 class NotWhole(ModelError):
-    """The model's stream ended before its answer was whole."""
+    """Stream that ended before its answer was whole."""
 
     def __init__(self, name: str) -> None:
-        """`name` as configured."""
+        """Make the error for a model; `name` as configured."""
         super().__init__(f"{name}'s stream ended before its answer was whole.", cure="Ask again.", retryable=True)
 
 
 def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy | None = None) -> ModelError:
-    """Say what happened and what to do about it. Unknown kinds are failures that asking again does not mend."""
+    """Return the error with its explanation and cure. Unknown kinds are not retryable."""
     from pydantic_ai import exceptions as theirs
 
     peer = Peer(server=name.partition(":")[0], model=name, api_key=api_key)
@@ -52,15 +52,15 @@ def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy 
                 retryable=True,
                 retry_after_s=error.retry_after,
             )
-        case theirs.UnexpectedModelBehavior():  # an empty stream, chunks that make no sense
+        case theirs.UnexpectedModelBehavior():  # an empty stream, invalid chunks
             return ModelError(f"{name} gave no usable answer ({said}).", cure="Ask again.", retryable=True)
-        case _:  # a picture or a word that the library could not put into a request, for instance
+        case _:  # for instance a picture or text that the library cannot encode
             cure = "Dragoman's log tells more; check [model] name."
             return ModelError(f"{name} failed: {said}.", cure=cure, about_request=True)
 
 
 def _said(error: Exception, peer: Peer) -> str:
-    """Return what a provider said, without the library's frame of status, model and body around it."""
+    """Return a provider's message, without the library's frame of status, model and body."""
     body: object = getattr(error, "body", None)
     if body is not None and (said := from_body(0, body, peer).message):
         return said
@@ -69,14 +69,14 @@ def _said(error: Exception, peer: Peer) -> str:
 
 
 def _host(error: BaseException) -> str:
-    """Return the host that was asked, from the request that the error came of; empty when no error names it."""
+    """Return the host of the failed request, from the error or its causes; empty when none names it."""
     one: BaseException | None = error
     for _ in range(CAUSES_AT_MOST):
         if one is None:
             return ""
         try:
             request: Any = getattr(one, "request", None)
-        except RuntimeError:  # httpx says so where there was no request
+        except RuntimeError:  # raised by httpx when there was no request
             request = None
         if host := getattr(getattr(request, "url", None), "host", ""):
             return str(host)

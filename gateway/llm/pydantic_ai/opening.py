@@ -1,4 +1,4 @@
-"""Beside a library model's answer: makes pydantic-ai's model of a name, with this daemon's key and address alone."""
+"""Factory of pydantic-ai's models, with the configured key and address. Kept apart, as its imports may fail."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gateway.errors import ConfigError
 
 
 def their_model(name: str, *, base_url: str | None, api_key: str | None, client: AsyncClient) -> Model:
-    """Return the model, which asks over `client`; that stays the caller's. Nothing is asked yet.
+    """Return the model, which uses `client`; the client belongs to the caller. Sends nothing.
 
-    Raises `ConfigError`, too for a provider whose package is missing.
+    Raises `ConfigError`, also for a provider whose package is missing.
     """
     if not name.partition(":")[2].strip():
         raise ConfigError(f"{name} names no model.", cure='Correct [model] name, as in "anthropic:claude-sonnet-5".')
@@ -29,7 +29,7 @@ def their_model(name: str, *, base_url: str | None, api_key: str | None, client:
             cure="The extra `providers` brings Anthropic's and Google's; install others' into the same environment. "
             'A server that speaks OpenAI\'s protocol needs none: write "openai:<model>" and its base_url.',
         ) from error
-    except InvalidURL as error:  # it is stricter about names than what asks other servers
+    except InvalidURL as error:  # httpx2 is stricter about host names than aiohttp
         raise ConfigError(
             f"The model {name} cannot be asked at its base_url: {error}.",
             cure='Correct [model] base_url, as in "https://example.org/v1".',
@@ -42,7 +42,7 @@ def their_model(name: str, *, base_url: str | None, api_key: str | None, client:
 
 
 def _provider(name: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider[Any]:
-    """Make a provider with what was configured; what its package would take from the environment stays possible."""
+    """Make a provider with the configured values; its package may still read others from the environment."""
     made = infer_provider_class(name)
     known = inspect.signature(made.__init__).parameters
     given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}

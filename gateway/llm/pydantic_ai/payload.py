@@ -1,4 +1,4 @@
-"""From the transcript to pydantic-ai's messages, and from its response to our answer. Pure."""
+"""Conversion of the transcript to pydantic-ai's messages, and of its response to our answer. Pure."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from gateway.llm.openai_payload import (
 )
 
 OPAQUE = "library"
-"""The key of `Answer.opaque` that is ours: `thinking`, whole parts in order, and `calls`, by call id."""
+"""Key of this module in `Answer.opaque`: holds `thinking`, whole parts in order, and `calls`, by call id."""
 
 _THINKING = TypeAdapter(list[ThinkingPart])
 
 
 def parameters_of(request: ModelRequest) -> ModelRequestParameters:
-    """Return the tools that are offered; the library fits their schemas to its provider."""
+    """Return the offered tools; the library fits their schemas to its provider."""
     tools = [
         ToolDefinition(name=offer.name, description=offer.description, parameters_json_schema=dict(offer.schema))
         for offer in request.tools
@@ -63,7 +63,7 @@ def parameters_of(request: ModelRequest) -> ModelRequestParameters:
 
 
 def messages_of(request: ModelRequest, *, answered_by: str) -> list[ModelMessage]:
-    """Return the transcript. Reasoning goes back only to the model that gave it (`answered_by` is our name of it)."""
+    """Return the transcript. Reasoning goes back only to the model that gave it; `answered_by` is our name of it."""
     made: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
     ids = given_ids(request, answered_by)
@@ -79,12 +79,12 @@ def messages_of(request: ModelRequest, *, answered_by: str) -> list[ModelMessage
             case Answer() if response := _response(message, answered_by, ids):
                 made += [*_flushed(parts), response]
             case Answer():
-                pass  # providers refuse an answer that says nothing
+                pass  # providers refuse an empty answer
     return [*made, *_flushed(parts)]
 
 
 def _flushed(parts: list[ModelRequestPart]) -> list[ModelMessage]:
-    """Take the parts gathered so far as one request; results stand before the texts and pictures that follow them."""
+    """Remove the parts gathered so far and return them as one request; results come before texts and pictures."""
     if not parts:
         return []
     results = [part for part in parts if isinstance(part, ToolReturnPart)]
@@ -131,7 +131,7 @@ def _response(answer: Answer, answered_by: str, ids: Mapping[CallId, CallId]) ->
 def _thinking(stored: object) -> Sequence[ThinkingPart]:
     try:
         return _THINKING.validate_python(stored or [])
-    except ValidationError:  # stored by another version of the library: the answer is worth more than its reasoning
+    except ValidationError:  # stored by another version of the library: send the answer without its reasoning
         return []
 
 
@@ -140,11 +140,11 @@ def _call(call: ToolCall, id_: CallId, extras: Mapping[str, Any]) -> ToolCallPar
     return ToolCallPart(tool_name=name, args=given_back(call.arguments), tool_call_id=id_, **extras)
 
 
-# --- the way back -------------------------------------------------------------------------------
+# --- response to answer -------------------------------------------------------------------------
 
 
 def text_of(event: object) -> str:
-    """Return the text that an event of the stream adds; empty for every other event."""
+    """Return the text that an event of the stream adds; empty for other events."""
     match event:
         case PartStartEvent(part=TheirText(content=text)):
             return text
@@ -155,9 +155,9 @@ def text_of(event: object) -> str:
 
 
 def answer_of(response: ModelResponse, name: str, request: ModelRequest, tail: str) -> Answer:
-    """Return the answer of the model called `name`; its call ids are unique, also among those of the request.
+    """Return the answer of the model `name`; its call ids are unique, also among those of the request.
 
-    Raises `ModelError` for one beyond the limits of an answer; halves of characters are joined or replaced.
+    Raises `ModelError` beyond the limits of an answer; halves of surrogate pairs are joined or replaced.
     """
     taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
     theirs = response.tool_calls
@@ -202,11 +202,11 @@ def _thought(response: ModelResponse) -> list[ThinkingPart]:
 def _arguments(part: ToolCallPart) -> str:
     if isinstance(part.args, str) and part.args:
         return part.args
-    # Not as the library writes it down, which fails for half a character.
+    # Not the library's encoder, which fails for half a surrogate pair.
     return json.dumps(part.args or {}, ensure_ascii=False, separators=(",", ":"))
 
 
 def _extras(part: ToolCallPart) -> dict[str, Any]:
-    """What a provider attached to a call and wants back, such as Gemini's thought signatures."""
+    """Return data that a provider attached to a call and requires back, such as Gemini's thought signatures."""
     found = {"id": part.id, "provider_name": part.provider_name, "provider_details": part.provider_details}
     return {key: value for key, value in found.items() if value is not None}

@@ -18,8 +18,7 @@ from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelR
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
-from gateway.llm.chain import WELL, ChainedModels, ModelHealth, after_failure, next_choice
-from gateway.llm.prices import Price
+from gateway.llm.chain import WELL, ChainedModels, ModelHealth, Price, after_failure, next_choice
 from gateway.ports import Model
 from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.steps import Usage
-from gateway.llm.chain import ChainedModels
-from gateway.llm.prices import Price
+from gateway.llm.chain import ChainedModels, Price
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.steps import Usage
-from gateway.llm.prices import Price, cost_micros
+from gateway.llm.chain import Price, cost_micros
 
 MINI = Price(input=0.25, output=2.0, cached=0.025)
 
