@@ -1,4 +1,4 @@
-"""A model attached to the scripted server, and what it answers."""
+"""Rig with a model attached to the scripted server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = "sk-test-0123456789"
 ASK = ModelRequest(system="Be kind.", messages=(UserText(text="Hi"),), tools=())
 QUICK = RetryLimits(first_s=0.01, longest_s=60)
 IMPATIENT = Timeouts(stall_s=0.5, after_finish_s=0.15)
-"""For servers that are silent for good. One that only waits for its turn to compute is not."""
+"""Short timeouts, only for servers that stay silent: a server that waits for the CPU could exceed them."""
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def attached(
 
 
 async def ask(model: OpenAIChat) -> tuple[Answer, list[str]]:
-    """Return the answer and the texts as they streamed."""
+    """Return the answer and the streamed texts."""
     texts: list[str] = []
     async for event in model.stream(ASK):
         if isinstance(event, Complete):
@@ -64,7 +64,7 @@ async def ask(model: OpenAIChat) -> tuple[Answer, list[str]]:
 
 
 async def failure(model: OpenAIChat) -> tuple[ModelError, list[str]]:
-    """Return the error and what was streamed before it."""
+    """Return the error and the texts streamed before it."""
     texts: list[str] = []
     try:
         async for event in model.stream(ASK):

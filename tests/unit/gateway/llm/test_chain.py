@@ -1,4 +1,4 @@
-"""Chains over small models that answer from a script."""
+"""Chains of scripted models: fallback, cooldown, cost."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LONG_TOO = ModelError("So it is.", too_long=True)
 FILTERED = ModelError("The provider's content filter stopped the answer.", cure="Ask otherwise.", about_request=True)
 
 Line: TypeAlias = str | ModelError | AnswerRestarted | None
-"""A piece of text, a failure, a new beginning; None: the stream ends without an answer."""
+"""Line of a script: a piece of text, a failure, a restart; None: the stream ends without an answer."""
 
 
 class Scripted:
-    """`ports.Model` that answers each question with the next lines; without any left, with its name."""
+    """`ports.Model` that answers each prompt with the next lines; after the last, with its name."""
 
     def __init__(self, name: str, *script: Sequence[Line], usage: Usage | None = None) -> None:
         self._name = name
@@ -111,7 +111,7 @@ async def ask(model: Model) -> tuple[Answer, list[ModelEvent]]:
 
 
 def shown(events: Sequence[ModelEvent]) -> str:
-    """What a reader sees in the end."""
+    """Return the text that a reader sees in the end."""
     text = ""
     for event in events:
         text = "" if isinstance(event, AnswerRestarted) else text + (event.text if isinstance(event, TextPart) else "")
@@ -124,7 +124,7 @@ async def fails(model: Model) -> ModelError:
     return caught.value
 
 
-# --- who is next, and who rests ---------------------------------------------------------------------
+# --- next choice and cooldown -----------------------------------------------------------------------
 
 RESTS = ModelHealth(failures=1, rests_until=60.0, because="429")
 SOONER = ModelHealth(failures=1, rests_until=59.0, because="429")
@@ -313,7 +313,7 @@ async def test_a_model_that_broke_off_is_asked_once_more_when_nobody_else_is_lef
     assert model.asked == 1
 
 
-# --- rests -----------------------------------------------------------------------------------------
+# --- cooldown --------------------------------------------------------------------------------------
 
 
 async def test_a_failed_model_is_passed_over_until_its_rest_is_over() -> None:
@@ -419,7 +419,7 @@ async def test_a_model_that_others_could_step_in_for_is_asked_in_haste() -> None
     assert (await ask(alone))[0].text == "fine"
 
 
-# --- ends ------------------------------------------------------------------------------------------
+# --- close -----------------------------------------------------------------------------------------
 
 
 async def test_closing_the_stream_closes_the_model_that_answers() -> None:

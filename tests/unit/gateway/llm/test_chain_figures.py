@@ -1,4 +1,4 @@
-"""What a chain counts of its answers."""
+"""Metrics of a chain's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON of others, in which anything may stand anywhere."""
+"""Accessors for untrusted JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Over real connections to the scripted server on loopback."""
+"""Chat completions over real connections to the scripted server on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that refuse a part of a request, or answer with nonsense; over real connections."""
+"""Servers that refuse a part of a request or send invalid answers, over real connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.model_server import Call, Reply, ScriptedModel
 from tests.support.ports import free_port
 from tests.unit.gateway.llm.asking import ask, attached, failure
 
-# --- what a server refuses is left out --------------------------------------------------------------
+# --- refused parts ----------------------------------------------------------------------------------
 
 SYSTEM_ROLE = "Unsupported value: 'messages[0].role' does not support '{}' with this model."
 PICTURE = CallResult(
@@ -135,7 +135,7 @@ async def test_what_is_too_long_says_so_and_is_not_tried_again(reply: Reply) -> 
     assert len(server.requests) == 1
 
 
-# --- nonsense ---------------------------------------------------------------------------------------
+# --- invalid answers --------------------------------------------------------------------------------
 
 
 async def test_two_hundred_parallel_calls_with_one_id() -> None:

@@ -1,4 +1,4 @@
-"""Large pictures on their way to a model: nobody else waits for them."""
+"""Large pictures in a request do not block the event loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TOOL = ToolOffer(name="t", description="T.", schema={})
 
 
 class Watched(tuple[Image, ...]):
-    """Pictures that remember in which threads they were looked at."""
+    """Pictures that record the threads that read them."""
 
     def __new__(cls, images: tuple[Image, ...], threads: set[int]) -> Watched:
-        """Take both."""
+        """Store pictures and threads."""
         made = super().__new__(cls, images)
         made.threads = threads
         return made
@@ -30,13 +30,13 @@ class Watched(tuple[Image, ...]):
     threads: set[int]
 
     def __iter__(self) -> Iterator[Image]:
-        """Remember."""
+        """Record the thread."""
         self.threads.add(threading.get_ident())
         return super().__iter__()
 
 
 async def test_pictures_are_written_down_in_a_thread_and_sent_piece_by_piece() -> None:
-    """Eight of 10 MB took half a second of the loop, and sending them at once another fifth (aiohttp warns of that)."""
+    """Eight of 10 MB blocked the loop for 0.5 s; sending them in one piece, 0.2 s more (aiohttp warns of that)."""
     threads: set[int] = set()
     shown = UserText(text="Look", images=Watched((LARGE, LARGE), threads))
     server = ScriptedModel([Reply(text="Black.")])

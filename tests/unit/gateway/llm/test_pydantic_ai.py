@@ -1,4 +1,4 @@
-"""Over real connections to stand-ins for Anthropic and Google on loopback."""
+"""pydantic-ai's models over real connections to fakes of Anthropic and Google on loopback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CLAUDE, GEMINI = "anthropic:claude-sonnet-5", "google:gemini-3-flash"
 async def attached(
     *answers: Said, name: str = CLAUDE, stall_s: float = 5.0
 ) -> AsyncGenerator[tuple[FakeProvider, LibraryModel]]:
-    """Start a provider with these answers, and yield a model that asks it."""
+    """Start a fake provider with these answers, and yield a model that asks it."""
     async with FakeProvider(*answers) as server, AsyncClient(timeout=30) as client:
         yield (
             server,
@@ -55,7 +55,7 @@ async def attached(
 
 
 async def ask(model: LibraryModel, request: ModelRequest = ASK) -> tuple[list[str], Answer]:
-    """Ask to the end: the pieces of text, and the answer."""
+    """Return the streamed texts and the answer."""
     texts: list[str] = []
     async for event in model.stream(request):
         match event:
@@ -337,14 +337,14 @@ async def test_a_stream_of_google_that_is_cut_is_never_an_answer() -> None:
             await ask(model)
 
 
-# --- what no model says -------------------------------------------------------------------------
+# --- invalid characters -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "shown"), [("\ud83d\ude00", "😀"), ("ab\ud83dcd", "ab\ufffdcd"), ("abc\ud83d", "abc\ufffd")]
 )
 async def test_halves_of_characters_are_joined_or_replaced(text: str, shown: str) -> None:
-    """The stand-in splits a text in its middle. Nothing can store or show halves."""
+    """The fake splits a text in the middle of a character. Halves can be neither stored nor shown."""
     async with attached(Said(events=anthropic_text(text))) as (_, model):
         texts, answer = await ask(model)
     assert "".join(texts) == answer.text == shown

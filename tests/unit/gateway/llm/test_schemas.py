@@ -1,4 +1,4 @@
-"""Schemas beside what each provider is given: one file for each, with the schema as the registry has it first."""
+"""Golden files of schemas: the registry's schema first, then each provider's form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def golden(path: Path) -> dict[str, Any]:
 
 
 def nodes(schema: object) -> Iterator[dict[str, Any]]:
-    """All schemas in a schema."""
+    """Yield all schemas in a schema."""
     if isinstance(schema, list):
         for one in cast("list[object]", schema):
             yield from nodes(one)

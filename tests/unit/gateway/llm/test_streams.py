@@ -1,4 +1,4 @@
-"""What several providers send, written by hand from their documentation (each file says which), read as it must be."""
+"""Streams of several providers, written by hand from their documentation, which each file names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Expected:
     calls: tuple[tuple[str, str, str], ...] = ()
     usage: Usage = Usage()  # noqa: RUF009 - frozen
     opaque: tuple[str, Any] | None = None
-    """A field that is given back, and what it holds."""
+    """Field that is sent back, and its value."""
 
 
 EXPECTED = {
@@ -95,7 +95,7 @@ def stream(name: str) -> bytes:
 
 
 def read(data: bytes) -> tuple[Answer, str]:
-    """Return the answer, and the text as it streamed. Raises `ModelError`."""
+    """Return the answer and the streamed text. Raises `ModelError`."""
     assembly = AnswerParser(lambda error: to_error(from_chunk(error, PEER), PEER))
     streamed = assembly.feed(data) + assembly.end()
     streamed += assembly.finish()

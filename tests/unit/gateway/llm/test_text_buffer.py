@@ -1,4 +1,4 @@
-"""A text of an answer, in pieces that may split a character."""
+"""Text buffer with pieces that split a character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that fails: people read a plain sentence that names the host, and a cure."""
+"""Errors of failed connections: a plain sentence that names the host, and a cure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = ConnectionKey(
     host="models.example", port=443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None
 )
 RAW = re.compile(r"Error\b|Exception|ssl:|status_code|body:|\{|\[|Errno|<|>|None")
-"""What no sentence for people holds."""
+"""Text that must not appear in an error for people."""
 
 
 def caused(error: Exception, cause: BaseException) -> Exception:
