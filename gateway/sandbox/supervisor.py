@@ -147,13 +147,13 @@ def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
 
 
 def _noted(number: int, frame: object) -> None:
-    """The wake-up descriptor tells; without a handler it would not."""
+    """Do nothing: the wake-up descriptor is written only if the signal has a handler."""
 
 
 def _become(bounds: list[tuple[int, int]], argv: list[str]) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), ORDERS)
-        os.setsid()  # so that `kill 0` does not reach the keeper
+        os.setsid()  # so that `kill 0` does not reach the supervisor
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):

@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
     "basic": (SandboxMode.BASIC, {}),
     "off": (SandboxMode.OFF, {}),
     "off-unshare": (SandboxMode.OFF, {"can_bwrap": False}),
-    "off-keeper": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
+    "off-supervisor": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 ASKS = """

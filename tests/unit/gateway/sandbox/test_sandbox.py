@@ -31,7 +31,7 @@ WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
     "basic": (SandboxMode.BASIC, {}),
     "off": (SandboxMode.OFF, {}),
     "off-unshare": (SandboxMode.OFF, {"can_bwrap": False}),
-    "off-keeper": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
+    "off-supervisor": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 
@@ -165,7 +165,7 @@ async def test_basic_never_runs_on_the_host_instead(basic: Bench) -> None:
     assert not (basic.workspace / "ran").exists()
 
 
-async def test_a_sandbox_that_cannot_be_made_is_an_error_and_not_an_exit_code(basic: Bench) -> None:
+async def test_failed_sandbox_is_an_error_and_not_an_exit_code(basic: Bench) -> None:
     folder = basic.workspace / "gone"
     folder.mkdir()
     basic.containment = replace(basic.containment, hardened=True)
@@ -253,7 +253,7 @@ async def test_it_runs_where_it_was_told(bench: Bench) -> None:
     assert (bench.workspace / "sub dir" / "here").exists()
 
 
-async def test_what_is_missing_is_named(bench: Bench) -> None:
+async def test_missing_folder_or_program_is_named(bench: Bench) -> None:
     with pytest.raises(NotFound, match=r"folder .*/gone is not there\. Create it"):
         await bench.run("true", cwd=bench.workspace / "gone")
     with pytest.raises(NotFound, match=r"no program `no-such-program`\. Install it"):
@@ -311,7 +311,7 @@ async def test_basic_cannot_change_the_machines_settings(basic: Bench) -> None:
     assert not [name for name in found if name != "/proc/mtrr" and not name.startswith("/proc/pressure/")]
 
 
-async def test_basic_refuses_a_folder_or_a_workspace_that_is_no_boundary(basic: Bench) -> None:
+async def test_basic_refuses_a_folder_outside_or_a_system_workspace(basic: Bench) -> None:
     with pytest.raises(BadRequest, match="outside the workspace"):
         await basic.run("true", cwd=basic.state)
     with pytest.raises(BadRequest, match="cannot be a sandbox's workspace"):
@@ -373,7 +373,7 @@ async def test_a_stop_takes_less_than_a_second(bench: Bench) -> None:
     assert living(bench.mark) == []
 
 
-async def test_what_is_left_in_the_background_ends_too_and_nothing_hangs(bench: Bench) -> None:
+async def test_background_processes_end_too_and_nothing_hangs(bench: Bench) -> None:
     async with asyncio.timeout(10):
         assert await bench.run(STUBBORN.format(mark=bench.mark, last="exit 3")) == 3
     assert living(bench.mark) == []
