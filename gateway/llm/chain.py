@@ -149,7 +149,7 @@ class Chain:
         all_rest = all(map(self._rests, range(len(self._members))))
         n = self._next(failures, all_rest)
         while n is not None:
-            member, said = self._members[n], False
+            member, shown = self._members[n], False
             others = next_choice(self._healths, {*failures, n}, self._clock.monotonic(), even_resting=all_rest)
             model = member.model if others is None else member.hasty
             failed = ModelError("The model's stream ended before its answer did.", cure="Ask again.", retryable=True)
@@ -159,20 +159,20 @@ class Chain:
                         if isinstance(event, Complete):
                             yield Complete(answer=self._finished(event.answer, n, failures))
                             return
-                        said = not isinstance(event, AnswerRestarted)
+                        shown = not isinstance(event, AnswerRestarted)
                         yield event
             except ModelError as error:
                 failed = error
             self._failed(member, failed)
-            again = n if said and failed.retryable and n not in failures else None
+            again = n if shown and failed.retryable and n not in failures else None
             failures[n] = failed
             n = self._next(failures, all_rest, again)
-            if n is not None and said:
+            if n is not None and shown:
                 yield AnswerRestarted(because=failed.message)
         raise self._all_failed(failures)
 
     def _reason(self, error: ModelError) -> str:
-        """One short line, without secrets: a provider's words may quote any."""
+        """Return the reason as one short line, redacted: a provider's text may quote secrets."""
         return cut(plain(self._redactor.text(error.message)).rstrip("."), _REASON_CHARS)
 
     @property
@@ -183,8 +183,8 @@ class Chain:
         return self._clock.monotonic() < self._members[n].health.rests_until
 
     def _next(self, failures: Mapping[int, ModelError], all_rest: bool, again: int | None = None) -> int | None:
-        """Who is asked next; `again` broke off in the middle of its text just now."""
-        # What is too long is shortened rather than given to who is likely to fail anyway.
+        """Return the next model to ask; `again` just failed in the middle of its text."""
+        # A too long prompt is shortened rather than given to a model in cooldown, which is likely to fail anyway.
         even_resting = all_rest and not any(error.too_long for error in failures.values())
         n = next_choice(self._healths, failures, self._clock.monotonic(), even_resting=even_resting)
         return again if n is None and len(failures) == 1 else n

@@ -160,11 +160,11 @@ def from_chunk(error: object, peer: Peer) -> ErrorBody:
 
 def to_error(refusal: ErrorBody, peer: Peer, retry_after_s: float | None = None) -> RefusedRequest:
     """Return the error with its explanation and cure."""
-    said = refusal.message or "no reason given"
-    text = f"{refusal.code} {said}"
+    detail = refusal.message or "no reason given"
+    text = f"{refusal.code} {detail}"
     for applies, explain in _EXPLANATIONS:
         if applies(refusal.status, text):
-            message, cure, retryable = explain(peer, f"{refusal.status}: {said}")
+            message, cure, retryable = explain(peer, f"{refusal.status}: {detail}")
             wait_s = retry_after_s if retryable else None
             return RefusedRequest(
                 refusal,
@@ -175,7 +175,7 @@ def to_error(refusal: ErrorBody, peer: Peer, retry_after_s: float | None = None)
                 too_long=explain is _too_long,
                 about_request=explain is _flagged,
             )
-    message = f"The model's server {peer.server} refuses the request ({refusal.status}: {said})."
+    message = f"The model's server {peer.server} refuses the request ({refusal.status}: {detail})."
     cure = "Check [model] name and base_url against what the server says."
     return RefusedRequest(refusal, message, cure=cure, about_request=refusal.status in (400, 422))
 
@@ -214,48 +214,48 @@ def _words(value: object) -> str:
 # --- explanations: message, cure, whether a retry may help ------------------------------------------
 
 
-def _too_long(peer: Peer, said: str) -> tuple[str, str, bool]:
-    words = f"The conversation is too long for {peer.model} (context_length_exceeded, {said})."
-    return words, "Say /new to begin a new history, or use a model with a larger context.", False
+def _too_long(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    text = f"The conversation is too long for {peer.model} (context_length_exceeded, {detail})."
+    return text, "Say /new to begin a new history, or use a model with a larger context.", False
 
 
-def _no_tools(peer: Peer, said: str) -> tuple[str, str, bool]:
-    words = f"{peer.server} lets {peer.model} use no tools ({said})."
+def _no_tools(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    text = f"{peer.server} lets {peer.model} use no tools ({detail})."
     cure = "Use a model that can call tools; vLLM wants --enable-auto-tool-choice, llama.cpp --jinja."
-    return words, cure, False
+    return text, cure, False
 
 
-def _flagged(peer: Peer, said: str) -> tuple[str, str, bool]:
-    return f"{peer.server} refuses what was said ({said}).", "Ask in other words.", False
+def _flagged(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    return f"{peer.server} refuses the content ({detail}).", "Ask in other words.", False
 
 
-def _no_quota(peer: Peer, said: str) -> tuple[str, str, bool]:
-    words = f"The account at {peer.server} has no quota left ({said})."
-    return words, "Check the plan and billing of the account that [model] api_key belongs to.", False
+def _no_quota(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    text = f"The account at {peer.server} has no quota left ({detail})."
+    return text, "Check the plan and billing of the account that [model] api_key belongs to.", False
 
 
-def _key_refused(peer: Peer, said: str) -> tuple[str, str, bool]:
+def _key_refused(peer: Peer, detail: str) -> tuple[str, str, bool]:
     if peer.api_key:
-        return f"The key for {peer.server} is refused ({said}).", "Set [model] api_key to a valid key.", False
-    return f"{peer.server} wants a key ({said}).", 'Set [model] api_key, for instance to "env:OPENAI_API_KEY".', False
+        return f"The key for {peer.server} is refused ({detail}).", "Set [model] api_key to a valid key.", False
+    return f"{peer.server} wants a key ({detail}).", 'Set [model] api_key, for instance to "env:OPENAI_API_KEY".', False
 
 
-def _unknown(peer: Peer, said: str) -> tuple[str, str, bool]:
-    words = f"{peer.server} does not know the model {peer.model}, or has no chat completions there ({said})."
-    return words, "Check [model] name and base_url.", False
+def _unknown(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    text = f"{peer.server} does not know the model {peer.model}, or has no chat completions there ({detail})."
+    return text, "Check [model] name and base_url.", False
 
 
-def _elsewhere(peer: Peer, said: str) -> tuple[str, str, bool]:
-    words = f"The model's server {peer.server} sends us elsewhere ({said}); the key is not taken there."
-    return words, "Set [model] base_url to the address itself.", False
+def _elsewhere(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    text = f"The model's server {peer.server} redirects requests ({detail}); the key is not sent there."
+    return text, "Set [model] base_url to the address itself.", False
 
 
-def _busy(peer: Peer, said: str) -> tuple[str, str, bool]:
-    return f"{peer.server} limits how often it may be asked ({said}).", "Wait a moment and ask again.", True
+def _busy(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    return f"{peer.server} limits how often it may be asked ({detail}).", "Wait a moment and ask again.", True
 
 
-def _down(peer: Peer, said: str) -> tuple[str, str, bool]:
-    return f"The model's server {peer.server} failed ({said}).", "Ask again in a moment.", True
+def _down(peer: Peer, detail: str) -> tuple[str, str, bool]:
+    return f"The model's server {peer.server} failed ({detail}).", "Ask again in a moment.", True
 
 
 _Explain = Callable[[Peer, str], tuple[str, str, bool]]

@@ -94,13 +94,13 @@ OPEN = [
 
 
 @pytest.mark.parametrize(("text", "why"), BLOCKED)
-def test_what_is_not_the_open_internet_is_refused_with_its_reason(text: str, why: str) -> None:
+def test_non_public_address_is_refused_with_its_reason(text: str, why: str) -> None:
     # The table holds the reason too: an address that only another line of it happens to catch is a hole in the making.
     assert why in vet_address(ip_address(text))
 
 
 @pytest.mark.parametrize("text", OPEN)
-def test_the_open_internet_is_open(text: str) -> None:
+def test_public_address_is_allowed(text: str) -> None:
     assert vet_address(ip_address(text)) == ""
 
 

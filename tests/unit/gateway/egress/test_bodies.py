@@ -29,7 +29,7 @@ class Sink:
 
 
 @given(cuts=st.lists(st.integers(0, 46)))
-def test_chunks_are_the_same_in_whatever_pieces_they_come(cuts: list[int]) -> None:
+def test_chunks_are_parsed_alike_for_any_split(cuts: list[int]) -> None:
     body = b"5;a=b\r\nhello\r\n1\r\n,\r\nA\r\n chunk\r\ned\r\n0\r\nX: y\r\n\r\n"
     chunks, at, found = Chunks(), 0, b""
     for cut in [*sorted(cuts), len(body)]:
@@ -39,13 +39,13 @@ def test_chunks_are_the_same_in_whatever_pieces_they_come(cuts: list[int]) -> No
     assert (found, chunks.ended) == (b"hello, chunk\r\ned", True)
 
 
-def test_what_follows_the_end_of_a_chunked_body_is_not_part_of_it() -> None:
+def test_bytes_after_a_chunked_body_are_not_part_of_it() -> None:
     chunks = Chunks()
     assert chunks.take(SMALL + b"0\r\n\r\n" + SMALL) == b"small!"
     assert chunks.ended
 
 
-def test_a_body_that_is_hardly_more_than_the_sizes_of_its_chunks_is_refused() -> None:
+def test_body_with_too_much_chunk_framing_is_refused() -> None:
     """Each chunk of one byte costs as much as one of a thousand; 1 MB of them held up everybody for half a minute."""
     short = Chunks()
     assert len(short.take(b"1\r\na\r\n" * 10_000)) == 10_000
@@ -57,7 +57,7 @@ def test_a_body_that_is_hardly_more_than_the_sizes_of_its_chunks_is_refused() ->
         Chunks().take(padded * 20)
 
 
-async def test_the_gate_cuts_such_a_body() -> None:
+async def test_proxy_cuts_a_body_with_too_much_chunk_framing() -> None:
     async with opened() as rig, rig.connected() as ends, asyncio.timeout(20):
         ends.writer.write(HEAD + b"1\r\na\r\n" * 200_000)
         with pytest.raises(ConnectionError):
@@ -65,8 +65,8 @@ async def test_the_gate_cuts_such_a_body() -> None:
         assert rig.inner.requests == []
 
 
-async def test_others_have_their_turn_while_small_chunks_are_copied() -> None:
-    """What is in a reader's buffer already is read without a pause: all of it was copied in one go once."""
+async def test_other_tasks_run_while_small_chunks_are_copied() -> None:
+    """read() does not yield while its buffer has data: once, a whole body was copied without a pause."""
     read, sink = asyncio.StreamReader(), Sink()
     sent = SMALL * 100_000
     read.feed_data(sent + b"0\r\n\r\n")

@@ -27,7 +27,7 @@ class Nowhere(asyncio.Transport):
 
 
 class World:
-    """What names lead to, and who was looked up and dialled."""
+    """Fake resolver and network that record the names resolved and the addresses dialled."""
 
     def __init__(self, names: dict[str, list[str]], *, dead: Sequence[str] = (), own: Sequence[str] = ()) -> None:
         self.names = names
@@ -134,7 +134,7 @@ async def test_the_next_address_is_tried_when_one_is_dead_or_silent() -> None:
         ("silent.example", "no answer in"),
     ],
 )
-async def test_who_cannot_be_reached_is_told_why(name: str, why: str) -> None:
+async def test_unreachable_host_is_reported_with_the_reason(name: str, why: str) -> None:
     names = {"empty.example": [], "dead.example": ["8.8.4.4"], "silent.example": ["1.0.0.1"]}
     with pytest.raises(UnreachableError, match=why):
         await World(names, dead=["8.8.4.4"]).dial(name)

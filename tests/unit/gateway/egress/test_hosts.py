@@ -141,14 +141,14 @@ def test_a_host_that_must_have_a_port_has_one() -> None:
         ("[64:ff9b::a9fe:a9fe]:80", "NAT64"),
     ],
 )
-def test_what_is_refused_before_it_is_looked_up(text: str, why: str) -> None:
+def test_host_is_refused_before_it_is_resolved(text: str, why: str) -> None:
     host = vet_host(text)
     assert isinstance(host, Host)
     assert why in vet_public(host)
 
 
 @pytest.mark.parametrize("text", ["example.org:80", "example.org:443", "8.8.8.8:443", "notlocalhost.org:80"])
-def test_what_may_be_looked_up(text: str) -> None:
+def test_public_host_may_be_resolved(text: str) -> None:
     host = vet_host(text)
     assert isinstance(host, Host)
     assert vet_public(host) == ""
@@ -178,7 +178,7 @@ def test_what_may_be_looked_up(text: str) -> None:
         ([], "example.org:80", False),
     ],
 )
-def test_what_the_owner_permits(hosts: list[str], asked: str, is_permitted: bool) -> None:
+def test_permitted_hosts_match(hosts: list[str], asked: str, is_permitted: bool) -> None:
     host = vet_host(asked)
     assert isinstance(host, Host)
     assert Permitted(hosts).has(host) == is_permitted
@@ -209,14 +209,14 @@ def test_what_the_owner_permits(hosts: list[str], asked: str, is_permitted: bool
         "0.0.0.0:8000",
     ],
 )
-def test_what_cannot_be_permitted_is_told_with_the_cure(text: str) -> None:
+def test_invalid_permitted_host_is_refused_with_a_cure(text: str) -> None:
     with pytest.raises(BadRequest, match="cannot be permitted") as caught:
         Permitted(["good.example", text])
     assert caught.value.cure
 
 
 @given(st.text(max_size=30), st.none() | st.integers(1, 65_535))
-def test_whatever_is_read_is_in_its_plain_form(text: str, port: int | None) -> None:
+def test_parsed_host_is_in_its_plain_form(text: str, port: int | None) -> None:
     host = vet_host(text, port=port)
     if isinstance(host, str):
         return
@@ -234,7 +234,7 @@ def test_an_address_is_judged_as_itself(address: object, port: int) -> None:
     assert not vet_address(plain) or vet_public(host)
 
 
-def test_what_is_shown_is_printable_and_short() -> None:
+def test_shown_host_is_printable_and_short() -> None:
     assert shown("a\r\n\x1b[31m\u202eb") == "a\\r\\n\\x1b[31m\\u202eb"
     assert len(shown("x" * 1_000)) == 100
 
@@ -259,9 +259,7 @@ def test_a_password_is_not_shown() -> None:
         (("*",), "elsewhere.lan:80", False),
     ],
 )
-def test_what_is_permitted_is_let_through_as_far_as_people_allowed_it(
-    scopes: tuple[str, ...], host: str, is_let: bool
-) -> None:
+def test_permitted_host_needs_a_persons_consent(scopes: tuple[str, ...], host: str, is_let: bool) -> None:
     """A page of another host must not lead into the owner's network by a frame or a request of its own."""
     permitted = Permitted(["wiki.lan", "*.wiki.lan", "10.0.0.5:8080", "[fd00::5]:8080"])
     found = vet_host(host)

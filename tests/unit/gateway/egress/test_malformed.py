@@ -106,7 +106,7 @@ async def test_a_second_request_on_the_connection_is_never_read() -> None:
         assert [line for line, _, _ in rig.inner.requests] == ["GET / HTTP/1.1"]
 
 
-async def test_what_follows_a_body_is_not_part_of_it() -> None:
+async def test_bytes_after_a_body_are_not_part_of_it() -> None:
     async with opened() as rig:
         await rig.ask(POST + "Content-Length: 2\r\n\r\nokGET http://inner.example/second HTTP/1.1\r\n\r\n")
         assert [body for _, _, body in rig.inner.requests] == [b"ok"]

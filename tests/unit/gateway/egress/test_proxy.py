@@ -59,7 +59,7 @@ async def test_a_name_with_one_blocked_address_is_refused_and_told(address: str,
         assert rig.inner.connections == 0
 
 
-async def test_a_name_that_is_bound_anew_goes_to_the_vetted_address_or_nowhere() -> None:
+async def test_rebound_name_is_dialled_by_its_vetted_address() -> None:
     async with opened({"bound.example": [[PUBLIC], ["127.0.0.1"]]}) as rig:
         assert (await rig.get("http://bound.example/")).startswith(b"HTTP/1.1 200 ")
         assert rig.looked_up == ["bound.example"]
@@ -77,7 +77,7 @@ async def test_only_http_goes_without_a_tunnel(scheme: str) -> None:
         assert rig.inner.connections == 0
 
 
-async def test_the_last_twenty_refusals_are_remembered_as_they_may_be_shown() -> None:
+async def test_last_twenty_refusals_are_stored_for_display() -> None:
     async with opened() as rig:
         for n in range(25):
             await connect_through(rig, f"10.0.0.{n}:22")
@@ -88,7 +88,7 @@ async def test_the_last_twenty_refusals_are_remembered_as_they_may_be_shown() ->
         assert len(turned.host) == 100
 
 
-async def test_whoever_is_turned_away_cannot_fill_the_log() -> None:
+async def test_refusals_cannot_fill_the_log() -> None:
     with capture_logs() as logs:
         async with opened() as rig:
             for n in range(TOLD_AT_MOST + 10):
@@ -96,7 +96,7 @@ async def test_whoever_is_turned_away_cannot_fill_the_log() -> None:
     assert [line["host"] for line in logs] == [f"10.0.0.{n}:22" for n in range(TOLD_AT_MOST)]
 
 
-async def test_what_cannot_be_reached_is_a_bad_gateway_with_the_reason() -> None:
+async def test_unreachable_host_is_a_bad_gateway_with_the_reason() -> None:
     async with opened() as rig:
         response = await rig.get("http://unknown.example/")
         assert response.startswith(b"HTTP/1.1 502 ")
@@ -104,7 +104,7 @@ async def test_what_cannot_be_reached_is_a_bad_gateway_with_the_reason() -> None
         assert rig.gate.turned_away() == []
 
 
-async def test_hosts_that_cannot_be_permitted_are_told_when_the_gate_opens() -> None:
+async def test_invalid_permitted_hosts_are_refused_at_opening() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock, pytest.raises(BadRequest, match="cannot be permitted"):
         async with Egress().gate(sock, hosts=["http://intranet/"], address="http://127.0.0.1:1"):
             pass
@@ -125,7 +125,7 @@ async def test_a_permitted_host_is_reached_at_its_port() -> None:
         ]
 
 
-async def test_the_address_wins_and_what_is_between_neighbours_stays_there() -> None:
+async def test_url_host_wins_and_hop_by_hop_headers_are_dropped() -> None:
     async with opened() as rig:
         response = await rig.get(
             "http://INNER.example?q=1",
@@ -218,7 +218,7 @@ async def test_half_a_body_is_not_taken_for_a_whole_one() -> None:
 # --- limits and the end ---------------------------------------------------------------------------
 
 
-async def test_a_head_that_drips_is_cut() -> None:
+async def test_slow_head_times_out() -> None:
     async with opened(limits=ExchangeLimits(head_s=0.2)) as rig, rig.connected() as ends, asyncio.timeout(5):
         with suppress(ConnectionError):
             for _ in range(10):
@@ -227,7 +227,7 @@ async def test_a_head_that_drips_is_cut() -> None:
         assert (await ends.reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_who_says_nothing_is_cut() -> None:
+async def test_silent_client_is_closed() -> None:
     async with opened(limits=ExchangeLimits(silent_s=0.1)) as rig:
         assert await rig.ask(b"") == b""
 
@@ -270,7 +270,7 @@ async def test_three_hundred_at_once_are_all_served_within_the_bound() -> None:
         assert most <= 17  # one that ends, while the next begins
 
 
-async def test_a_closed_gate_closes_its_connections_and_leaves_the_socket() -> None:
+async def test_closed_proxy_closes_its_connections_but_not_the_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
         early = socket.create_connection(("127.0.0.1", port))
@@ -291,7 +291,7 @@ async def test_a_closed_gate_closes_its_connections_and_leaves_the_socket() -> N
             writer.transport.abort()
 
 
-async def test_what_its_user_raises_comes_out_as_it_is_and_tunnels_end_with_it() -> None:
+async def test_error_of_the_user_is_raised_unchanged_and_ends_tunnels() -> None:
     async def use() -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             async with Egress().gate(sock, hosts=[], address="http://127.0.0.1:9"):

@@ -175,7 +175,7 @@ def test_the_next_is_the_first_that_neither_rests_nor_was_asked(
     ],
     ids=str,
 )
-def test_a_rest_doubles_up_to_ten_minutes_and_failures_during_it_count_as_one(
+def test_cooldown_doubles_up_to_ten_minutes(
     failures: int, until: float, retry_after_s: float | None, now: float, expected: tuple[int, float]
 ) -> None:
     after = after_failure(ModelHealth(failures=failures, rests_until=until), "x", retry_after_s, now)
@@ -196,7 +196,7 @@ async def test_the_first_model_answers_and_nothing_is_noted() -> None:
 
 
 @pytest.mark.parametrize("error", [BUSY, KEY, ModelError("odd")], ids=str)
-async def test_whatever_fails_the_next_one_is_asked_and_the_note_says_so(error: ModelError) -> None:
+async def test_fallback_answers_after_any_failure_and_a_note_tells(error: ModelError) -> None:
     answer, events = await ask(chain(Scripted("anthropic:claude-x", [error]), Scripted("openai:gpt-5-mini")))
 
     assert answer.model == "openai:gpt-5-mini"
@@ -243,14 +243,14 @@ async def test_a_stream_without_an_answer_is_a_failure() -> None:
     assert AnswerRestarted(because="The model's stream ended before its answer did.") in events
 
 
-async def test_a_model_that_took_its_text_back_itself_needs_no_second_word() -> None:
+async def test_restart_by_the_model_itself_is_not_repeated() -> None:
     own = AnswerRestarted(because="again")
     _, events = await ask(chain(Scripted("openai:a", ["Half", own, BUSY]), Scripted("openai:b")))
 
     assert events == [TextPart(text="Half"), own, TextPart(text="openai:b")]
 
 
-async def test_what_is_too_long_for_one_is_given_to_the_next_and_nobody_rests() -> None:
+async def test_too_long_prompt_falls_back_without_a_cooldown() -> None:
     model = chain(Scripted("openai:a", [LONG]), Scripted("openai:b"))
     answer, _ = await ask(model)
 
@@ -261,7 +261,7 @@ async def test_what_is_too_long_for_one_is_given_to_the_next_and_nobody_rests() 
 @pytest.mark.parametrize(
     "scripts", [[LONG, LONG_TOO, LONG_TOO], [BUSY, LONG, LONG_TOO], [LONG, BUSY, KEY], [KEY, BUSY, LONG]]
 )
-async def test_when_it_is_too_long_and_nobody_answers_the_caller_is_told_that_first(scripts: list[ModelError]) -> None:
+async def test_too_long_error_is_raised_first_when_all_fail(scripts: list[ModelError]) -> None:
     models = [Scripted(f"openai:{n}", [error]) for n, error in enumerate(scripts)]
 
     assert await fails(chain(*models)) is LONG
@@ -297,7 +297,7 @@ async def test_one_model_alone_raises_what_it_raised() -> None:
     assert model.asked == 1
 
 
-async def test_a_model_that_broke_off_is_asked_once_more_when_nobody_else_is_left() -> None:
+async def test_model_is_asked_again_after_a_break_without_fallback() -> None:
     model = Scripted("openai:a", ["Half", BUSY], ["Whole"])
     answer, events = await ask(chain(model))
 
@@ -357,7 +357,7 @@ async def test_the_rest_that_a_server_asked_for_is_given_it() -> None:
     assert (await ask(model))[0].model == "openai:a"
 
 
-async def test_when_all_rest_each_is_asked_once_the_soonest_to_recover_first() -> None:
+async def test_all_in_cooldown_are_asked_once_shortest_first() -> None:
     clock = FakeClock()
     first, second = Scripted("openai:a", [BUSY], [BUSY], [BUSY]), Scripted("openai:b", [KEY], [KEY])
     model = chain(first, second, clock=clock)
@@ -383,7 +383,7 @@ async def test_the_soonest_to_recover_is_asked_first() -> None:
     assert first.asked == 1
 
 
-async def test_one_that_rests_is_not_asked_when_another_that_does_not_fails() -> None:
+async def test_model_in_cooldown_is_not_asked_when_another_fails() -> None:
     first, second = Scripted("openai:a", [KEY]), Scripted("openai:b", ["fine"], [FILTERED], ["fine"])
     model = chain(first, second)
     await ask(model)
@@ -394,7 +394,7 @@ async def test_one_that_rests_is_not_asked_when_another_that_does_not_fails() ->
     assert first.asked == 1
 
 
-async def test_the_fault_of_one_request_lets_the_next_answer_and_nobody_rest() -> None:
+async def test_request_error_falls_back_without_a_cooldown() -> None:
     first = Scripted("openai:a", [FILTERED])
     model = chain(first, Scripted("openai:b"))
 
@@ -458,7 +458,7 @@ async def test_what_an_answer_cost_is_filled_in() -> None:
     assert paid.usage == Usage(input_tokens=1_000, output_tokens=10, cost_micros=1_050)
 
 
-async def test_a_child_asks_its_own_model_first_and_the_default_ones_then() -> None:
+async def test_child_asks_its_own_model_before_the_default_ones() -> None:
     a, b, c = Scripted("openai:a"), Scripted("openai:b"), Scripted("openai:c", [KEY])
     models = ChainedModels([a, b, c], {}, FakeClock(), Redactor())
 
@@ -471,7 +471,7 @@ async def test_a_child_asks_its_own_model_first_and_the_default_ones_then() -> N
     assert models.of(session("openai:b")).name == "openai:b"
 
 
-async def test_a_model_that_is_configured_no_more_is_replaced_by_the_default() -> None:
+async def test_removed_model_is_replaced_by_the_default() -> None:
     models = ChainedModels([Scripted("openai:a")], {}, FakeClock(), Redactor())
 
     assert (await ask(models.of(session("openai:gone"))))[0].model == "openai:a"

@@ -112,7 +112,7 @@ def test_without_pictures_none_are_left_out() -> None:
     assert instead(USUAL, 500, "image input is not supported by this server", images=False) == {}
 
 
-def test_a_server_that_takes_neither_role_is_given_the_prompt_as_a_users() -> None:
+def test_system_prompt_is_sent_as_user_when_roles_are_refused() -> None:
     said = "Unsupported value: 'messages[0].role' does not support '{}' with this model."
     once = replace(USUAL, **instead(USUAL, 400, said.format("system"), images=False))
     twice = replace(once, **instead(once, 400, said.format("developer"), images=False))

@@ -73,7 +73,7 @@ except ConfigError as error:
     assert "`providers`" in ran.stdout
 
 
-async def test_the_configured_models_step_in_for_each_other_and_have_prices() -> None:
+async def test_configured_models_fall_back_and_have_prices() -> None:
     broken = ScriptedModel([Reply(status=401, error="This key has expired")])
     fine = ScriptedModel([Reply(text="Hello", usage=UsageFigures(prompt=1_000, completion=100, cached=400))])
     async with broken, fine, aiohttp.ClientSession() as session:

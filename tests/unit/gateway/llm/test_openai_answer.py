@@ -156,7 +156,7 @@ def test_an_answer_is_bounded(stream: list[bytes], words: str) -> None:
         assembled(*stream, STOP, limits=SMALL)
 
 
-def test_a_text_that_is_too_long_is_refused_before_anything_is_done_with_it() -> None:
+def test_too_long_text_is_refused_before_processing() -> None:
     """Joining and replacing six million surrogate halves took 2 s; reading them takes 0.2 s."""
     stream = b'data: {"choices":[{"delta":{"content":"' + b"\\ud800" * 6_000_000 + b'"}}]}\n\n'
     began = time.thread_time()
@@ -171,7 +171,7 @@ def test_an_event_is_bounded_before_it_is_read() -> None:
         assembled(b'data: {"x":[' + b"9" * 4_299 + (b"," + b"9" * 4_299) * 1_000 + b"]}\n\n")
 
 
-def test_halves_of_characters_in_arguments_and_reasoning_are_joined_or_replaced() -> None:
+def test_surrogate_halves_in_calls_and_reasoning_are_repaired() -> None:
     pieces = ["a\ud83d", "\ude00", "\ud83d"]
     answer, _ = assembled(
         *(delta(reasoning_content=piece) for piece in pieces), *(call(0, "i", "t", piece) for piece in pieces), CALLS
@@ -197,7 +197,7 @@ def test_fields_of_unexpected_types_are_passed_over() -> None:
     assert answer == Answer(text="Hi", model="openai:m")
 
 
-def test_a_pair_of_surrogates_that_was_split_is_joined_and_a_lone_one_is_replaced() -> None:
+def test_split_surrogate_pair_is_joined_and_a_lone_half_replaced() -> None:
     answer, streamed = assembled(
         b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n',
         b'data: {"choices":[{"delta":{"content":"\\ude00b\\udc00"}}]}\n\n',
@@ -252,13 +252,13 @@ def test_whole_calls_of_one_index_without_ids_stay_apart() -> None:
     assert found == [("call_1", "shell", '{"a":1}'), ("call_2", "shell", '{"a":2}')]
 
 
-def test_fragments_that_repeat_the_name_and_have_no_id_stay_together() -> None:
+def test_fragments_with_a_repeated_name_and_no_id_are_one_call() -> None:
     assert calls_of(
         call(0, None, "shell", '{"a":{}'), call(0, None, "shell", ',"b":1}'), call(0, None, "shell", ""), CALLS
     ) == [("call_1", "shell", '{"a":{},"b":1}')]
 
 
-def test_of_a_call_that_is_too_long_only_so_much_is_kept_that_it_is_refused_for_that() -> None:
+def test_too_long_call_is_cut_to_just_above_its_limit() -> None:
     long = '{"command":"' + "x" * ARGUMENTS_AT_MOST
     ((_, tool, arguments),) = calls_of(call(0, "a", "t" * 300, long), call(0, "a", "u" * 300, long), CALLS)
     assert tool == "t" * NAMED_AT_MOST
@@ -296,7 +296,7 @@ def test_arguments_stay_as_they_came(arguments: str) -> None:
     assert calls_of(call(0, "a", "shell", arguments), STOP) == [("a", "shell", arguments)]
 
 
-def test_missing_repeated_and_unusable_ids_become_unique_also_in_the_whole_transcript() -> None:
+def test_unusable_call_ids_become_unique_in_the_transcript() -> None:
     found = calls_of(
         call(0, None, "t"),
         call(1, "a", "t"),
@@ -349,7 +349,7 @@ def test_fragments_of_reasoning_blocks_become_whole_blocks() -> None:
     ]
 
 
-def test_a_long_block_of_reasoning_is_not_copied_for_each_of_its_fragments() -> None:
+def test_long_reasoning_block_is_not_copied_for_each_fragment() -> None:
     def part(text: str) -> bytes:
         return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": text}])
 
@@ -370,7 +370,7 @@ def test_a_text_is_no_part_of_its_chunk_whatever_stands_in_it() -> None:
 @pytest.mark.parametrize(
     "text", [b'{"x":"' + b',\\"' * 400_000, b'{"x":"' + b",\\" * 500_001, b'{"x":' + b'",' * 500_001]
 )
-def test_a_chunk_that_is_cut_in_a_text_is_refused_as_fast_as_another(text: bytes) -> None:
+def test_chunk_cut_inside_a_string_is_refused_in_linear_time(text: bytes) -> None:
     """93 kB of unterminated escaped quotes took 8 s, quadratic in their length."""
     began = time.thread_time()
     with pytest.raises(ModelError):
@@ -378,14 +378,14 @@ def test_a_chunk_that_is_cut_in_a_text_is_refused_as_fast_as_another(text: bytes
     assert time.thread_time() - began < 2
 
 
-def test_fragments_that_say_nothing_are_not_kept_and_not_taken_for_ever() -> None:
+def test_empty_fragments_are_not_stored_and_are_bounded() -> None:
     assembly = AnswerParser(refused, AnswerLimits(argument_chars=1_000))
     nothing = call(0, "", "", "")
     with pytest.raises(ModelError, match="arguments of the model's calls exceed"):
         assembly.feed(nothing * 100)
 
 
-def test_what_a_server_attached_and_is_not_json_does_not_come_back_to_it() -> None:
+def test_attached_data_is_dropped_when_it_is_not_strict_json() -> None:
     """Python reads and writes NaN; a strict server would refuse every later request of the conversation."""
     parts = [b'{"type":"t","x":NaN}', b'{"type":"t","x":1e999}']
     for part in parts:
@@ -397,7 +397,7 @@ def test_what_a_server_attached_and_is_not_json_does_not_come_back_to_it() -> No
         assert answer.opaque == {}
 
 
-def test_reasoning_that_comes_word_by_word_may_be_as_long_as_models_think() -> None:
+def test_reasoning_in_single_words_may_reach_the_usual_length() -> None:
     fields = {"type": "reasoning.text", "id": "rs_0123456789", "format": "openai-responses-v1", "index": 0}
     part = delta(reasoning_details=[{**fields, "text": "word "}])
     answer, _ = assembled(part * 100_000, STOP)
@@ -405,7 +405,7 @@ def test_reasoning_that_comes_word_by_word_may_be_as_long_as_models_think() -> N
     assert len(block["text"]) == 500_000
 
 
-def test_what_a_server_attached_to_a_call_is_kept_under_its_final_id() -> None:
+def test_attached_data_of_a_call_is_stored_under_its_final_id() -> None:
     fields = {"index": 0, "function": {"name": "t", "arguments": "{}"}, "extra_content": {"google": "signature"}}
     answer, _ = assembled(delta(tool_calls=[fields]), CALLS)
 

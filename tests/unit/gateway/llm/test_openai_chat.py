@@ -97,7 +97,7 @@ async def test_a_whole_answer_is_bounded_before_it_is_read() -> None:
     assert not error.retryable
 
 
-async def test_an_event_stream_under_another_content_type_is_understood() -> None:
+async def test_event_stream_is_read_under_another_content_type() -> None:
     async with attached(ScriptedModel([Reply(text="Hi", content_type="text/plain")])) as model:
         answer, _ = await ask(model)
 
@@ -120,7 +120,7 @@ async def test_the_connection_is_used_again() -> None:
     assert len(opened) == 1
 
 
-async def test_a_text_cut_at_the_output_limit_says_so_in_stream_and_answer() -> None:
+async def test_text_cut_at_the_output_limit_ends_with_a_note() -> None:
     async with attached(ScriptedModel([Reply(text="Once upon", finish="length")])) as model:
         answer, texts = await ask(model)
 
@@ -130,7 +130,7 @@ async def test_a_text_cut_at_the_output_limit_says_so_in_stream_and_answer() -> 
 # --- never a shorter answer ---------------------------------------------------------------------
 
 
-async def test_a_cut_after_each_event_gives_the_whole_answer_or_an_error() -> None:
+async def test_cut_after_any_event_gives_a_whole_answer_or_an_error() -> None:
     reply = Reply(
         text="Half of this would be wrong.",
         chunks=3,
@@ -177,7 +177,7 @@ async def test_a_server_that_stays_on_the_line_after_done_is_left() -> None:
 
 
 @pytest.mark.parametrize("silent", [Reply(think_s=60), Reply(stall_after=0)])
-async def test_in_haste_a_silent_server_is_given_up_after_two_short_tries(silent: Reply) -> None:
+async def test_hasty_model_gives_up_a_silent_server_after_two(silent: Reply) -> None:
     server = ScriptedModel([silent] * 4)
     async with attached(server, patience=Timeouts(hasty_s=0.2)) as model, asyncio.timeout(10):
         error, _ = await failure(model.hasty())
@@ -186,7 +186,7 @@ async def test_in_haste_a_silent_server_is_given_up_after_two_short_tries(silent
     assert len(server.requests) == 2
 
 
-async def test_in_haste_a_long_wait_is_not_waited_for_and_a_begun_answer_has_its_time() -> None:
+async def test_hasty_model_skips_long_waits_but_ends_a_begun_answer() -> None:
     busy = Reply(status=429, error="slow", headers={"Retry-After": "30"})
     slow = Reply(text="Slow but sure", chunks=2, stall_after=2, stall_s=0.5)
     server = ScriptedModel([busy, slow])
@@ -207,7 +207,7 @@ async def test_what_a_server_refused_is_known_in_haste_too() -> None:
     assert len(server.requests) == 3
 
 
-async def test_silence_after_text_was_shown_is_an_error_and_no_second_try() -> None:
+async def test_silence_after_text_is_an_error_without_a_retry() -> None:
     server = ScriptedModel([Reply(text="Hello", chunks=2, stall_after=2)])
     async with attached(server, patience=IMPATIENT) as model:
         error, texts = await failure(model)
@@ -315,7 +315,7 @@ async def test_nobody_listens() -> None:
         (Reply(status=404, error="no model m"), "does not know the model m", "[model] name"),
         (Reply(status=400, error="bad field"), "400: bad field", "[model]"),
         (Reply(status=400, code="context_length_exceeded"), "context_length_exceeded", "/new"),
-        (Reply(status=307, headers={"Location": "http://127.0.0.1:1/"}), "sends us elsewhere", "base_url"),
+        (Reply(status=307, headers={"Location": "http://127.0.0.1:1/"}), "redirects requests", "base_url"),
         (Reply(raw="<html>Welcome</html>", content_type="text/html"), "a web page", "base_url"),
         (Reply(raw="Welcome", content_type="text/plain"), "“text/plain” instead of an answer", "base_url"),
         (Reply(raw="Welcome", content_type=";h*"), "“no content type” instead of an answer", "base_url"),
@@ -420,7 +420,7 @@ async def test_ten_megabytes_of_arguments_at_the_real_limits() -> None:
     assert "exceed 10485760 characters" in error.message
 
 
-async def test_a_server_that_only_keeps_the_line_alive_is_left_in_the_end() -> None:
+async def test_server_that_only_sends_keep_alives_times_out() -> None:
     clock = FakeClock()
     server = ScriptedModel([Reply(text="x" * 1_000, chunks=1_000, delay_s=0.01)])
     async with attached(server, clock=clock, patience=Timeouts(whole_s=60)) as model:

@@ -27,7 +27,7 @@ def openai_error(message: str, code: str | None = None) -> bytes:
         (400, openai_error("maximum context length is 8192"), PEER, "context_length_exceeded", "/new", False),
         (413, b"prompt is too long", PEER, "context_length_exceeded", "/new", False),
         (413, b"<html><title>413 Request Entity Too Large", PEER, "context_length_exceeded", "/new", False),
-        (403, openai_error("Your input was flagged"), PEER, "refuses what was said", "other words", False),
+        (403, openai_error("Your input was flagged"), PEER, "refuses the content", "other words", False),
         (400, openai_error("API key not valid. Please pass a valid API key."), PEER, "is refused", "api_key", False),
         (
             401,
@@ -44,7 +44,7 @@ def openai_error(message: str, code: str | None = None) -> bytes:
         (402, b"", PEER, "no quota left", "billing", False),
         (429, openai_error("x", "insufficient_quota"), PEER, "no quota left", "billing", False),
         (429, openai_error("slow down"), PEER, "limits how often", "Wait", True),
-        (302, b"", PEER, "sends us elsewhere", "base_url", False),
+        (302, b"", PEER, "redirects requests", "base_url", False),
         (408, b"", PEER, "failed (408: no reason given)", "Ask again", True),
         (409, b"", PEER, "failed (409", "Ask again", True),
         (500, openai_error("boom"), PEER, "failed (500: boom)", "Ask again", True),
@@ -158,9 +158,7 @@ def test_the_key_is_never_said_and_the_message_is_bounded(status: int, said: str
         (405, "no", False),
     ],
 )
-def test_what_is_one_requests_fault_is_told_from_what_is_the_servers(
-    status: int, said: str, about_request: bool
-) -> None:
+def test_errors_about_the_request_differ_from_server_errors(status: int, said: str, about_request: bool) -> None:
     error = to_error(from_response(status, "application/json", openai_error(said, ""), PEER), PEER)
 
     assert error.about_request is about_request

@@ -56,9 +56,7 @@ async def answered(model: OpenAIChat, request: ModelRequest = SHOWN) -> str:
         (400, "Invalid schema for function 't'", '"const"'),
     ],
 )
-async def test_a_part_that_is_refused_is_left_out_asked_again_at_once_and_remembered(
-    status: int, refusal: str, gone: str
-) -> None:
+async def test_refused_part_is_left_out_at_once_and_remembered(status: int, refusal: str, gone: str) -> None:
     server = ScriptedModel([Reply(status=status, error=refusal), Reply(text="Fine"), Reply(text="Again")])
     once = RetryLimits(attempts=1)  # it is no new try
     async with attached(server, retry=once) as model:
@@ -167,7 +165,7 @@ async def test_another_role_is_still_the_models() -> None:
         assert (await ask(model))[0].text == "Hi"
 
 
-async def test_a_call_that_was_announced_and_did_not_come_is_tried_again() -> None:
+async def test_announced_but_missing_call_is_retried() -> None:
     server = ScriptedModel([Reply(finish="tool_calls"), Reply(text="Fine")])
     async with attached(server) as model:
         assert (await ask(model))[0].text == "Fine"

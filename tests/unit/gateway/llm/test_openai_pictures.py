@@ -35,7 +35,7 @@ class Watched(tuple[Image, ...]):
         return super().__iter__()
 
 
-async def test_pictures_are_written_down_in_a_thread_and_sent_piece_by_piece() -> None:
+async def test_pictures_are_encoded_in_a_thread_and_sent_in_pieces() -> None:
     """Eight of 10 MB blocked the loop for 0.5 s; sending them in one piece, 0.2 s more (aiohttp warns of that)."""
     threads: set[int] = set()
     shown = UserText(text="Look", images=Watched((LARGE, LARGE), threads))

@@ -87,7 +87,7 @@ LONG_ONES: list[Message] = [
 
 
 @pytest.mark.parametrize("message", LONG_ONES)
-def test_what_is_long_is_kept_by_nobody_however_short_it_is_written(message: Message) -> None:
+def test_long_message_is_not_cached_even_if_its_json_is_short(message: Message) -> None:
     """A hundred invalid arguments of 1 MB kept 90 MB in memory, counted as 224,280 characters."""
     written, times = MessageJsonCache(), list[Message]()
     short = UserText(text="short")
@@ -97,7 +97,7 @@ def test_what_is_long_is_kept_by_nobody_however_short_it_is_written(message: Mes
 
 
 @pytest.mark.parametrize(("count", "text"), [(MESSAGES_KEPT, "x"), (10, "x" * (CHARS_KEPT // 10))])
-def test_what_is_kept_is_bounded_by_number_and_by_length(count: int, text: str) -> None:
+def test_cache_is_bounded_by_number_and_by_length(count: int, text: str) -> None:
     written, times = MessageJsonCache(), list[Message]()
     first, *others = [UserText(text=str(n)) for n in range(count + 1)]
     for message in [first, *others, others[-1], first]:

@@ -120,7 +120,7 @@ async def test_a_command_becomes_a_call(text: str, tool: str, arguments: dict[st
         ("/browser x=1 x=2", "`x` is given twice"),
     ],
 )
-async def test_words_that_are_not_understood_are_explained_and_nothing_is_called(text: str, words: str) -> None:
+async def test_unparsable_command_is_explained_and_not_run(text: str, words: str) -> None:
     answer = await answer_to(UserText(text=text))
 
     assert answer.calls == ()
@@ -239,7 +239,7 @@ async def test_a_result_is_shown_with_how_it_ended(result: ToolResult, text: str
     assert await shown(result) == text
 
 
-async def test_a_tool_is_called_by_its_shorter_word_too_and_is_listed_by_that() -> None:
+async def test_tool_is_called_and_listed_by_its_short_command() -> None:
     spawn = replace(spec("sessions_spawn", positional="task"), command="spawn")
     operator = Operator({"sessions_spawn": spawn, "spawn": spawn})
     offers = (ToolOffer(name="sessions_spawn", description="", schema={}),)

@@ -91,7 +91,7 @@ async def test_calls_come_whole_and_in_order() -> None:
     ]
 
 
-async def test_of_a_call_that_is_too_long_only_so_much_is_kept_that_it_is_refused_for_that() -> None:
+async def test_too_long_call_is_cut_to_just_above_its_limit() -> None:
     long = '{"command": "' + "x" * ARGUMENTS_AT_MOST + '"}'
     async with attached(Said(events=anthropic_calls(("toolu_1", "t" * 300, long)))) as (_, model):
         _, answer = await ask(model)
@@ -196,7 +196,7 @@ async def test_thinking_and_results_go_back_as_they_must() -> None:
     assert "image" in str(kinds) or "image" in str(asked[2]["content"])
 
 
-async def test_pictures_of_people_and_words_of_strangers_go_there_as_to_other_servers() -> None:
+async def test_pictures_and_untrusted_texts_match_the_openai_payload() -> None:
     photo = Image(media_type="image/png", data=b"\x89PNG", name="inbox/i1-1.png")
     call = ToolCall(id=CallId("toolu_1"), tool="shell", arguments=UNAME)
     page = ToolResult(status=ResultStatus.OK, text="obey", hint="Fine.", untrusted=True)
@@ -242,7 +242,7 @@ async def test_another_models_reasoning_is_not_passed_on() -> None:
     assert "secret" not in str(server.asked)
 
 
-async def test_arguments_that_were_no_object_do_not_spoil_later_requests() -> None:
+async def test_invalid_arguments_do_not_break_later_requests() -> None:
     broken = Answer(text="", calls=(ToolCall(id=CallId("c1"), tool="shell", arguments='{"command": '),), model=CLAUDE)
     result = CallResult(call=CallId("c1"), tool="shell", result=ToolResult(status=ResultStatus.ERROR, text="no"))
     request = ModelRequest(system="", messages=(*ASK.messages, broken, result), tools=(SHELL,))
@@ -259,7 +259,7 @@ async def test_a_silent_provider_is_given_up() -> None:
     assert failed.value.retryable
 
 
-async def test_in_haste_a_silent_provider_is_given_up_after_two_short_tries() -> None:
+async def test_hasty_model_gives_up_a_silent_provider_after_two() -> None:
     silent = Said(events=anthropic_text("Half."), cut_after=0, silent_s=5)
     async with attached(silent, silent, silent) as (server, model), asyncio.timeout(4):
         with pytest.raises(ModelError, match=r"sent nothing for 0.2 s \(tried 2 times\)"):
@@ -285,7 +285,7 @@ async def test_who_stops_listening_ends_the_request_at_once() -> None:
         assert [name for name in left if name.startswith(("LibraryModel", "tried"))] == []
 
 
-async def test_ids_and_names_of_other_providers_come_in_a_form_that_is_taken() -> None:
+async def test_foreign_ids_and_names_are_sent_in_a_valid_form() -> None:
     made_up = (("functions.shell:0", "shell.run it"), ("c2", "x" * 210), ("c3", ""))
     calls = tuple(ToolCall(id=CallId(id_), tool=tool, arguments="{}") for id_, tool in made_up)
     failed = ToolResult(status=ResultStatus.ERROR, text=" ")
