@@ -6,6 +6,7 @@ import platform
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -75,6 +76,7 @@ class Fakes:
 
 
 NO_FAKES = Fakes()
+NO_KEPT: Mapping[str, StatefulTool] = MappingProxyType({})
 
 
 def make_core(
@@ -90,7 +92,7 @@ def make_core(
     machine = f"{platform.node()}:{state}"
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (list(fakes.tools), dict[str, StatefulTool]())
+    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (list(fakes.tools), NO_KEPT)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     metrics = Metrics()
     operator, redactor = fakes.operator or Operator(registry.commands), fakes.redactor or redactor_of(loaded)

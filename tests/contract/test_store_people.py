@@ -16,6 +16,7 @@ from tests.support.makers import (
     ANN_SLACK,
     ANN_TELEGRAM,
     BOB,
+    CHAT,
     OTHER_CHAT,
     chat,
     drop,
@@ -154,7 +155,7 @@ async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, c
     await scene.store.control(route(), inbound("/stop", where=CHAT), control(ControlEffect.STOP))
     await scene.say(where=OTHER_CHAT, who=ANN_SLACK)
     contact = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
-    assert contact.direct == {ANN_TELEGRAM: (OTHER_CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
+    assert contact.direct == {ANN_TELEGRAM: (CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
     assert at < clock.now()
     assert contact.page_seen_at is None
 
