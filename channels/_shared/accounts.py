@@ -1,4 +1,4 @@
-"""The accounts of a channel, each served for itself: one that breaks takes nobody else, nor the daemon, with it."""
+"""Supervision of a channel's accounts. Used by the adapters; a crashed account stops neither others nor the daemon."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.ports import Sink
 
 
 class ServedAccount(Protocol):
-    """One account of a channel."""
+    """One supervised account of a channel."""
 
     @property
     def name(self) -> str:
-        """Its name in the configuration."""
+        """Return the account's name in the configuration."""
         ...
 
     async def run(self, sink: Sink) -> None:
@@ -23,16 +23,16 @@ class ServedAccount(Protocol):
         ...
 
     def broke(self) -> None:
-        """Say that it stopped by a fault of our own; it is started again."""
+        """Record that a fault of our own stopped the account; it is restarted."""
         ...
 
     def trouble(self) -> str:
-        """Why nothing, or not all, works now; empty when all is well."""
+        """Return why the account does not fully work now; empty when it does."""
         ...
 
 
 async def serve(platform: str, accounts: Iterable[ServedAccount], sink: Sink, pause_s: float) -> None:
-    """Serve every account until cancelled. One that broke begins again after `pause_s` seconds."""
+    """Serve every account until cancelled. Restart a crashed account after `pause_s` seconds."""
     async with asyncio.TaskGroup() as group:
         for account in accounts:
             work = _keep_running(platform, account, sink, pause_s)
@@ -50,5 +50,5 @@ async def _keep_running(platform: str, account: ServedAccount, sink: Sink, pause
 
 
 def troubles(accounts: Iterable[ServedAccount]) -> str:
-    """What is wrong with any of them; empty when all is well."""
+    """Return the troubles of all accounts; empty when there are none."""
     return " ".join(filter(None, (account.trouble() for account in accounts)))

@@ -1,7 +1,7 @@
-"""On the way out: what a card says of an action, and which of its buttons it may have. Its form is the platform's.
+"""Content and buttons of an approval card. Used by each channel's `cards`, which adds the platform's form.
 
-A row that is too long for a message goes as a file before the card. What a person allows is shown whole, and exactly as
-it was rendered; what cannot be is not to be allowed.
+A row too long for a message goes as a file before the card. An action can be allowed only if it is shown whole and
+exactly as rendered.
 """
 
 from __future__ import annotations
@@ -42,52 +42,52 @@ NOTHING = "(no arguments)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedRow:
-    """A row of a card and how it is shown."""
+    """Row of a card as it is shown."""
 
     row: CardRow
     index: int
-    """Counted from 1."""
+    """Row number, from 1."""
     several: bool
-    """Whether the card has more rows."""
+    """True when the card has more than one row."""
     file: FilePart | None = None
-    """With everything, when the card shows only the beginning."""
+    """The full text, when the card shows only the beginning."""
 
     @property
     def number(self) -> str:
-        """`2. ` in a card of several rows, else empty."""
+        """Return `2. ` in a card of several rows, else an empty text."""
         return f"{self.index}. " if self.several else ""
 
     @property
     def risk(self) -> str:
-        """How risky it is; empty when that is not known."""
+        """Return the risk label; empty when the risk is unknown."""
         approval = self.row.wait.approval
         return RISKS.get(approval.risk, "") if approval else ""
 
     @property
     def rendered(self) -> str:
-        """The action as it is shown."""
+        """Return the rendered action."""
         approval = self.row.wait.approval
         return approval.rendered if approval else ""
 
     @property
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What is to be known besides, but for the details; the risk stands in the title."""
+        """Return the facts without the details; the risk is in the title."""
         elsewhere = {"Risk", ANSWER_BY, *DETAILS}
         return [(label, value) for label, value in self.row.facts if label not in elsewhere]
 
     @property
     def details(self) -> Sequence[tuple[str, str]]:
-        """Return what is folded away where the platform can."""
+        """Return the facts that are collapsed where the platform supports it."""
         return [(label, value) for label, value in self.row.facts if label in DETAILS]
 
     @property
     def outcome(self) -> str:
-        """What became of it; empty while it is open."""
+        """Return the outcome; empty while the row is open."""
         return f"{OUTCOMES.get(self.row.wait.state, '')} {self.row.outcome}" if self.row.outcome else ""
 
     @property
     def beginning(self) -> str:
-        """Say that only the beginning is shown, and where the rest is; empty when all of it is."""
+        """Return the note that only the beginning is shown and where the rest is; empty when all is shown."""
         if self.file is None:
             return ""
         sha = hashlib.sha256(self.file.data).hexdigest()[:16]
@@ -95,12 +95,12 @@ class RenderedRow:
         return f"⚠️ Only its beginning. All {many} characters are in {self.file.name} above (SHA-256 {sha}…)."
 
     def whole(self, clean: Callable[[str], str]) -> bool:
-        """Whether exactly this can be shown, so that somebody may allow it. `clean`: what the platform would show."""
+        """Return True if the action is shown exactly, so that it may be allowed. `clean`: the platform's cleaning."""
         text = self.rendered
         return self.row.wait.approval is not None and clean(text) == text and len(text.encode()) <= ACTION_BYTES
 
     def buttons(self, clean: Callable[[str], str]) -> list[Button]:
-        """Return what can be pressed while it is open, in order. Once only for what is shown whole."""
+        """Return the buttons of an open row, in order. "Once" is included only if the row is shown whole."""
         if self.row.wait.state is not WaitState.OPEN:
             return []
         order = list(Verb)
@@ -109,7 +109,7 @@ class RenderedRow:
         return sorted(shown, key=lambda button: order.index(button.verb))
 
     def filed(self) -> RenderedRow:
-        """Return it with all of it in a file."""
+        """Return the row with its full text in a file."""
         facts = [f"{label}: {value}" for label, value in self.row.facts]
         approval = self.row.wait.approval
         note = [approval.note] if approval and approval.note else []
@@ -120,7 +120,7 @@ class RenderedRow:
 
 
 def answer_by(plan: Sequence[RenderedRow]) -> str:
-    """Return until when the rows can be decided, once for all of them; empty when none is open."""
+    """Return one deadline line for all rows; empty when none is open."""
     is_open = any(row.row.wait.state is WaitState.OPEN for row in plan)
     times = [value for row in plan for label, value in row.row.facts if label == ANSWER_BY]
     return f"{ANSWER_BY}: {', '.join(dict.fromkeys(times))}" if is_open and times else ""

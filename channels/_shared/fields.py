@@ -1,6 +1,6 @@
-"""Small typed readers of a payload's fields, for a channel's `inbound`: what cannot be read is refused, by its name.
+"""Typed readers of payload fields. Used by each channel's `inbound`; an unreadable field is refused by its name.
 
-A channel adds readers of what only its platform has.
+A channel adds readers for fields that only its platform has.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from typing import ClassVar, Self, cast
 from gateway.domain.text import plain
 
 TEXT_AT_MOST = 65_536
-"""Characters: more than people may write on any platform."""
+"""Characters in a text field, at most; more than any platform lets people write."""
 LARGEST = 2**53 - 1
-"""No platform counts further, and no store need hold a larger number."""
+"""Largest accepted number; no platform counts further, and no store need hold a larger one."""
 _NOT_STORABLE = re.compile(r"[\x00\ud800-\udfff]")  # JSON can name halves of characters; no store can keep them
 
 
 class Malformed(ValueError):
-    """A field is missing, or something else than it should be. The message names it, and repeats nothing of it."""
+    """Error for a missing or invalid field. The message names the field and repeats nothing of its content."""
 
 
 class PayloadFields:
-    """One object of a payload. A field that is null counts as absent."""
+    """One object of a payload. A null field counts as absent."""
 
     __slots__ = ("_at", "_raw")
 
     whole: ClassVar[str] = "payload"
-    """What the object that has no place in another one is called."""
+    """Name of the top-level object in error messages."""
 
     def __init__(self, raw: object, at: str = "") -> None:
-        """Take an object and its place in the payload (`event.message`). Raises `Malformed` when it is no object."""
+        """Take an object and its path in the payload (`event.message`). Raises `Malformed` when it is no object."""
         if not isinstance(raw, dict):
             raise Malformed(f"{at or self.whole}: an object is wanted")
         self._raw = cast("dict[str, object]", raw)
         self._at = at
 
     def __contains__(self, key: str) -> bool:
-        """Whether the field is there."""
+        """Return True if the field is present."""
         return self._raw.get(key) is not None
 
     def flag(self, key: str) -> bool:
-        """Return a truth value; False when it is absent."""
+        """Return a boolean; False when it is absent."""
         value = self._raw.get(key)
         if value is not None and not isinstance(value, bool):
             raise self._wrong(key, "true or false is wanted")
         return bool(value)
 
     def text(self, key: str, *, most: int = TEXT_AT_MOST) -> str:
-        """Return a text that can be stored; empty when it is absent."""
+        """Return a storable text; empty when it is absent."""
         value = self._raw.get(key)
         if value is None:
             return ""
@@ -59,7 +59,7 @@ class PayloadFields:
         return _NOT_STORABLE.sub("\ufffd", value)
 
     def label(self, key: str, *, most: int) -> str:
-        """Return a text that is only shown: one line of at most `most` characters, those that are seen.
+        """Return a display-only text: one line of at most `most` visible characters.
 
         Empty when it is absent or no text: nothing depends on it, so nothing is refused for it.
         """
@@ -67,12 +67,12 @@ class PayloadFields:
         return plain(value[: 4 * most])[:most].rstrip() if isinstance(value, str) else ""
 
     def count(self, key: str) -> int:
-        """Return a number that somebody says something is large; 0 when it is absent, or cannot be one."""
+        """Return a claimed size; 0 when it is absent or invalid."""
         value = self._raw.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else 0
 
     def object(self, key: str) -> Self:
-        """Return an object that must be there."""
+        """Return a required object."""
         return type(self)(self._raw.get(key), self._place(key))
 
     def maybe(self, key: str) -> Self | None:
@@ -96,7 +96,7 @@ class PayloadFields:
 
 
 def as_ascii(payload: object, most: int | None) -> str:
-    """Write a payload so that whatever stands in it can be stored: so many characters at most, or all of it."""
+    """Return a payload as storable ASCII JSON, cut to `most` characters; None means no limit."""
     try:
         return json.dumps(payload)[:most]
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""On the way out: files that are made of a text, and what is said of those that cannot be shown."""
+"""Files made from text, and notes for files that cannot be shown. Used by each channel's `outbound`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 RESENT = "(re-sent)"
-"""Stands before content that may be there already."""
+"""Mark before content that may have been sent already."""
 IN_FILE = "… the whole text is in the file below"
 GONE = "(the file is gone)"
 EMPTY = "(the file is empty)"
@@ -16,42 +16,42 @@ EMPTY = "(the file is empty)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """A message with a file. Its content follows from what never changes, so it is never edited."""
+    """Message with a file. Its content derives from immutable data, so it is never edited."""
 
     name: str
     data: bytes
     caption: str
     mark: str = ""
-    """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
+    """Prefix of the caption. Not part of the digest: the file is not re-sent when the mark is no longer needed."""
 
     def sent_again(self) -> FilePart:
-        """Return it with the mark."""
+        """Return the part with the re-sent mark."""
         return replace(self, mark=RESENT)
 
     @property
     def said(self) -> str:
-        """What stands beside the file."""
+        """Return the caption with its mark."""
         return f"{self.mark} {self.caption}".strip()
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return len(self.data)
 
     @property
     def digest(self) -> str:
-        """The same for the same content, in every process."""
+        """Return a hash of the content, stable across processes."""
         head = json.dumps([self.name, self.caption, len(self.data)]).encode()
         return hashlib.sha256(head + self.data).hexdigest()[:16]
 
 
 def too_large(platform: str) -> str:
-    """Say that a platform takes no file of this size."""
+    """Return the note for a file above the platform's size limit."""
     return f"(the file is too large for {platform})"
 
 
 def text_file(text: str, most: int, platform: str) -> bytes:
-    """Return the bytes of a file of text: at most so many, which the platform takes. One that is cut says so."""
+    """Return a text as bytes, at most `most`, the platform's limit. A cut file says so at its end."""
     data = text.encode(errors="replace")
     if len(data) <= most:
         return data
@@ -60,7 +60,7 @@ def text_file(text: str, most: int, platform: str) -> bytes:
 
 
 def size_of(path: Path | None) -> int:
-    """Return how many bytes a file has; -1 when it is not there."""
+    """Return a file's size in bytes; -1 when it does not exist."""
     try:
         return path.stat().st_size if path is not None and path.is_file() else -1
     except OSError:

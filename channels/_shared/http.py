@@ -1,15 +1,14 @@
-"""On the way in and out: one request to a platform over the daemon's HTTP client, and what is known when it fails.
+"""HTTP requests and file downloads over the daemon's client. Used by each channel's `request` and `download`.
 
-What matters of a request that failed is whether it may have been carried out. Errors of the HTTP client contain the
-address, and an address may contain a token, so none of them goes on from here: what is known is returned, and the
-channel raises it as an error of its own.
+A failed request tells whether it may have been carried out. Errors of the HTTP client contain the URL, which may
+contain a token, so none leaves this module: a failure is returned, and the channel raises its own error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -19,20 +18,23 @@ from yarl import URL
 
 from gateway.domain.proxy import WANTS_PASSWORD, Proxy, through
 from gateway.domain.slots import file_may_take_s
+from gateway.errors import FetchFailed
 
 CONNECT_WITHIN_S = 10.0
-"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
+"""Timeout in seconds for connecting. Shorter than any request's timeout: a request that times out was already sent."""
 UNREACHED_AGAIN_S = 3.0
-"""So long an account sends nothing after its platform could not be reached."""
+"""Pause in seconds before an account sends again after its platform was unreachable."""
 FETCH_WITHIN_S = 300.0
-"""A whole file that somebody sent."""
+"""Timeout in seconds for a whole file download."""
 SILENT_AT_MOST_S = 20.0
-"""… of which something must come so often."""
+"""Read timeout in seconds during a file download."""
 PIECE_BYTES = 65_536
+"""Bytes per chunk of a download."""
 STUCK_AFTER_S = 30.0
-"""A file of ours, of which nothing was taken for so long. On the slowest way that is given time, pieces are taken 11 s
-apart at most: the system takes in 4 MiB, and more when a third of that has left."""
+"""Timeout in seconds for an upload without progress. On the slowest supported line, chunks are read at most 11 s apart:
+the kernel buffers 4 MiB, and reads more when a third of that has left."""
 LOOKED_AT_EVERY_S = 1.0
+"""Interval in seconds between checks of an upload's progress."""
 
 _NOT_SENT = (
     aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
@@ -41,12 +43,12 @@ _NOT_SENT = (
     aiohttp.InvalidURL,
 )
 UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)  # `_Stuck` is one too
-"""All that the HTTP client raises."""
+"""All errors that the HTTP client raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back, whatever it says."""
+    """HTTP response of any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,25 +57,25 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Nothing that can be read came back."""
+    """Request without a readable response."""
 
     sent: bool
-    """Whether it may have been carried out all the same."""
+    """True when the request may have been carried out."""
     why: str
-    """One sentence; nothing of the address stands in it."""
+    """One sentence, without any part of the URL."""
     reached: bool = False
-    """Of what was not sent: whether its beginning arrived, so that other requests need not fail."""
+    """For an unsent request: True when its beginning arrived, so other requests need not fail."""
 
 
 class _Stuck(TimeoutError):
-    """Nothing more of a file was taken before its end, so that nobody can have done anything with it."""
+    """Upload that stopped before its end, so the platform cannot have acted on it."""
 
 
 class Wire:
-    """The way to one platform. The HTTP client belongs to the daemon and stays open."""
+    """HTTP access to one platform. The HTTP client belongs to the daemon and stays open."""
 
     def __init__(self, platform: str, client: aiohttp.ClientSession, proxy: Proxy | None = None) -> None:
-        """Take what people call the platform, what to ask it over, and the proxy on the way."""
+        """Take the platform's display name, the HTTP client, and the proxy."""
         self._platform = platform
         self._client = client
         self._proxy = proxy
@@ -87,9 +89,9 @@ class Wire:
         file: BinaryIO | None = None,
         **arguments: Any,
     ) -> HttpAnswer | NoAnswer:
-        """Send one request and return its answer; a redirect is one too. `called`: what is asked for, to be named.
+        """Send one request and return its response; redirects are not followed. `called`: its name in messages.
 
-        `file`: an open one that is sent with it; the request is given up when nothing of it is taken any more.
+        `file`: an open file to upload; the request is aborted when the upload makes no progress.
         `arguments` are those of aiohttp.
         """
         if self._client.closed:
@@ -105,11 +107,11 @@ class Wire:
             return self._failed(error, called)
 
     async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse | NoAnswer:
-        """Ask for a file and return the answer before its body; a redirect is one too. The caller closes it."""
+        """Request a file and return the response before its body; redirects are not followed. The caller closes it."""
         if self._client.closed:
             return NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
         limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
-        as_it_is = {**headers, "Accept-Encoding": "identity"}  # what is packed may be of any size
+        as_it_is = {**headers, "Accept-Encoding": "identity"}  # a compressed body may expand to any size
         way = through(self._proxy)
         try:
             found = await self._client.request(
@@ -134,7 +136,7 @@ class Wire:
 
 
 def by_proxy(error: BaseException, proxy: Proxy | None) -> str:
-    """Say what the proxy has to do with an error of the HTTP client; empty when it is none of its own."""
+    """Return the proxy's part in an error of the HTTP client; empty when the proxy did not cause it."""
     if proxy is None:
         return ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -145,15 +147,15 @@ def by_proxy(error: BaseException, proxy: Proxy | None) -> str:
 
 
 def within(seconds: float, size: int = 0) -> aiohttp.ClientTimeout:
-    """The limits of a request that may take so long in all, and besides as long as a file of this size may."""
+    """Return the timeouts of a request: `seconds` in all, plus the time allowed for a file of `size` bytes."""
     total = seconds + file_may_take_s(size)
     return aiohttp.ClientTimeout(total=total, connect=min(CONNECT_WITHIN_S, seconds / 2))
 
 
 @asynccontextmanager
 async def _while_taken(file: BinaryIO | None) -> AsyncGenerator[None]:
-    """Raise `_Stuck` when nothing of an open file is read any more before its end. Then the request's own limits hold:
-    whoever took it all at once may have a slow way before it.
+    """Raise `_Stuck` when the upload of an open file stops before its end. After its end, the request's own timeouts
+    hold: a buffer that took the file at once may still drain over a slow line.
     """
     if file is None:
         yield
@@ -175,7 +177,7 @@ async def _while_taken(file: BinaryIO | None) -> AsyncGenerator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class _Watch:
-    """Puts a limit off as long as more and more of a file is read, and for good when all of it was."""
+    """Watchdog of an upload: postpones the timeout while the file is read, and removes it at the end of the file."""
 
     file: BinaryIO
     size: int
@@ -184,7 +186,7 @@ class _Watch:
     _at: int = -1
 
     def look(self) -> None:
-        """See how far it is, now and from time to time."""
+        """Check the progress now and once per interval."""
         loop = asyncio.get_running_loop()
         before, self._at = self._at, self._read()
         if self._at > before and not self.limit.expired():
@@ -192,7 +194,7 @@ class _Watch:
         self.timer = loop.call_later(LOOKED_AT_EVERY_S, self.look)
 
     def _read(self) -> int:
-        """Bytes that were read; all of them where it is closed, which another thread may do at any time."""
+        """Return the bytes read; all of them if the file is closed, which another thread may do at any time."""
         try:
             return os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
         except (ValueError, OSError):
@@ -200,21 +202,61 @@ class _Watch:
 
 
 def length_of(content: bytes | BinaryIO) -> int:
-    """Bytes of what is sent as a file: all there is, or an open file of the disk."""
+    """Return the size in bytes of an upload: bytes in memory, or an open file."""
     return len(content) if isinstance(content, bytes) else os.fstat(content.fileno()).st_size
 
 
 _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((asyncio.TimeoutError,), "too late"),
+    ((asyncio.TimeoutError,), "it timed out"),
     ((aiohttp.ClientConnectorDNSError,), "its name cannot be found; check api_root and the DNS of this machine"),
     ((aiohttp.ClientConnectorCertificateError,), "its certificate is not trusted; check what this machine trusts"),
     ((aiohttp.ClientSSLError,), "no encrypted connection can be made; check api_root"),
     ((aiohttp.ClientConnectorError,), "no connection can be made; check the network"),
     ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError), "the connection broke off"),
 )
-"""In order: what an error is, for people."""
+"""Descriptions of errors for people; the first match counts."""
 
 
 def what(error: BaseException) -> str:
-    """Say what an error is, in words without its text: that may hold the address."""
+    """Return a description of an error without its text, which may contain the URL."""
     return next((words for kinds, words in _WORDS if isinstance(error, kinds)), "the connection failed")
+
+
+# --- downloads ----------------------------------------------------------------------------------
+
+
+def check_file(platform: str, answer: aiohttp.ClientResponse) -> None:
+    """Raise `FetchFailed` for a response without the file, or with a compressed one."""
+    status = answer.status
+    if status != 200:
+        later = status == 429 or status >= 500
+        raise FetchFailed(f"{platform} did not give the file (status {status}).", retryable=later)
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise FetchFailed(f"{platform} gave the file packed, though it was asked for it as it is.")
+
+
+async def copy_file(platform: str, answer: aiohttp.ClientResponse, size: int, write: Callable[[bytes], None]) -> None:
+    """Write a file in chunks of at most 64 KiB. `size`: its announced size in bytes; 0 when unknown.
+
+    Raises `FetchFailed` for a truncated file, and `write`'s errors.
+    """
+    read = 0
+    while piece := await _piece(platform, answer):
+        read += len(piece)
+        write(piece)
+    if not _ends(answer) and read < size:
+        raise FetchFailed(f"The file broke off after {read:,} of {size:,} bytes.", retryable=True)
+
+
+async def _piece(platform: str, answer: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await answer.content.read(PIECE_BYTES)
+    except UNANSWERED as error:
+        why = what(error)
+    # Raised here, not above: inside the `except` block the other error, with its URL, would be attached.
+    raise FetchFailed(f"A file from {platform} broke off: {why}.", retryable=True)
+
+
+def _ends(answer: aiohttp.ClientResponse) -> bool:
+    """Return True if the end of the body is distinguishable from a broken connection."""
+    return answer.content_length is not None or "Transfer-Encoding" in answer.headers

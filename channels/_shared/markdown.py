@@ -1,4 +1,4 @@
-"""On the way out: the parser of Markdown that channels share, kept from taking longer than its text is long."""
+"""Markdown parser with linear running time. Shared by the channels' `markup`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.blockquote import blockquote
 from markdown_it.rules_block.table import escapedSplit, table
 
-# HTML is not among them, nor headings by underlining: `text` over `---` is meant as a rule. Raw HTML stays text. Nor
-# are definitions of links, which show nothing: `[ERROR]: timeout` is one.
+# HTML is excluded: raw HTML stays text. So are underlined headings: `text` over `---` is meant as a rule. So are link
+# definitions, which show nothing: `[ERROR]: timeout` is one.
 _BLOCK_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "heading", "paragraph")
 _TEXT_RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 CELLS = 8_000
+"""Table cells per text, at most. A table beyond that stays text: 720 characters held the loop for 0.2 s."""
 CELLS_MISSING = 1_000
-"""Of all tables of a text; the latter are those of rows that are shorter than the head, and cost no character. A table
-beyond that stays text: 720 characters held the loop for 0.2 s."""
+"""Absent cells per text, at most: those of rows shorter than the head, which cost no character."""
 LOOKS = 4_000
-"""How often a line of a text is looked at as the beginning of a quotation: three times in a list, but with some
-quotations as often as there are lines, so that 2,000 characters took 0.4 s."""
+"""Checks for a block quote per text, at most. A line in a list takes three, but in some quotes as many as there are
+lines: 2,000 characters took 0.4 s."""
 
 
 def parser() -> MarkdownIt:
     """Return a parser: CommonMark without HTML, with tables and strikethrough. Making one costs more than using it.
 
-    It finds blocks alone; what stands in one is read by its `inline.parse`. `env` of a call counts for that text.
+    It finds only blocks; `inline.parse` reads their content. The limits are counted per text, in `env` of the call.
     """
     made = MarkdownIt("zero").enable([*_BLOCK_RULES, *_TEXT_RULES]).disable(["inline", "text_join"])
     made.block.ruler.at("table", _table, {"alt": ["paragraph"]})
@@ -33,12 +33,12 @@ def parser() -> MarkdownIt:
 
 
 def label_key(label: str) -> str:
-    """Return a link's label as the parser looks it up: without regard to case and blanks."""
+    """Return a link's label as the parser looks it up: case and blanks normalised."""
     return normalizeReference(label)
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A table that is not too large, with all that stands in its rows."""
+    """Parse a table within the limits, surplus cells included."""
     if state.env.get("too_many_cells") or not table(state, start, end, True):
         return False
     if silent:
@@ -65,7 +65,7 @@ def _has_room(state: StateBlock, start: int, end: int, columns: int) -> bool:
 
 
 def _keep_surplus(state: StateBlock, before: int, columns: int) -> None:
-    """Put what a row has more than the head into its last cell: there it would be left out."""
+    """Join cells beyond the head's columns into the row's last cell: the parser would drop them."""
     line, cell = 0, None
     for token in state.tokens[before:]:
         if token.type == "tr_open" and token.map:

@@ -1,7 +1,7 @@
-"""On the way in: events that break the gateway itself. They come again a few times, and are then put aside.
+"""Quarantine of events that crash the gateway. Used by each channel's `updates`: a few attempts, then put aside.
 
-Some platforms hold back what follows until an event is taken, others give up telling it: either way it must neither
-block a chat for ever nor be lost.
+Some platforms hold back later events until one is acknowledged, others stop redelivering it. Either way such an event
+must neither block a chat for ever nor be lost.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from gateway.errors import StoreError
 from gateway.ports import Sink
 
 TRIES = 3
-"""How often an event may break the gateway before it is put aside: no platform tells it more rarely."""
+"""Attempts before an event is put aside; no platform redelivers fewer times."""
 TRIES_KEPT = 1000
+"""Events whose attempts are counted, at most."""
 POISON_KEPT = 2_048
-"""Characters, all of them ASCII, of an event that cannot be used: enough to see what was wrong with it. Anybody who
-finds the bot can cause such events, and each is kept for as long as events are."""
+"""ASCII characters kept of an unusable event: enough to see its fault. Anybody who finds the bot can cause such events,
+and each is kept as long as other events."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Poison:
-    """What broke the gateway, of one account."""
+    """Counter of the events that crash the gateway, for one account."""
 
     channel: str
     account: str
     sink: Sink
     broken: Callable[[], None]
-    """Told of an event that was put aside."""
+    """Callback for an event that was put aside."""
     _tries: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
 
     async def put_aside(self, key: str, raw: str, error: Exception) -> bool:
-        """Count an event that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
+        """Count a failed event. False: the platform shall redeliver it. True: it is stored as poison."""
         tries = self._tries.pop(key, 0) + 1
         if tries < TRIES:
             self._tries[key] = tries

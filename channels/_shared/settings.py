@@ -1,4 +1,4 @@
-"""What the settings of a channel with accounts are made of, read by the configuration before any message can come.
+"""Building blocks and checks for settings of channels with accounts. Used by each channel's `settings`.
 
 `[channels.NAME]` is one account, called `main`; `[channels.NAME.accounts.NAME]` are several.
 """
@@ -17,26 +17,26 @@ from yarl import URL
 from gateway.domain.proxy import Proxy
 
 ONE_ACCOUNT = "main"
-"""What the account of a plain `[channels.NAME]` is called."""
+"""Name of the account in a plain `[channels.NAME]`."""
 SLOWEST_S = 1_000
-"""A limit lets a message out at least every so many seconds, or it is 0: of a mistake the account would be mute."""
+"""Longest interval in seconds between messages that a rate limit may set: a typing error would mute the account."""
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 def flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
-    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
+    """Return the error that the configuration reports with its cure. It must not repeat a secret."""
     return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
 
 
 def check_account_name(name: str) -> None:
-    """Raise a `flaw` for what cannot be an account's name: it stands in paths and keys."""
+    """Raise a `flaw` for an invalid account name: names are part of paths and keys."""
     if not _ACCOUNT.fullmatch(name):
         raise flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
 
 
 def limit(per_s: float) -> Callable[[float], float]:
-    """Make the check of a limit of so many messages in `per_s` seconds. It raises a `flaw` for one that is no limit, 0,
-    and yet hardly lets anything out.
+    """Return the check of a rate limit in messages per `per_s` seconds. It raises a `flaw` for a limit near 0; 0 itself
+    means no limit.
     """
     least = per_s / SLOWEST_S
 
@@ -49,12 +49,12 @@ def limit(per_s: float) -> Callable[[float], float]:
 
 
 def server(text: str, official: str) -> SplitResult:
-    """Take the address of a platform's server apart. Raises a `flaw`, which shows the `official` one."""
+    """Parse the URL of a platform's server. Raises a `flaw`, which shows the `official` one."""
     cure = f'Write, for instance, "{official}"'
     try:
         parts = urlsplit(text)
         port = parts.port
-        URL(text)  # as what sends the requests reads it
+        URL(text)  # the HTTP client's own parser
     except ValueError:
         raise flaw("it is not an address", cure) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
@@ -67,21 +67,21 @@ def server(text: str, official: str) -> SplitResult:
 
 
 class ProxyUrl(SecretStr):
-    """The address of a proxy, which may have a user and a password in it."""
+    """URL of a proxy; may contain a user and a password."""
 
     @property
     def way(self) -> Proxy:
-        """Return the proxy itself."""
+        """Return the proxy."""
         return Proxy(self.get_secret_value())
 
 
 def check_proxy(proxy: ProxyUrl) -> ProxyUrl:
-    """Take the address of an HTTP proxy. Raises a `flaw`, which repeats nothing of it."""
+    """Check the URL of an HTTP proxy. Raises a `flaw`, which repeats nothing of it."""
     text, cure = proxy.get_secret_value(), 'Write, for instance, "http://proxy.example.org:3128"'
     try:
         parts = urlsplit(text)
         port = parts.port
-        URL(text)  # as what sends the requests reads it
+        URL(text)  # the HTTP client's own parser
     except ValueError:
         raise flaw("it is not an address", f"{cure}; in a password, write @ : / ? # as %40 %3A %2F %3F %23") from None
     if parts.scheme != "http" or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
@@ -98,7 +98,7 @@ ProxySetting: TypeAlias = Annotated[
     AfterValidator(check_proxy),
     WithJsonSchema({"type": "string", "pattern": "^(http://.+|env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"}),
 ]
-"""The type of a key `proxy`."""
+"""Type of the key `proxy`."""
 
 
 def way_of(proxy: ProxyUrl | None) -> Proxy | None:
@@ -107,8 +107,8 @@ def way_of(proxy: ProxyUrl | None) -> Proxy | None:
 
 
 def is_name(host: str) -> bool:
-    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`; nor
-    can a request be made to one that stands for no letters (`xn--a`), or has what no name has.
+    """Return True for a host name that can be resolved and requested. An empty or overlong label raises no `OSError`
+    later; invalid punycode (`xn--a`) and invalid characters fail in the request.
     """
     try:
         host.encode("idna")

@@ -1,6 +1,6 @@
-"""The way out: makes the messages of a place equal to the parts of a slot. How a message is made is the platform's.
+"""Synchronisation of a slot's messages with its parts. Each channel's `showing` adds the platform's calls.
 
-A slot's `platform_id` is the ids of its messages, in order, with commas.
+A slot's `platform_id` is the ids of its messages, in order, joined by commas.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Progress
 
 DIGESTS_KEPT = 500
-"""Of one channel, a third of a kilobyte each. An edit of an older message is sent, and the platform says that it is the
-same."""
+"""Digests cached per channel, a third of a kilobyte each. An edit of an older message is sent, and the platform reports
+that nothing changed."""
 
 
 class Digests:
-    """What was last shown in which message, as far as it is remembered: an edit that changes nothing is not sent."""
+    """LRU cache of the content last shown in each message, so that an edit that changes nothing is not sent."""
 
     def __init__(self) -> None:
-        """Remember nothing."""
+        """Start empty."""
         self._kept: OrderedDict[str, str] = OrderedDict()
 
     def get(self, key: str) -> str:
-        """Return a message's digest; empty when it is not known."""
+        """Return a message's digest; empty when it is unknown."""
         return self._kept.get(key, "")
 
     def put(self, key: str, digest: str) -> None:
-        """Remember one; the oldest are forgotten."""
+        """Store a digest and evict the oldest."""
         self._kept[key] = digest
         self._kept.move_to_end(key)
         while len(self._kept) > DIGESTS_KEPT:
             self._kept.popitem(last=False)
 
     def drop(self, key: str) -> None:
-        """Forget one."""
+        """Remove a digest."""
         self._kept.pop(key, None)
 
 
 def shown_by(platform_id: str) -> list[str]:
-    """Return the messages that show a slot, in order."""
+    """Return the ids of a slot's messages, in order."""
     return [one for one in platform_id.split(",") if one]
 
 
 class HasDigest(Protocol):
-    """What one message is to show."""
+    """Desired content of one message."""
 
     @property
     def digest(self) -> str:
-        """The same for the same content, in every process."""
+        """Return a hash of the content, stable across processes."""
         ...
 
 
@@ -61,18 +61,18 @@ P = TypeVar("P", bound=HasDigest)
 
 @dataclass(slots=True, kw_only=True)
 class MessageSync(ABC, Generic[P]):
-    """One place to show one slot in. Every method raises `SendFailed`."""
+    """Synchroniser of one slot in one conversation. Every method raises `SendFailed`."""
 
     digests: Digests
     once_more: bool = False
-    """It was shown, and an older edit may stand over it: it is changed whatever is known, and never made anew."""
+    """True when an older edit may have overwritten the messages: edit them whatever the cache says; create none."""
     _stale: list[str] = field(default_factory=list[str])
-    """Messages whose content was shown anew in another one."""
+    """Messages replaced by new ones."""
 
     async def show(self, parts: Sequence[P], shown: str, progress: Progress) -> str:
-        """Change what is shown, add what is missing, take away what is too much; return what shows the slot now.
+        """Edit, create and delete messages until they show the parts; return the new `platform_id`.
 
-        Goes on where an earlier, interrupted showing ended, because `progress` was told of every message but the last.
+        Resumes an earlier, interrupted run, because `progress` received every message but the last.
         """
         messages = shown_by(shown)
         for at, part in enumerate(parts):
@@ -87,28 +87,28 @@ class MessageSync(ABC, Generic[P]):
         return ",".join(messages[: len(parts)])
 
     async def grow(self, parts: Sequence[P], shown: str) -> str:
-        """Change what is shown to a beginning that grew; a beginning makes no message and takes none away.
+        """Edit the messages to a longer partial text; never create or delete one.
 
-        What it made would be kept nowhere, and made again with the next word. Fails for good where it would have to;
-        the last words do that.
+        A message created here would be stored nowhere, and created again with the next word. Raises a final
+        `SendFailed` where one would be needed; the final text creates it.
         """
         messages = shown_by(shown)
         can = len(messages) == len(parts)
         for message, part in zip(messages, parts, strict=False):
             can = can and await self._shows(message, part)
         if not can:
-            raise SendFailed("A beginning cannot grow here.", outcome=SendOutcome.DEAD, creating=False)
+            raise SendFailed("A partial text needs another message.", outcome=SendOutcome.DEAD, creating=False)
         return shown
 
     async def _refresh(self, message: str, at: int, part: P) -> str:
-        """Make a message show a part, in a new message when it must be; return the one that shows it."""
+        """Show a part in this message, or in a new one where an edit is impossible; return the message's id."""
         if await self._shows(message, part):
             return message
         self._stale.append(message)
         return await self._create(at, part)
 
     async def _shows(self, message: str, part: P) -> bool:
-        """Make a message show a part; False when that is not possible."""
+        """Make a message show a part; return False when it cannot be edited."""
         if self.once_more:
             await self._change(message, part, known=False)
             return True
@@ -116,27 +116,27 @@ class MessageSync(ABC, Generic[P]):
         return known == part.digest or await self._change(message, part, known=bool(known))
 
     async def _tidy(self) -> None:
-        """Take away what was shown anew, if it can be: most of it is gone, which is why it was shown anew."""
+        """Delete replaced messages where possible; most are gone already, which is why they were replaced."""
         for message in self._stale:
             try:
                 await self._delete(message)
             except SendFailed:
                 continue
 
-    # --- what a platform does -----------------------------------------------------------------------
+    # --- the platform's calls -----------------------------------------------------------------------
 
     @abstractmethod
     def _key(self, message: str) -> str:
-        """Return what the digest of a message is kept by."""
+        """Return the cache key of a message's digest."""
 
     @abstractmethod
     async def _create(self, at: int, part: P) -> str:
-        """Show the part with this number in a new message, remember its digest, and return the message."""
+        """Create a message for the part with this index, store its digest, and return its id."""
 
     @abstractmethod
     async def _change(self, message: str, part: P, *, known: bool) -> bool:
-        """Change a message to a part; False when that is not possible. `known`: it shows something else for certain."""
+        """Edit a message; return False when that is not possible. `known`: it certainly shows something else."""
 
     @abstractmethod
     async def _delete(self, message: str) -> None:
-        """Take a message away, and forget its digest."""
+        """Delete a message and its digest."""

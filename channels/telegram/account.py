@@ -1,7 +1,7 @@
-"""One bot of the configuration: it introduces itself to Telegram, hears updates by polling or webhook, answers presses.
+"""Connection of one bot: identity, polling or webhook, answers to presses. Run by `adapter`, one per account.
 
-What goes wrong outside is waited out and said in `trouble`, never raised: a bot whose token was revoked must not take
-the daemon with it.
+Errors from outside are retried and reported in `trouble`, never raised: a bot whose token was revoked must not stop
+the daemon.
 """
 
 from __future__ import annotations
@@ -41,12 +41,17 @@ from gateway.errors import StoreError
 from gateway.ports import ChannelContext, Sink
 
 LEASE = timedelta(seconds=30)
+"""Lease on polling a bot, against a second node that polls with the same token."""
 QUIET_AT_MOST_S = 90.0
-"""A poll ends within 60 s; a bot that heard nothing for longer does not hear."""
+"""Seconds without a finished poll before trouble is reported; a poll ends within 60 s."""
 BATCH = 100
+"""Updates per poll, at most; the Bot API's own maximum."""
 ANSWERS_AT_ONCE = 16
+"""Concurrent answers to presses, at most."""
 COMMANDS_AT_MOST = 100
+"""Commands that Telegram lists, at most."""
 WEBHOOK_CONNECTIONS = 40
+"""Concurrent connections that Telegram may open to the webhook."""
 STARTING = "It is not connected yet."
 
 T = TypeVar("T")
@@ -54,37 +59,41 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramPauses:
-    """Seconds between tries."""
+    """Pauses in seconds between attempts."""
 
     first: float = 1.0
-    """After a failure; doubled with each further one, up to `longest`."""
+    """Backoff after the first failure; doubled with each further one, up to `longest`."""
     longest: float = 60.0
     conflict: float = 5.0
-    """The first one when somebody else polls with this token; doubled likewise."""
+    """Backoff after the first conflict with another poller of this token; doubled likewise."""
     token: float = 60.0
+    """Pause after a rejected token."""
     store: float = 1.0
+    """Pause after a batch that could not be stored."""
     broken: float = 5.0
+    """Pause before a crashed account is restarted."""
     lease: float = 10.0
+    """Interval between renewals of the lease."""
     written: float = 0.05
-    """Within which a request is on its way."""
+    """Time within which a request is written."""
 
 
 class TelegramConnection:
-    """Serves one bot. Its `repr` says nothing of the token."""
+    """Connection of one bot. Its `repr` does not contain the token."""
 
     def __init__(
         self,
         name: str,
         settings: TelegramAccount,
         context: ChannelContext,
-        moves: ChatMigrations,
+        migrations: ChatMigrations,
         pauses: TelegramPauses,
     ) -> None:
-        """Take the bot's settings. Nothing is asked of Telegram before `run`."""
+        """Take the bot's settings. No request is sent before `run`."""
         self.name = name
         self.settings = settings
         self._context = context
-        self._moves = moves
+        self._migrations = migrations
         self._pauses = pauses
         self._log = logging.getLogger(__name__)
         proxy = way_of(settings.proxy)
@@ -100,19 +109,19 @@ class TelegramConnection:
         self._trouble = STARTING
         self._failures = 0
         self._conflicts = 0
-        """Since a poll was last waited out."""
+        """Conflicts since the last long poll that was answered."""
         self._heard_at = context.clock.monotonic()
         self._polling = False
         secret = settings.webhook_secret
         self.webhook = (
-            Webhook(secret.get_secret_value(), self._pushed, context.fail_point)
+            Webhook(secret.get_secret_value(), self._receive, context.fail_point)
             if settings.mode == "webhook" and secret is not None
             else None
         )
 
     @property
     def path(self) -> str:
-        """Where its webhook is."""
+        """Return the path of the webhook."""
         return f"/telegram/{self.name}"
 
     async def run(self, sink: Sink) -> None:
@@ -120,23 +129,23 @@ class TelegramConnection:
         self._trouble, self._failures = STARTING, 0
         try:
             async with asyncio.TaskGroup() as group:
-                me = await self._insist(self.bot.get_me)
+                me = await self._retry_until_ok(self.bot.get_me)
                 group.create_task(self._name_commands(), name=f"telegram {self.name} commands")
-                self._updates = self._taker(me, sink, group)
+                self._updates = self._make_updates(me, sink, group)
                 if self.webhook is None:
                     await self._lead(group)
                 else:
-                    await self._insist(self._set_webhook)
+                    await self._retry_until_ok(self._set_webhook)
                     await asyncio.Event().wait()
         finally:
             self._updates = None
 
     def broke(self) -> None:
-        """Say that it stopped by a fault of our own; it is started again."""
+        """Record that a fault of our own stopped the account; it is restarted."""
         self._trouble = "It broke and is being started again; the log says why."
 
     def trouble(self) -> str:
-        """Why nothing is heard now; empty when all is well, also while another node polls."""
+        """Return why no updates arrive; empty when they do, and while another node polls."""
         if self._trouble:
             return f"Telegram account {self.name}: {self._trouble}"
         quiet_s = self._context.clock.monotonic() - self._heard_at
@@ -144,7 +153,7 @@ class TelegramConnection:
             return f"Telegram account {self.name}: Telegram has not answered for {quiet_s:.0f} s."
         return ""
 
-    def _taker(self, me: User, sink: Sink, group: asyncio.TaskGroup) -> TelegramUpdates:
+    def _make_updates(self, me: User, sink: Sink, group: asyncio.TaskGroup) -> TelegramUpdates:
         def answer(query: str, result: PressResult) -> None:
             group.create_task(self._answer(query, result), name=f"telegram {self.name} answer")
 
@@ -160,7 +169,7 @@ class TelegramConnection:
                 files_at_most=DOWNLOAD_BYTES if self.settings.api_root == OFFICIAL_API else 0,
             ),
             sink=sink,
-            moves=self._moves,
+            migrations=self._migrations,
             clock=self._context.clock,
             answer=answer,
             broken=broken,
@@ -168,24 +177,24 @@ class TelegramConnection:
 
     # --- what goes wrong ----------------------------------------------------------------------------
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until it is answered. That ends any trouble but a conflict, of which only a poll can tell."""
+    async def _retry_until_ok(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Retry a request until it succeeds. Success ends any trouble but a conflict: only a poll can show its end."""
         while True:
             try:
                 found = await ask()
             except TelegramError as error:
-                await self._bear(error)
+                await self._back_off(error)
             else:
                 if not self._conflicts:
-                    self._well()
+                    self._reset_failures()
                 return found
 
-    def _well(self) -> None:
+    def _reset_failures(self) -> None:
         self._trouble, self._failures = "", 0
         self._heard_at = self._context.clock.monotonic()
 
-    async def _bear(self, error: TelegramError) -> None:
-        """Say what is wrong, to the owners too where only they can help, and pause as long as it is worth."""
+    async def _back_off(self, error: TelegramError) -> None:
+        """Report an error, to the owners too where only they can help, and pause for its backoff."""
         pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
         self._failures += 1
         if bad_token(error):
@@ -208,10 +217,10 @@ class TelegramConnection:
         with suppress(StoreError):
             await self._context.host.alert(f"telegram/{self.name}/{what}", f"Telegram account {self.name}: {text}")
 
-    # --- introducing itself -------------------------------------------------------------------------
+    # --- setting up ---------------------------------------------------------------------------------
 
     async def _name_commands(self) -> None:
-        """Tell Telegram which commands its apps complete. They work without."""
+        """Register the commands for completion in Telegram's apps. The commands work without it."""
         scopes: Sequence[tuple[SessionKind, BotCommandScope]] = (
             (SessionKind.MAIN, BotCommandScopeAllPrivateChats()),
             (SessionKind.NON_MAIN, BotCommandScopeAllGroupChats()),
@@ -219,9 +228,9 @@ class TelegramConnection:
         for kind, scope in scopes:
             known = [(one.name, one.about[:256]) for one in self._context.host.commands(kind)]
             try:
-                await self.bot.set_my_commands([one for one in known if _nameable(*one)][:COMMANDS_AT_MOST], scope)
+                await self.bot.set_my_commands([one for one in known if _is_listable(*one)][:COMMANDS_AT_MOST], scope)
             except TelegramError as error:
-                self._log.warning("account %s: its commands are not named: %s", self.name, error)
+                self._log.warning("account %s: its commands are not registered: %s", self.name, error)
 
     async def _set_webhook(self) -> None:
         if not self._context.public_url:
@@ -234,19 +243,19 @@ class TelegramConnection:
             max_connections=WEBHOOK_CONNECTIONS,
         )
 
-    # --- hearing ------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------
 
-    async def _pushed(self, update: object) -> bool:
-        """Take an update of the webhook; False while it cannot be stored."""
+    async def _receive(self, update: object) -> bool:
+        """Store an update of the webhook; return False while that fails."""
         return self._updates is not None and await self._updates.take([update])
 
     async def _lead(self, group: asyncio.TaskGroup) -> None:
-        """Poll whenever no other node does."""
+        """Poll while this node holds the lease."""
         while True:
             if await self._hold():
                 await self._poll_while_held(group)
             else:
-                self._trouble = ""  # whoever polls says what is wrong with that
+                self._trouble = ""  # the node that polls reports its own trouble
                 await asyncio.sleep(self._pauses.lease)
 
     async def _hold(self) -> bool:
@@ -270,18 +279,18 @@ class TelegramConnection:
             self._polling = False
 
     async def _poll(self, group: asyncio.TaskGroup) -> None:
-        """Hear updates until somebody else polls with this token.
+        """Poll for updates until somebody else polls with this token.
 
-        Telegram keeps what is not confirmed, so no cursor is stored here. An offset confirms all updates below it, and
-        is sent only in the call right after a batch that is stored. Sent always, it would throw away what comes under
-        lower ids: after a quiet week Telegram counts anew from a random number.
+        Telegram keeps unconfirmed updates, so no cursor is stored here. An offset confirms all updates below it, and
+        is sent only in the call right after a stored batch. Sent always, it would discard updates with lower ids:
+        after a quiet week Telegram counts anew from a random number.
         """
-        # Never with drop_pending_updates: they are messages of people.
-        await self._insist(lambda: self.bot.delete_webhook(drop_pending_updates=False))
+        # Never with drop_pending_updates: they are people's messages.
+        await self._retry_until_ok(lambda: self.bot.delete_webhook(drop_pending_updates=False))
         confirm: int | None = None
-        # After a failure the first poll is answered at once, to say that this one hears again: one that waits may take
-        # 50 s to say so. Of a conflict it proves nothing more, for the other's next poll ends ours that waits. So only
-        # one that waited and was answered ends the counting of conflicts.
+        # After a failure the first poll does not wait, to report the recovery at once: a long poll may take 50 s. It
+        # does not prove the end of a conflict, for the other program's next poll ends our long poll. So only an
+        # answered long poll resets the count of conflicts.
         wait_s = 0 if self._conflicts else LONG_POLL_S
         while True:
             try:
@@ -290,16 +299,16 @@ class TelegramConnection:
                 updates = await self._get_updates(confirm, wait_s)
             except TelegramError as error:
                 confirm, wait_s = None, 0
-                await self._bear(error)
+                await self._back_off(error)
                 if isinstance(error, TelegramDeclined) and error.code == 409:
                     return
                 continue
-            self._well()
+            self._reset_failures()
             self._conflicts, wait_s = (0 if wait_s else self._conflicts), LONG_POLL_S
             confirm = await self._take(updates) if updates else None
 
     async def _take(self, updates: Sequence[object]) -> int | None:
-        """Store a batch and return the offset that confirms it; None when it is not stored, and shall come again."""
+        """Store a batch and return the offset that confirms it; None when it is not stored and shall be redelivered."""
         assert self._updates is not None, "it is made before the first poll"
         confirm = max((number_of(update) for update in updates), default=-1) + 1
         if await self._updates.take(updates) and confirm:
@@ -308,7 +317,7 @@ class TelegramConnection:
         return None
 
     async def _get_updates(self, offset: int | None, wait_s: int) -> list[object]:
-        """Ask for updates as they are: one that is malformed must not take the others with it."""
+        """Return raw updates: a malformed one must not spoil the others of its batch."""
         wanted: dict[str, object] = {
             "timeout": wait_s,
             "limit": BATCH,
@@ -322,12 +331,12 @@ class TelegramConnection:
         return cast("list[object]", found)
 
     async def _acknowledged(self) -> None:
-        """Pass J3 once the poll that confirms is written; it is answered only when there is something new."""
+        """Pass fail point J3 once the confirming poll is written; Telegram answers it only with something new."""
         await asyncio.sleep(self._pauses.written)
         await self._context.fail_point("J3")
 
     async def _answer(self, query: str, result: PressResult) -> None:
-        """Say what came of a press. It may be too late for that; the card says it too."""
+        """Send the result of a press. Telegram may refuse it as too late; the card shows the result too."""
         async with self._answers:
             try:
                 said = {"text": PRESSED_TEXT[result], "show_alert": result is PressResult.ASK_REASON}
@@ -338,8 +347,8 @@ class TelegramConnection:
                 self._log.exception("account %s: a press is not answered", self.name)
 
 
-def _nameable(name: str, about: str) -> bool:
-    """Whether Telegram lists a command of this name."""
+def _is_listable(name: str, about: str) -> bool:
+    """Return True if Telegram lists a command of this name."""
     return (
         bool(about) and 1 <= len(name) <= 32 and name.isascii() and name.replace("_", "a").isalnum() and name.islower()
     )

@@ -1,6 +1,6 @@
-"""Telegram as a channel: all accounts of the configuration, what comes in over them and what goes out.
+"""Telegram channel: the gateway's interface to all configured accounts.
 
-What comes in is `account` and `updates`, what goes out `outbound` and `showing`; this is where the gateway meets them.
+Incoming updates take `account` and `updates`, outgoing slots `outbound` and `showing`.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
 
 BURST = 3
+"""Messages that a rate limit lets pass at once."""
 PAUSES = TelegramPauses()
 
 
 class TelegramChannel:
-    """`ports.HttpChannel`."""
+    """Telegram's `ports.HttpChannel`."""
 
     name = ids.CHANNEL
 
     def __init__(self, context: ChannelContext, pauses: TelegramPauses = PAUSES) -> None:
-        """Make the accounts. Nothing is asked of Telegram before `run`, or the first send."""
+        """Create the accounts. No request is sent before `run` or the first send."""
         settings = context.settings
         if not isinstance(settings, TelegramSettings):
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
-        self._moves = ChatMigrations(context.key_value)
+        self._migrations = ChatMigrations(context.key_value)
         self._digests = Digests()
         self._renderer = TelegramRenderer()
         self._accounts = {
-            name: TelegramConnection(name, account, context, self._moves, pauses)
+            name: TelegramConnection(name, account, context, self._migrations, pauses)
             for name, account in settings.accounts.items()
         }
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The webhooks of the accounts that have one."""
+        """Return the webhooks of the accounts that have one."""
         return [
             Endpoint(method="POST", path=account.path, handler=account.webhook.handle, auth=Auth.SIGNED)
             for account in self._accounts.values()
@@ -68,43 +69,43 @@ class TelegramChannel:
         return await self.edit(showing, progress)
 
     async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Make what is shown of a slot equal to its content; a slot without any has no messages."""
+        """Make a slot's messages equal to its content; an empty slot has none."""
         conversation = showing.slot.conversation
         account = self._accounts.get(conversation.account)
         if account is None or not _is_place(conversation):
             why = f"There is no Telegram account {conversation.account!r} with such a chat in the configuration."
             raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
-        screen = TelegramMessageSync(
+        sync = TelegramMessageSync(
             bot=account.bot,
             conversation=conversation,
-            chat=await self._moves.now(conversation.chat),
-            moves=self._moves,
+            chat=await self._migrations.now(conversation.chat),
+            migrations=self._migrations,
             digests=self._digests,
             once_more=showing.slot.stands and not showing.partial,
             clock=self._clock,
         )
         parts, shown = self._renderer.parts(showing), showing.slot.platform_id
-        return await (screen.grow(parts, shown) if showing.partial else screen.show(parts, shown, progress))
+        return await (sync.grow(parts, shown) if showing.partial else sync.show(parts, shown, progress))
 
     # --- in -----------------------------------------------------------------------------------------
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Read a file that came with a message, in pieces of at most 64 KiB."""
+        """Download an attachment in chunks of at most 64 KiB."""
         account = self._accounts.get(conversation.account)
         if account is None:
             raise FetchFailed(f"There is no Telegram account {conversation.account!r} in the configuration.")
         await account.download.fetch(file.source, write)
 
-    # --- beside it ----------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show that an answer is being written."""
+        """Show the typing indicator. Raises `SendFailed` only for a flood wait."""
         account = self._accounts.get(conversation.account)
         if account is None or not _is_place(conversation):
             return
         thread = {"message_thread_id": int(conversation.thread)} if conversation.thread else {}
         try:
-            chat = await self._moves.now(conversation.chat)
+            chat = await self._migrations.now(conversation.chat)
             await account.bot.call("sendChatAction", {"chat_id": chat, "action": "typing", **thread})
         except TelegramDeclined as declined:
             scopes = {"chat_scope": conversation.chat_scope, "account_scope": conversation.account_scope}
@@ -115,7 +116,7 @@ class TelegramChannel:
             return
 
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
-        """The limits of the account, the chat and, in groups, the group; those that are 0 are none."""
+        """Return the rate limits of the account, the chat and, in groups, the group; 0 means no limit."""
         account = self._accounts.get(conversation.account)
         if account is None:
             return ()
@@ -130,21 +131,21 @@ class TelegramChannel:
 
     @property
     def streams(self) -> bool:
-        """True: an answer is a message that is edited while it grows."""
+        """Return True: a partial answer is shown by editing its message."""
         return True
 
     def trouble(self) -> str:
-        """What is wrong with any account."""
+        """Return the troubles of all accounts."""
         return troubles(self._accounts.values())
 
     def accounts_up(self) -> Mapping[str, bool]:
-        """Whether each account works now."""
+        """Return for each account whether it works now."""
         return {account.name: not account.trouble() for account in self._accounts.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """Messages a second in a scope; 0 is no limit."""
+    """Rate limit of a scope in messages per second; 0 is no limit."""
 
     scope: str
     per_s: float
@@ -152,10 +153,10 @@ class _Limit:
 
 
 def _is_place(conversation: Conversation) -> bool:
-    """Whether Telegram could have such a chat and topic: both are numbers."""
+    """Return True if the chat and topic have the form of Telegram's ids: both are numbers."""
     return conversation.chat.removeprefix("-").isdecimal() and (conversation.thread or "0").isdecimal()
 
 
 def build(context: ChannelContext) -> TelegramChannel:
-    """Make the channel."""
+    """Create the channel."""
     return TelegramChannel(context)

@@ -1,4 +1,4 @@
-"""On the way in: the file that came with a message, as far as a message says. Pure; nothing is fetched here."""
+"""Attachment metadata of a message. Used by `inbound`; pure, nothing is fetched here."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.domain.messages import Attachment
 NAME_AT_MOST = 255
 TYPE_AT_MOST = 255
 SOURCE_AT_MOST = 512
-"""Bytes of a file's id; real ones have less than a hundred."""
+"""Bytes of a file's id, at most; real ones have less than a hundred."""
 SIZES_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is known of a kind of file that tells nothing of itself."""
+    """Defaults for a kind of file without a name or type."""
 
     name: str
     media_type: str = ""
@@ -36,14 +36,14 @@ FILES: Mapping[str, _Kind] = types.MappingProxyType(
         "sticker": _Kind("sticker.webp", "image/webp"),
     }
 )
-"""The fields of a message that bring a file, and how it is called when nobody said so."""
+"""Message fields that hold a file, with the defaults for its name and type."""
 
 
 def attached(message: TelegramFields, most: int) -> tuple[tuple[Attachment, ...], str]:
-    """Return the file of a message, or what to say of one that cannot be fetched after how it is called.
+    """Return a message's file, or a phrase for one too large to fetch, to follow its kind; both empty without a file.
 
-    `most`: bytes that the Bot API server gives out; 0 is no limit. Both are empty for a message that brings none. A
-    file that is described wrongly takes nothing else of its message with it: it counts as none.
+    `most`: bytes that the Bot API server gives out; 0 is no limit. A malformed file counts as none, so that the rest
+    of its message is not lost.
     """
     field = next((name for name in FILES if name in message), "")
     if not field:
@@ -60,25 +60,25 @@ def attached(message: TelegramFields, most: int) -> tuple[tuple[Attachment, ...]
 
 
 def _read(message: TelegramFields, field: str) -> Attachment | None:
-    """The file in a field; None for what is no file that anything could be done with. Raises `Malformed`."""
+    """Return the file in a field; None for an unusable one. Raises `Malformed`."""
     kind = FILES[field]
-    told = _largest(message) if field == "photo" else message.object(field)
-    if told is None or (field == "sticker" and _moves(told)):
+    file = _largest(message) if field == "photo" else message.object(field)
+    if file is None or (field == "sticker" and _is_animated(file)):
         return None
     return Attachment(
-        source=told.word("file_id", most=SOURCE_AT_MOST),
-        name=told.label("file_name", most=NAME_AT_MOST) or kind.name,
-        media_type=told.label("mime_type", most=TYPE_AT_MOST) or kind.media_type,
-        size=told.count("file_size"),
+        source=file.word("file_id", most=SOURCE_AT_MOST),
+        name=file.label("file_name", most=NAME_AT_MOST) or kind.name,
+        media_type=file.label("mime_type", most=TYPE_AT_MOST) or kind.media_type,
+        size=file.count("file_size"),
     )
 
 
 def _largest(message: TelegramFields) -> TelegramFields | None:
-    """The largest of a photo's sizes; all of them are less than 10 MB."""
+    """Return the largest of a photo's sizes; all are below 10 MB."""
     sizes = message.objects("photo", most=SIZES_AT_MOST)
     return max(sizes, key=lambda one: one.count("width") * one.count("height"), default=None)
 
 
-def _moves(sticker: TelegramFields) -> bool:
-    """Whether a sticker is no picture."""
+def _is_animated(sticker: TelegramFields) -> bool:
+    """Return True if a sticker is no still picture."""
     return sticker.flag("is_animated") or sticker.flag("is_video")

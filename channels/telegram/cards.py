@@ -1,8 +1,7 @@
-"""On the way out: a card becomes messages. What a person allows is shown whole, and exactly as it was rendered.
+"""Rendering of an approval card as messages. Used by `outbound`; an action can be allowed only if it is shown whole.
 
-A row that is too long for a message goes as a file before the card, and the card shows its beginning and says where
-the rest is. Which rows do so, and how rows are spread over messages, follows only from what stays the same when a row
-is decided: the room for its outcome is always kept free.
+A row too long for a message goes as a file before the card, and the card shows its beginning and names the file. Which
+rows do so, and how rows are spread over messages, does not depend on decisions: space for each outcome is reserved.
 """
 
 from __future__ import annotations
@@ -18,22 +17,21 @@ from gateway.domain.slots import CardRow
 from gateway.domain.text import plain
 
 OUTCOME_UNITS = 300
-"""Room for the outcome of a row, kept free while it is open."""
+"""UTF-16 units reserved for the outcome of an open row."""
 TITLE_UNITS = 120
+"""UTF-16 units of the title shown for a row that has a file. The next three: the same for its other texts."""
 HEAD_UNITS = 300
 NOTE_UNITS = 300
 FACT_UNITS = 120
 EXPIRY_UNITS = 60
-"""Room in each message for the line that says until when the card can be decided."""
-"""What a row shows of each when all of it is in a file."""
+"""UTF-16 units reserved in each message for the deadline line."""
 BETWEEN = "\n\n"
 
 
 def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
     """Return the messages of a card: the files, then the rows; each message has the buttons of its own rows.
 
-    Their number and order are the same whatever was decided, and the files never change. With `quiet`, names in what
-    people wrote ring nobody.
+    Number and order do not depend on decisions, and the files never change. With `quiet`, mentions notify nobody.
     """
     plan = _plan(rows)
     files = [row.file for row in plan if row.file is not None]
@@ -52,7 +50,7 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
 
 
 def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
-    """Say which rows need a file: those that fill a message, then the longest until few messages are enough."""
+    """Choose the rows that need a file: those that fill a message, then the longest until few messages are enough."""
     plan = rows_of(rows)
     sizes = [_size(row) for row in plan]
     for n in sorted(range(len(plan)), key=lambda n: -sizes[n]):
@@ -79,7 +77,7 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
 
 
 def _size(row: RenderedRow) -> int:
-    """UTF-16 units at most, decided or not."""
+    """Return a row's UTF-16 units at most, whatever is decided."""
     draft = Draft()
     _write(draft, row, "@x " * (OUTCOME_UNITS // 3))
     _fold(draft, [row], "")
@@ -87,7 +85,7 @@ def _size(row: RenderedRow) -> int:
 
 
 def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
-    """Write one row: what, the action itself, what to know about it, what became of it."""
+    """Write one row: title, action, notes, facts, outcome."""
     approval = row.row.wait.approval
     draft.line(2)
     draft.add(f"{row.number}{row.risk} · {_short(row, row.row.title, TITLE_UNITS)}", "bold")
@@ -109,7 +107,7 @@ def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
 
 
 def _fold(draft: Draft, message: Sequence[RenderedRow], until: str) -> None:
-    """Write the details of a message's rows below them, and until when the card can be decided; folded by Telegram."""
+    """Write the details of a message's rows and the deadline below them, in a collapsed quote."""
     details = [
         (row.number, [f"{label}: {_short(row, value, FACT_UNITS)}" for label, value in row.details]) for row in message
     ]
@@ -126,17 +124,17 @@ def _line(draft: Draft, text: str) -> None:
 
 
 def _short(row: RenderedRow, text: str, limit: int) -> str:
-    """All of it, but for a row that has its file."""
+    """Return the text; shortened for a row that has a file."""
     return text if row.file is None else shorten(clean(text), limit)
 
 
 def _outcome(row: RenderedRow) -> str:
-    """What became of it, on one line."""
+    """Return the outcome on one line."""
     return shorten(plain(row.outcome), OUTCOME_UNITS)
 
 
 def _buttons(row: RenderedRow) -> tuple[Json, ...]:
-    """What can be pressed, on one line of the keyboard."""
+    """Return a row's buttons as one line of the keyboard."""
     pressable = row.buttons(clean)
     assert all(0 < len(button.handle.encode()) <= CALLBACK_BYTES for button in pressable)
     number = f"{row.index} · " if row.several else ""

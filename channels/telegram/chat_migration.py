@@ -1,6 +1,6 @@
-"""Groups that became supergroups: inside they keep their first id, on the way out they are reached under their last.
+"""Migrations of groups to supergroups. The gateway keeps a group's first id; Telegram is called with its last.
 
-So the session goes on. Routing is told every id that the group had, so it may be allowed by any of them.
+So the session continues. Routing receives every id of the group, so any of them may be allowed.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from gateway.errors import StoreError
 from gateway.ports import ChannelKeyValue
 
 HOPS_AT_MOST = 10
-"""A group moves once; more is a mistake that must not become an endless loop."""
+"""Migrations followed per group, at most. A group migrates once; more is an error that must not loop for ever."""
 
 
 class ChatMigrations:
-    """What is known of moved groups; kept in the channel's notes, old id to new."""
+    """Known migrations, stored in the channel's key-value namespace: old id to new."""
 
     def __init__(self, key_value: ChannelKeyValue) -> None:
-        """Read nothing yet."""
+        """Take the key-value store; read nothing yet."""
         self._key_value = key_value
         self._new: dict[str, str] | None = None
         self._old: dict[str, str] = {}
         self._kept: set[str] = set()
 
     async def now(self, chat: str) -> str:
-        """Return under which id a chat is reached. Raises `StoreError`."""
+        """Return the current id of a chat. Raises `StoreError`."""
         return _follow(await self._known(), chat)
 
     async def first(self, conversation: Conversation) -> Conversation:
-        """Return the conversation as it was called first. Raises `StoreError`."""
+        """Return the conversation under its first id. Raises `StoreError`."""
         await self._known()
         return replace(conversation, chat=_follow(self._old, conversation.chat))
 
     async def later(self, chat: str) -> tuple[str, ...]:
-        """Return the ids that a chat was given after this one, in order. Raises `StoreError`."""
+        """Return the later ids of a chat, in order. Raises `StoreError`."""
         known = await self._known()
         found = [chat]
         while len(found) <= HOPS_AT_MOST and known.get(found[-1], chat) not in found:
@@ -45,7 +45,7 @@ class ChatMigrations:
         return tuple(found[1:])
 
     async def learn(self, old: str, new: str) -> None:
-        """Keep that a chat moved; it holds from now on even when `StoreError` is raised. Twice is safe."""
+        """Store a migration; it takes effect even when `StoreError` is raised. Idempotent."""
         known = await self._known()
         if old == new or (known.get(old) == new and old in self._kept):
             return
@@ -55,11 +55,11 @@ class ChatMigrations:
         self._kept.add(old)
 
     async def learn_if_possible(self, old: str, new: str) -> None:
-        """The same on the way out, where a full disk must not stop the message: Telegram will say it again."""
+        """Store a migration, or log the failure: a full disk must not stop a message, and Telegram reports it again."""
         try:
             await self.learn(old, new)
         except StoreError as error:
-            logging.getLogger(__name__).warning("a moved chat was not kept: %s", error)
+            logging.getLogger(__name__).warning("a chat migration was not stored: %s", error)
 
     async def _known(self) -> dict[str, str]:
         if self._new is None:
@@ -69,9 +69,9 @@ class ChatMigrations:
         return self._new
 
 
-def _follow(moves: Mapping[str, str], chat: str) -> str:
+def _follow(migrations: Mapping[str, str], chat: str) -> str:
     for _ in range(HOPS_AT_MOST):
-        if chat not in moves:
+        if chat not in migrations:
             break
-        chat = moves[chat]
+        chat = migrations[chat]
     return chat

@@ -1,7 +1,7 @@
-"""The way in of a file that came with a message: Telegram says where it is, and its bytes are passed on as they come.
+"""Download of attachments over one bot: `getFile`, then a stream of chunks. Called by `adapter`.
 
-The address of a file contains the bot's token. So it is made here of a path that is held against a fixed rule,
-redirects are not followed, and no error or log says it.
+A file's URL contains the bot's token. So it is built here from a path that a fixed rule checks, redirects are not
+followed, and no error or log contains it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import aiohttp
 from telegram.error import TelegramError
 from yarl import URL
 
-from channels._shared.download import check, pour
+from channels._shared.http import check_file, copy_file
 from channels.telegram.failures import ASK_BOTFATHER, bad_token, token_trouble
 from channels.telegram.request import TelegramBot, TelegramDeclined
 from gateway.errors import FetchFailed
@@ -23,7 +23,7 @@ from gateway.errors import FetchFailed
 PATH_AT_MOST = 1000
 _ON_DISK = re.compile(r"/|[A-Za-z]:[\\/]")
 _PATH = re.compile(r"(?:(?!\.{1,2}(?:/|$))[^/\\:?#%\x00-\x20\x7f]+(?:/(?!$)|$))+")
-"""Names between slashes: none is empty, `.` or `..`, and nothing in them means anything in an address."""
+"""Path segments: none is empty, `.` or `..`, and none contains a character with a meaning in a URL."""
 _PAGES = (".html", ".htm", ".xhtml")
 LOCAL = "The Bot API server keeps its files on its own disk and does not give them out."
 NOT_LOCAL = "Start the Bot API server without --local."
@@ -32,30 +32,30 @@ SEND_SMALLER = "Send a smaller one, or run a Bot API server of your own."
 
 
 class TelegramDownload:
-    """Reads files over one bot."""
+    """Downloader of one bot's files."""
 
     def __init__(self, bot: TelegramBot) -> None:
-        """Take what to ask over."""
+        """Take the bot that sends the requests."""
         self._bot = bot
 
     async def fetch(self, file: str, write: Callable[[bytes], None]) -> None:
-        """Read the file with this id, in pieces of at most 64 KiB. Raises `FetchFailed`, or what `write` does."""
-        path, size = await self._told(file)
+        """Download the file with this id in chunks of at most 64 KiB. Raises `FetchFailed` and `write`'s errors."""
+        path, size = await self._info(file)
         answer = await self._open(path)
         try:
             _check(answer, path)
-            await pour("Telegram", answer, size, write)
+            await copy_file("Telegram", answer, size, write)
         finally:
             answer.close()
 
-    async def _told(self, file: str) -> tuple[str, int]:
-        """Where the file is, for an hour, and how large; 0 when that is not told."""
+    async def _info(self, file: str) -> tuple[str, int]:
+        """Return the file's path, valid for an hour, and its size in bytes; 0 when unknown."""
         try:
-            told = await self._bot.call("getFile", {"file_id": file})
+            info = await self._bot.call("getFile", {"file_id": file})
         except TelegramError as error:
             failure = _refused(error)
         else:
-            found = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+            found = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
             size = found.get("file_size")
             return _checked(found.get("file_path")), size if isinstance(size, int) else 0
         raise failure
@@ -81,7 +81,7 @@ def _checked(path: object) -> str:
 
 
 def _refused(error: TelegramError) -> FetchFailed:
-    """Say what it means that Telegram did not tell where a file is."""
+    """Map a failed `getFile` to `FetchFailed`."""
     if not isinstance(error, TelegramDeclined):
         return FetchFailed(str(error), retryable=True)
     said = error.description.lower()
@@ -93,9 +93,9 @@ def _refused(error: TelegramError) -> FetchFailed:
 
 
 def _check(answer: aiohttp.ClientResponse, path: str) -> None:
-    """Raises `FetchFailed` for an answer that is not the file."""
-    if answer.status == 404:  # the place is good for an hour; asked again, it is another one
+    """Raise `FetchFailed` for a response that is not the file."""
+    if answer.status == 404:  # a path is valid for an hour; the next `getFile` returns another
         raise FetchFailed("Telegram does not have the file there any more.", retryable=True)
-    check("Telegram", answer)
+    check_file("Telegram", answer)
     if answer.content_type == "text/html" and not path.lower().endswith(_PAGES):
         raise FetchFailed("A web page came in place of the file: something between here and Telegram answered.")

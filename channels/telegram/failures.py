@@ -1,7 +1,7 @@
-"""What a request that failed means for the slot that was being shown: pure, a table. Used on the way out.
+"""Mapping of failed requests to outcomes for the slot: a pure table. Used by `showing` and `adapter`.
 
-An edit or a deletion may be repeated whatever became of it; a new message may not, unless it is certain that the
-first one does not stand there.
+An edit or a deletion may always be repeated. A new message may be repeated only if the first one certainly does not
+exist.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from channels.telegram.request import Failing, TelegramDeclined, TelegramNotSent
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
+"""Pause in seconds before the next attempt with a rejected token."""
 WAIT_AT_LEAST_S = 1.0
+"""Shortest pause in seconds that a rate limit of Telegram causes."""
 ASK_BOTFATHER = "Get the bot's token from @BotFather, put it into the configuration and start Dragoman again."
 
 
 class TelegramAct(StrEnum):
-    """What was tried."""
+    """Kind of request."""
 
     CREATE = "create"
     EDIT = "edit"
@@ -31,21 +33,21 @@ class TelegramAct(StrEnum):
 
 
 class TelegramRemedy(StrEnum):
-    """What to do instead of failing."""
+    """Remedy for a refused request."""
 
     DONE = "done"
-    """Nothing: it is as it should be, or nothing can be done about it."""
+    """Do nothing: the state is right already, or cannot be changed."""
     PLAIN = "plain"
-    """The same once more, as text without entities."""
+    """Retry as text without entities."""
     AS_FILE = "as_file"
-    """The same once more, as a file: Telegram does not take it for a photo."""
+    """Retry as a document: Telegram does not accept the file as a photo."""
     ANEW = "anew"
-    """The message is gone: show its content in a new one."""
+    """Show the content in a new message: the old one is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The group has become a supergroup: the same at once, there."""
+    """Migration of the group to a supergroup: retry at once under the new id."""
 
     chat: str
 
@@ -89,9 +91,9 @@ _DEAD: tuple[tuple[str, str], ...] = (
 
 
 def judge(error: TelegramError, act: TelegramAct, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
-    """Say what a failed request means. The scopes are those of the chat's and of the account's `RateLimit`."""
+    """Return the judgement of a failed request. The scopes are those of the chat's and the account's `RateLimit`."""
     if isinstance(error, TelegramUnreached):
-        # Not a fault of this message, which waits for as long as it takes, and with it all others.
+        # Not a fault of this message: it waits as long as the outage lasts, and so do all others.
         return _wait(str(error), now + timedelta(seconds=UNREACHED_AGAIN_S), account_scope)
     if isinstance(error, TelegramNotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
@@ -99,7 +101,7 @@ def judge(error: TelegramError, act: TelegramAct, *, chat_scope: str, account_sc
         if act is TelegramAct.CREATE:
             answered = isinstance(error, Failing)
             return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True, answered=answered)
-        # An edit may still be made; to take something away again does no harm.
+        # An edit may still take effect; repeating a deletion does no harm.
         outcome = SendOutcome.UNCERTAIN if act is TelegramAct.EDIT else SendOutcome.RETRY
         return SendFailed(str(error), outcome=outcome, creating=False)
     if error.moved_to:
@@ -108,18 +110,18 @@ def judge(error: TelegramError, act: TelegramAct, *, chat_scope: str, account_sc
         until = now + timedelta(seconds=max(error.retry_after_s, WAIT_AT_LEAST_S))
         return _wait("Telegram wants us to wait.", until, chat_scope)
     if bad_token(error):
-        # Not a fault of this message: it waits until there is a good token, and uses up no try.
+        # Not a fault of this message: it waits for a valid token and uses up no attempt.
         return _wait(token_trouble(error), now + timedelta(seconds=TOKEN_AGAIN_S), account_scope)
     return _refused(error, act)
 
 
 def bad_token(error: TelegramError) -> bool:
-    """Whether Telegram does not accept the token: 401 for one that was revoked, 404 for one that cannot be one."""
+    """Return True if Telegram rejects the token: 401 for a revoked one, 404 for a malformed one."""
     return isinstance(error, TelegramDeclined) and error.code in (401, 404)
 
 
 def token_trouble(error: TelegramError) -> str:
-    """Say it to the owner."""
+    """Return the owner's message about a rejected token."""
     code = error.code if isinstance(error, TelegramDeclined) else 0
     return f"Telegram does not accept the bot's token ({code}). {ASK_BOTFATHER}"
 

@@ -1,4 +1,4 @@
-"""Small typed readers of an update's fields, for `inbound`: those that every channel has, and Telegram's numbers."""
+"""Typed readers of an update's fields: the shared ones and Telegram's numbers. Used by `inbound`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TelegramFields(fields.PayloadFields):
     whole: ClassVar[str] = "update"
 
     def present(self) -> Sequence[str]:
-        """The fields that are there, in the order of the update."""
+        """Return the names of the present fields, in the order of the update."""
         return [key for key, value in self._raw.items() if value is not None]
 
     def number(self, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> int:
@@ -30,13 +30,13 @@ class TelegramFields(fields.PayloadFields):
         return value
 
     def need_flag(self, key: str) -> bool:
-        """Return a truth value that must be there."""
+        """Return a required boolean."""
         if key not in self:
             raise self._wrong(key, "true or false is wanted")
         return self.flag(key)
 
     def word(self, key: str, *, most: int) -> str:
-        """Return a text that must be there."""
+        """Return a required text of 1 to `most` bytes."""
         value = self.text(key)
         if not 0 < len(value.encode()) <= most:
             raise self._wrong(key, f"text of 1 to {most} bytes is wanted")

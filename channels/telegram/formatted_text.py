@@ -1,6 +1,6 @@
-"""On the way out, between Markdown and messages: text with formatting, and how it is cut into messages.
+"""Formatted text and its division into messages. Used between `markup` and `parts`.
 
-Offsets are characters here, so no cut and no span can split a surrogate pair; only `entities` counts UTF-16 units.
+Offsets are characters here, so no cut or span can split a surrogate pair; only `entities` counts UTF-16 units.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from gateway.domain.text import visible
 
 Json = dict[str, Any]
 CODE = frozenset({"code", "pre"})
-"""What may not lie in, or hold, anything else."""
+"""Kinds of spans that must not overlap with others."""
 WORD_JOINER = "\u2060"
-"""Has no width; between `@` and a name it leaves text that names somebody without ringing their phone."""
+"""Zero-width character; between `@` and a name it prevents a notification."""
 FAR_ENOUGH = 0.5
-"""Share of a message that must be full before a better place to cut is preferred to a fuller message."""
+"""Share of a message that must be full before a better cut is preferred to a fuller message."""
 CLUSTER_CHARS = 64
-"""How far a cut moves back to keep one picture whole; a longer run of combining characters is cut."""
+"""Characters that a cut moves back at most to keep a grapheme whole; a longer run of combining characters is cut."""
 
-# Telegram makes blanks of control characters and drops U+2028 to U+202E, which turn text around. Done here, what is
-# compared with what is shown stays the same.
+# Telegram replaces control characters by blanks and drops U+2028 to U+202E, which reverse text. Done here too, so that
+# our text equals the shown text in comparisons.
 _CLEANED = MappingProxyType(
     {n: " " for n in (*range(9), *range(11, 32), *range(127, 160))}
     | dict.fromkeys(range(0x2028, 0x202F), "")
     | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 )
 _UNCLEAN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\ud800-\udfff]")
-# What ends an address for Telegram ends it here too: a mention behind it rings.
+# A URL ends where Telegram ends it: a mention after it notifies.
 _MENTION = re.compile(r"""https?://[\w-]+(?:\.[\w-]+)+/[!#-(*-;=?-~]*|(?<!\w)@(?=\w)""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One piece of formatting: `start` to `end` in characters; `kind` is the Bot API's type of the entity."""
+    """Formatting from `start` to `end`, in characters; `kind` is the Bot API's entity type."""
 
     kind: str
     start: int
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rich:
-    """Text with formatting: no blanks at its ends (a `pre` may begin with some), spans sorted, none empty."""
+    """Formatted text: trimmed (a `pre` may begin with blanks), spans sorted, none empty."""
 
     text: str
     spans: tuple[Span, ...] = ()
@@ -64,16 +64,16 @@ def units(text: str) -> int:
 
 
 def clean(text: str) -> str:
-    """Take out what is no text: lone surrogates, control characters but tab and line break, turned-around text."""
+    """Remove lone surrogates, control characters except tab and line break, and bidirectional overrides."""
     text = text.replace("\r\n", "\n")
     return text.translate(_CLEANED) if _UNCLEAN.search(text) else text
 
 
 def entities(rich: Rich) -> list[Json]:
-    """Return the spans as the Bot API wants them: offsets and lengths in UTF-16 units."""
+    """Return the spans as Bot API entities: offsets and lengths in UTF-16 units."""
     found: list[Json] = []
     at = offset = 0
-    for span in rich.spans:  # sorted by where they start
+    for span in rich.spans:  # sorted by start
         offset += units(rich.text[at : span.start])
         at = span.start
         entity: Json = {"type": span.kind, "offset": offset, "length": units(rich.text[at : span.end])}
@@ -86,13 +86,13 @@ def entities(rich: Rich) -> list[Json]:
 
 
 class Draft:
-    """Text that is being written, line by line; `rich` ends it. Not for use twice."""
+    """Builder of formatted text, line by line; `rich` ends it. Not reusable."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.length = 0
         self.indent: list[str] = []
-        """What every line begins with, by level; a level's first line has `marker` instead of the last one."""
+        """Prefix of every line, by level; a level's first line has `marker` instead of the last one."""
         self.marker = ""
         self._texts: list[str] = []
         self._spans: list[Span] = []
@@ -100,12 +100,12 @@ class Draft:
         self._fresh = True
 
     def line(self, breaks: int = 1) -> None:
-        """What comes next begins a line, after at least so many line breaks; several calls count as the largest."""
+        """Start a new line before the next text, after at least `breaks` line breaks; the largest call counts."""
         if not self._fresh:
             self._breaks = max(self._breaks, breaks)
 
     def begin(self) -> int:
-        """Write the line breaks, indentation and marker that are due, and return where the next text will stand."""
+        """Write the pending line breaks, indentation and marker, and return the offset of the next text."""
         levels = self.indent[:-1] if self.marker else self.indent
         if self._breaks or not self.length:
             self._put("\n" * self._breaks + "".join(levels))
@@ -116,7 +116,7 @@ class Draft:
         return self.length
 
     def add(self, text: str, kind: str = "", *, url: str = "", language: str = "") -> None:
-        """Write text, with formatting if `kind` says so; its line breaks are indented."""
+        """Write text, formatted if `kind` is given; its line breaks are indented."""
         start = self.begin() if text else self.length
         self._put(clean(text).replace("\n", "\n" + "".join(self.indent)))
         self._fresh = self._fresh and not text
@@ -124,14 +124,14 @@ class Draft:
             self.span(kind, start, url=url, language=language)
 
     def item(self) -> None:
-        """Write the marker that is due, though nothing follows it on its line."""
+        """Write a pending marker even if nothing follows on its line."""
         if self.marker:
             self.marker = self.marker.rstrip()
             self.begin()
             self._fresh = False
 
     def block(self, text: str, language: str = "") -> None:
-        """Write preformatted text on lines of its own, not indented: it is made to be copied."""
+        """Write preformatted text on lines of its own, not indented: people copy it."""
         self.item()
         self.line()
         self._put("\n" * self._breaks)
@@ -142,22 +142,22 @@ class Draft:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of formatting were written."""
+        """Return the number of spans written."""
         return len(self._spans)
 
     def span(self, kind: str, start: int, *, url: str = "", language: str = "") -> None:
-        """Format what was written since `start`; where that is code alone, it stays code."""
+        """Format the text since `start`; text that is all code stays code."""
         last = self._spans[-1] if self._spans else None
         if last is not None and last.kind in CODE and (last.start, last.end) == (start, self.length):
             return
         self._spans.append(Span(kind=kind, start=start, end=self.length, url=url, language=language))
 
     def since(self, start: int) -> str:
-        """What was written since then."""
+        """Return the text since an offset."""
         return "".join(self._texts)[start:]
 
     def rich(self, *, quiet: bool = False) -> Rich:
-        """Return what was written; with `quiet`, names in it ring nobody."""
+        """Return the formatted text; with `quiet`, mentions notify nobody."""
         return finish("".join(self._texts), self._spans, quiet=quiet)
 
     def _put(self, text: str) -> None:
@@ -166,14 +166,14 @@ class Draft:
 
 
 def finish(text: str, spans: Iterable[Span], *, quiet: bool = False) -> Rich:
-    """Make spans that overlap anyhow into what Telegram takes; with `quiet`, names in the text ring nobody."""
+    """Resolve overlaps of spans as Telegram requires; with `quiet`, mentions notify nobody."""
     code = sorted((span for span in spans if span.kind in CODE), key=_order)
     rich = Rich(text=text, spans=tuple(code + [piece for span in spans for piece in _around(span, code)]))
     return part(_quiet(rich, code) if quiet else rich, 0)
 
 
 def part(rich: Rich, start: int, end: int | None = None) -> Rich:
-    """Return a piece of it, trimmed; spans that reach over its ends are closed there, those with nothing to see go."""
+    """Return a trimmed piece; spans are clipped at its ends, and invisible ones removed."""
     end = len(rich.text) if end is None else end
     while end > start and rich.text[end - 1].isspace():
         end -= 1
@@ -192,7 +192,7 @@ def part(rich: Rich, start: int, end: int | None = None) -> Rich:
 
 
 def joined(riches: Iterable[Rich], by: str) -> Rich:
-    """Put texts after each other, with `by` between them; those that are empty are left out."""
+    """Join texts with `by` between them; empty ones are skipped."""
     text, spans = "", list[Span]()
     for rich in riches:
         text += by if text and rich.text else ""
@@ -202,15 +202,15 @@ def joined(riches: Iterable[Rich], by: str) -> Rich:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return it, or its beginning with `…`, in at most `limit` UTF-16 units. The text is clean."""
+    """Return the text, or its beginning with `…`, in at most `limit` UTF-16 units. The text is clean."""
     return text if units(text) <= limit else text[: _reach(text, 0, limit - 1)] + "…"
 
 
 def split(rich: Rich, limit: int = TEXT_UNITS) -> Iterator[Rich]:
-    """Cut into parts of at most `limit` UTF-16 units (2 or more) and 100 entities; none is empty. Cuts as it is read.
+    """Yield non-empty parts of at most `limit` UTF-16 units (2 or more) and 100 entities, lazily.
 
-    Cuts at a paragraph, else a line, else a word, else between two characters that are not one picture. Blanks at a
-    cut go; formatting that reaches over a cut is closed before it and opened again behind it.
+    Cuts at a paragraph, else a line, else a word, else between two graphemes. Blanks at a cut are removed; formatting
+    across a cut is closed before it and reopened after it.
     """
     at = 0
     while at < len(rich.text):
@@ -232,7 +232,7 @@ def _order(span: Span) -> tuple[int, int, str]:
 
 
 def _around(span: Span, code: Sequence[Span]) -> list[Span]:
-    """The pieces of a span that lie outside of code."""
+    """Return the pieces of a span outside code."""
     if span.kind in CODE:
         return []
     inside = code[bisect_right(code, span.start, key=_end) : bisect_left(code, span.end, key=_start)]
@@ -243,7 +243,7 @@ def _around(span: Span, code: Sequence[Span]) -> list[Span]:
 
 
 def _quiet(rich: Rich, code: Sequence[Span]) -> Rich:
-    """Break the mentions outside of code; one in a web address is none."""
+    """Break the mentions outside code; an `@` in a URL is no mention."""
     found = [match.end() for match in _MENTION.finditer(rich.text) if match.group() == "@"]
     at = [n for n in found if (held := _holding(code, n - 1)) is None or held.end == n]
     pieces = [rich.text[a:b] for a, b in pairwise([0, *at, len(rich.text)])]
@@ -255,7 +255,7 @@ def _quiet(rich: Rich, code: Sequence[Span]) -> Rich:
 
 
 def _holding(code: Sequence[Span], at: int) -> Span | None:
-    """Which of these, sorted and apart, the character at an offset is in."""
+    """Return the span that contains an offset; the spans are sorted and disjoint."""
     n = bisect_right(code, at, key=_start) - 1
     return code[n] if n >= 0 and at < code[n].end else None
 
@@ -269,7 +269,7 @@ def _end(span: Span) -> int:
 
 
 def _begin(rich: Rich, start: int, end: int) -> int:
-    """The first character from `start` on that is not blank; in a `pre`, of its first line that is not blank."""
+    """Return the first non-blank character from `start`; in a `pre`, the start of its first non-blank line."""
     if start >= end or not rich.text[start].isspace():
         return start
     blocks = [span for span in rich.spans if span.kind == "pre"]
@@ -285,7 +285,7 @@ def _begin(rich: Rich, start: int, end: int) -> int:
 
 
 def _cut(rich: Rich, at: int, limit: int) -> int:
-    """Where the part that begins at `at` ends."""
+    """Return the end of the part that begins at `at`."""
     text = rich.text
     hard = max(_reach(text, at, limit), at + 1)
     begun = sorted(max(span.start, at) for span in rich.spans if span.end > at)
@@ -302,7 +302,7 @@ def _cut(rich: Rich, at: int, limit: int) -> int:
 
 
 def _reach(text: str, at: int, limit: int) -> int:
-    """How far so many units reach."""
+    """Return the offset that `limit` units after `at` reach."""
     head = text[at : at + limit]
     if not head.isascii():
         head = head.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
@@ -310,7 +310,7 @@ def _reach(text: str, at: int, limit: int) -> int:
 
 
 def _between(text: str, at: int, hard: int) -> int:
-    """The last place up to `hard` that keeps what is seen as one character whole, where that is near."""
+    """Return the last offset up to `hard` that splits no grapheme, if one is near."""
     for end in range(hard, max(at, hard - CLUSTER_CHARS), -1):
         if not _joined(text, end):
             return end
@@ -318,7 +318,7 @@ def _between(text: str, at: int, hard: int) -> int:
 
 
 def _joined(text: str, end: int) -> bool:
-    """Whether the characters before and behind `end` are shown as one."""
+    """Return True if the characters before and after `end` form one grapheme."""
     before, behind = text[end - 1], text[end]
     if before == "\u200d" or behind == "\u200d" or unicodedata.category(behind)[0] == "M":
         return True

@@ -1,9 +1,9 @@
-"""Ids of Telegram: who speaks, where, and the keys by which an event is known when it comes again.
+"""Telegram's principals, conversations and event keys for deduplication. Used by `inbound` and `updates`.
 
-An event's key names what happened, not the update that told of it: update ids begin anew at a random number after a
-quiet week, so an update id alone could be taken for one of long ago, and a message would be lost as a duplicate. A
-redelivered update names the same message again, so the keys below catch it as well. Only what is refused goes by its
-update id: there, to be taken for an earlier refusal costs nothing.
+An event key names the event, not its update: update ids restart at a random number after a quiet week, so a new id
+could equal one of long ago, and a message would be lost as a duplicate. A redelivered update names the same message,
+so the keys below match it as well. Only refused events use the update id: a false match with an earlier refusal costs
+nothing.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ CHANNEL = "telegram"
 
 
 def principal(user: int) -> Principal:
-    """Who speaks: by the account's number, which never changes. Names and @names change hands."""
+    """Return the principal of a user id, which never changes. Names and @names change hands."""
     return made(CHANNEL, str(user))
 
 
 def conversation(account: str, chat: int, topic: int | None = None) -> Conversation:
-    """A chat of the bot `account`, or one topic of it."""
+    """Return a chat of the bot `account`, or one topic of it."""
     thread = "" if topic is None else str(topic)
     return Conversation(channel=CHANNEL, account=account, chat=str(chat), thread=thread)
 
 
 def message_key(chat: int, message: int) -> str:
-    """A message; message ids are unique within their chat only."""
+    """Return the key of a message; message ids are unique only within their chat."""
     return f"m{chat}.{message}"
 
 
 def album_key(chat: int, album: str) -> str:
-    """An album, and what of it cannot be read: the person is told once, not for each of its pictures."""
+    """Return the key of an album's unreadable parts: the person is told once, not for each picture."""
     return f"a{chat}.{album}"
 
 
 def edit_key(chat: int, message: int, edited_at: int, text: str) -> str:
-    """One new text of a message. Telegram tells the second only, in which there may be two: they differ in `text`."""
+    """Return the key of an edit. Telegram's time has only seconds, so a hash tells two edits in one second apart."""
     return f"e{chat}.{message}.{edited_at}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def press_key(query: str) -> str:
-    """A button press."""
+    """Return the key of a button press."""
     return f"q{query}"
 
 
 def update_key(update: int) -> str:
-    """Something that is refused."""
+    """Return the key of a refused update."""
     return f"u{update}"

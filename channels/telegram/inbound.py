@@ -1,9 +1,9 @@
-"""From an update of Telegram to what it means: a message, a press, a chat's new id, or a refusal. Pure; never raises.
+"""Parser of Telegram updates: message, press, chat migration or refusal. Used by `updates`; pure, never raises.
 
-The updates are read by small readers of our own (`fields`, `words`), not as objects of python-telegram-bot. Those
-raise whatever comes to hand on what is malformed, pass over what they do not know, and build every nested object
-whether it is used or not: all of it would have to be caught, and looked up again. Here a field of the wrong kind is a
-refusal that names the field, and an update costs 0.03 ms; theirs, before anything is decided, 0.14 ms.
+Updates are read with our own readers (`fields`, `inbound_text`), not as objects of python-telegram-bot. Those raise
+arbitrary errors on malformed input, ignore unknown fields, and build every nested object whether it is used or not.
+Here a field of the wrong type is a refusal that names the field, and an update costs 0.03 ms; theirs, before any
+decision, 0.14 ms.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from gateway.domain.messages import Conversation, Inbound, Press, Refused, Refus
 from gateway.domain.text import plain
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
-"""What Telegram is asked for. Everything else is refused, should it come all the same."""
+"""Kinds of updates that Telegram is asked for. Any other is refused."""
 RAW_AT_MOST = 65_536
+"""Characters kept of a refused update."""
 QUOTED_AT_MOST = 1000
+"""Characters kept of a quoted message."""
 NAME_AT_MOST = 64
+"""Characters of a person's name, at most."""
 PRESS_AT_MOST = 64
-"""Of the id of a press, which has some twenty digits."""
+"""Bytes of a press's id, at most; real ones have some twenty digits."""
 CUT_UNITS = 4000
-"""UTF-16 units from which on a message counts as cut: apps split at 4,096, many a little earlier at a line's end."""
-_LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no datetime
+"""UTF-16 units from which a message counts as split: apps split at 4,096, many a little earlier at a line's end."""
+_LAST_SECOND = 253_402_300_799  # of the year 9999, the last of `datetime`
 
 NOT_PEOPLE = frozenset({777000, 1087968824, 136817688})
-"""Accounts that stand for others: Telegram itself, a group's anonymous administrators, a channel in a group."""
+"""Accounts on behalf of others: Telegram itself, a group's anonymous administrators, a channel in a group."""
 
 UNREAD: Mapping[str, str] = types.MappingProxyType(
     {
@@ -61,28 +64,28 @@ UNREAD: Mapping[str, str] = types.MappingProxyType(
         "giveaway": "a giveaway",
     }
 )
-"""What a person can send besides words, and how it is called when it cannot be read and the person is told so."""
+"""Message fields besides text, and their names in notes about unreadable content."""
 
 _EVERY_MESSAGE = frozenset(
     {"message_id", "message_thread_id", "is_topic_message", "from", "chat", "date", "edit_date", "reply_to_message"}
 )
-"""Fields that do not say what kind of message it is."""
+"""Fields of every message, which do not tell its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotIdentity:
-    """Who the bot is, as `getMe` says, and the account that it is in the configuration."""
+    """Identity of the bot, from `getMe`, and its account in the configuration."""
 
     id: int
     username: str
     account: str
     files_at_most: int = 0
-    """Bytes of a file that can be fetched; 0 is no limit."""
+    """Bytes of a file that can be downloaded; 0 is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramPress:
-    """A button press, and the query that Telegram wants answered."""
+    """Button press with the query that Telegram wants answered."""
 
     query: str
     press: Press
@@ -90,7 +93,7 @@ class TelegramPress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMigration:
-    """A group became a supergroup: the same chat goes on under a new id. Told twice, once in each."""
+    """Migration of a group to a supergroup: the chat gets a new id. Telegram reports it twice, once in each chat."""
 
     old: str
     new: str
@@ -100,7 +103,7 @@ Meaning: TypeAlias = Inbound | TelegramPress | ChatMigration | Refused
 
 
 class _Unusable(Exception):
-    """Well formed, and not a person's message or press."""
+    """Well-formed update that is no person's message or press."""
 
     def __init__(self, reason: RefusedReason, detail: str) -> None:
         super().__init__(detail)
@@ -108,7 +111,7 @@ class _Unusable(Exception):
 
 
 def read(update: object, bot: BotIdentity, now: datetime) -> Meaning:
-    """Say what an update means to `bot`: any JSON value is taken. `now`: nothing was sent later than that."""
+    """Return the meaning of an update for `bot`; accepts any JSON value. `now`: upper bound of `sent_at`."""
     reason, raw = RefusedReason.POISON, ""
     try:
         fields = TelegramFields(update)
@@ -130,13 +133,13 @@ def _refused_key(update: object) -> str:
 
 
 def written(update: object) -> str:
-    """Write it as ASCII, so that whatever stands in it can be stored."""
+    """Return an update as ASCII JSON, which can always be stored."""
     return as_ascii(update, RAW_AT_MOST)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The reading of one update. Every method raises `Malformed` and `_Unusable`."""
+    """Parser of one update. Every method raises `Malformed` and `_Unusable`."""
 
     bot: BotIdentity
     now: datetime
@@ -194,23 +197,23 @@ class _Reading:
         )
 
     def _conversation(self, message: TelegramFields, chat: int) -> Conversation:
-        # A message in a plain group can have a message_thread_id too: that of the message it answers.
+        # In a plain group, message_thread_id is the id of the message that is replied to.
         topic = message.number("message_thread_id", least=1) if message.flag("is_topic_message") else None
         return ids.conversation(self.bot.account, chat, topic)
 
     def _said(self, message: TelegramFields, words: Words, *, edited: bool, brings: bool) -> tuple[str, str]:
-        """Return the text, and what is quoted by the message itself. `brings`: something came with it."""
+        """Return the text and the message's own quote. `brings`: it has a file or other content."""
         if not words.text and (edited or not brings):  # an edit without words: a live location moves, for instance
             raise _Unusable(RefusedReason.UNKNOWN, _kind(message))
         borrowed = _borrowed(message)
-        if borrowed:  # whole, not cut like a quote: nothing else is said in this message
+        if borrowed:  # not shortened like a quote: the message has no other text
             return borrowed if words.text else "", words.text
         return words.said_to(self.bot.id, self.bot.username), ""
 
     def _addressed(self, message: TelegramFields, words: Words, reply: TelegramFields | None) -> bool:
-        """Whether the bot is meant in a group."""
+        """Return True if the bot is addressed in a group."""
         if _borrowed(message):
-            return False  # whom it names, somebody else named
+            return False  # its mentions are somebody else's
         whom = words.command_for()
         if whom is not None:
             return whom == "" or whom.lower() == self.bot.username.lower()
@@ -240,11 +243,11 @@ class _Reading:
         return TelegramPress(query=number, press=press)
 
 
-# --- who ----------------------------------------------------------------------------------------
+# --- sender -------------------------------------------------------------------------------------
 
 
 def _person(message: TelegramFields, chat: TelegramFields) -> TelegramFields:
-    """Return who wrote a message."""
+    """Return the person who wrote a message."""
     kind = chat.text("type")
     if kind == "channel" or "sender_chat" in message:
         raise _Unusable(RefusedReason.NOT_A_PERSON, "a channel or a group speaks")
@@ -254,7 +257,7 @@ def _person(message: TelegramFields, chat: TelegramFields) -> TelegramFields:
 
 
 def _somebody(event: TelegramFields) -> TelegramFields:
-    """Return the account that did something, which must be a person's."""
+    """Return the account that caused an event; it must be a person's."""
     sender = event.object("from")
     if sender.number("id", least=1) in NOT_PEOPLE or sender.need_flag("is_bot"):
         raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
@@ -262,19 +265,19 @@ def _somebody(event: TelegramFields) -> TelegramFields:
 
 
 def _name(sender: TelegramFields) -> str:
-    """Return how a person is called."""
+    """Return a person's name; the id if there is none."""
     name = f"{sender.text('first_name')} {sender.text('last_name')}"
     return plain(name)[:NAME_AT_MOST].rstrip() or str(sender.number("id"))
 
 
-# --- what it answers, what it brings ------------------------------------------------------------
+# --- replies and content ------------------------------------------------------------------------
 
 
 def _borrowed(message: TelegramFields) -> str:
-    """Return what to say of words that are not the person's own, else nothing.
+    """Return a note for words that are not the person's own; empty for their own.
 
-    Somebody else's message that is forwarded, or one that a bot wrote for the person, is handed on as data, so that a
-    forwarded "/shell rm" never is a command.
+    A forwarded message, or one that a bot wrote for the person, is passed on as data, so that a forwarded "/shell rm"
+    never is a command.
     """
     if "forward_origin" in message or "forward_date" in message:  # the latter: API servers from before 2024
         return "(forwarded message)"
@@ -282,17 +285,17 @@ def _borrowed(message: TelegramFields) -> str:
 
 
 def _follows(chat: TelegramFields, place: int, number: int) -> str:
-    """Return the key of the message before it. Only a supergroup counts its own messages.
+    """Return the key of the preceding message; only a supergroup numbers its own messages.
 
-    In a private chat or a plain group the number is one of all that the bot sends and gets in such chats: the next
-    message of this one may have any higher number.
+    In a private chat or a plain group the number counts all messages of the bot in such chats: the next message of
+    this chat may have any higher number.
     """
     counts = chat.text("type") == "supergroup" and number > 0
     return ids.message_key(place, number - 1) if counts else ""
 
 
 def _reply(message: TelegramFields) -> TelegramFields | None:
-    """Return the message that it answers. Telegram makes all of a topic answer the message that began the topic."""
+    """Return the message replied to. Telegram marks every message of a topic as a reply to the topic's first."""
     reply = message.maybe("reply_to_message")
     if reply is None or "forum_topic_created" in reply:
         return None
@@ -313,12 +316,12 @@ def _unread(message: TelegramFields, words: Words) -> str:
 
 
 def _group(place: TelegramFields, key: str) -> int:
-    """Return the id of a group: they are below zero."""
+    """Return the id of a group, which is negative."""
     return place.number(key, most=-1)
 
 
 def _kind(message: TelegramFields) -> str:
-    """Return what kind of message it is that has no words, for the log."""
+    """Return the kind of a message without words, for the log."""
     return next((_safe(key) for key in message.present() if key not in _EVERY_MESSAGE), "a message without words")
 
 

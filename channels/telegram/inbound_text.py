@@ -1,4 +1,4 @@
-"""The words of a Telegram message, for `inbound`: what its entities mean, with offsets in UTF-16 units. Pure."""
+"""Text of a Telegram message with its entities, offsets in UTF-16 units. Used by `inbound`; pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from channels.telegram.fields import TEXT_AT_MOST, TelegramFields
 
 ENTITIES_AT_MOST = 1000
-"""Those that are read. Further ones mark words that are as good without it, so they refuse nothing."""
+"""Entities read per message. More are ignored, not refused: the words are as good without them."""
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]+)@([A-Za-z0-9_]+)")
 _AFTER_A_NAME = " \t\r\n,:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """A part of the text that means something. `start` and `end` are UTF-16 units from its beginning."""
+    """Marked part of the text. `start` and `end` are UTF-16 units from its beginning."""
 
     kind: str
     start: int
@@ -29,7 +29,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text or caption with its entities."""
+    """Text or caption with its entities."""
 
     text: str
     entities: Sequence[Entity]
@@ -37,7 +37,7 @@ class Words:
 
     @staticmethod
     def read(message: TelegramFields) -> Words:
-        """Read the words of a message; a caption when it has no text. Raises `Malformed`."""
+        """Return a message's text, or its caption if it has no text. Raises `Malformed`."""
         kind, marks = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         text = message.text(kind)
         marked = message.objects(marks, most=TEXT_AT_MOST)[:ENTITIES_AT_MOST]
@@ -46,11 +46,11 @@ class Words:
 
     @property
     def units(self) -> int:
-        """How long Telegram counts it."""
+        """Return the length in UTF-16 units."""
         return len(self._units) // 2
 
     def part(self, start: int, end: int) -> str:
-        """Return the text between two offsets. What cuts a character in half, as Telegram never does, is replaced."""
+        """Return the text between two offsets. A half character, which Telegram never sends, is replaced."""
         return self._units[2 * start : 2 * end].decode("utf-16-le", "replace")
 
     def of(self, entity: Entity) -> str:
@@ -58,19 +58,19 @@ class Words:
         return self.part(entity.start, entity.end)
 
     def command_for(self) -> str | None:
-        """Return whom a command that it begins with is for: a username, or empty for any. None: it is no command."""
+        """Return the username a leading command is for; empty for any bot, None without a command."""
         first = self._first("bot_command")
         return None if first is None else self.of(first).partition("@")[2]
 
     def names(self, bot: int, username: str) -> bool:
-        """Whether the bot is mentioned anywhere."""
+        """Return True if the bot is mentioned anywhere."""
         return any(self._is_name(entity, bot, username) for entity in self.entities)
 
     def said_to(self, bot: int, username: str) -> str:
-        """Return what is said once the name of the bot that it begins with is left out, as Markdown.
+        """Return the text as Markdown, without a leading mention of the bot.
 
-        A command stays as it was written, but for the bot's name: its text becomes arguments, and a mark added to
-        them would change what runs. When only the name was said, it stays.
+        A command stays as written, except for the bot's name: its text becomes arguments, and added markup would
+        change what runs. A text that is only the mention stays.
         """
         begin = max((e.end for e in self.entities if e.start == 0 and self._is_name(e, bot, username)), default=0)
         rest = self.part(begin, self.units).lstrip(_AFTER_A_NAME) if begin else self.text
@@ -98,7 +98,7 @@ class Words:
         for entity in sorted(self.entities, key=lambda one: one.start):
             marked = _MARKS.get(entity.kind)
             if marked is None or entity.start < at or entity.end > self.units:
-                continue  # inside of another, or nonsense: the words themselves are what matters
+                continue  # nested or invalid: keep the plain words
             parts += [self.part(at, entity.start), marked(self.of(entity), entity)]
             at = entity.end
         return "".join([*parts, self.part(at, self.units)]).strip() if parts else self.part(begin, self.units)

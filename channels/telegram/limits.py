@@ -1,4 +1,4 @@
-"""What Telegram allows, on the way out and in. Figures of the Bot API, unless a line says that they are ours."""
+"""Limits of Telegram. Figures of the Bot API, unless a line says that they are ours."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ TEXT_UNITS = 4096
 ENTITIES = 100
 """Entities of a message; what comes after them loses its formatting."""
 CAPTION_UNITS = 1024
+"""UTF-16 units of a caption."""
 PHOTO_BYTES = 10 * 1024 * 1024
+"""Bytes of a photo."""
 PHOTO_SIDES = 10_000
 """Width and height of a photo together, in pixels."""
 PHOTO_RATIO = 20
-"""How many times as long as its short side the long one may be."""
+"""Ratio of a photo's long side to its short side, at most."""
 DOWNLOAD_BYTES = 20 * 1024 * 1024
-"""What Telegram's own Bot API gives out of a file."""
+"""Bytes of a file that Telegram's own Bot API lets bots download."""
 NAME_CHARS = 255
-"""Ours: characters of a file's name."""
+"""Characters of a file's name; ours."""
 CALLBACK_BYTES = 64
-"""UTF-8 bytes that a button carries."""
+"""UTF-8 bytes of a button's payload."""
 UPLOAD_BYTES = 45_000_000
-"""Ours: Telegram takes 50 MB, the form around the file included."""
+"""Bytes of an upload; ours. Telegram accepts 50 MB, including the form around the file."""
 
 TEXT_PARTS = 3
-"""Ours: messages that one text may fill; a longer one goes as a file."""
+"""Messages that one text may fill; ours. A longer text goes as a file."""

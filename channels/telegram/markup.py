@@ -1,7 +1,7 @@
-"""On the way out: Markdown becomes text with formatting. Never fails, whatever the text is.
+"""Conversion of Markdown to formatted text. Used by `outbound`; accepts any text and never fails.
 
-The parser finds the blocks; what stands in one is read for formatting only when it is written, so that of a text that
-is far too long only the beginning is read.
+The parser finds the blocks; a block's inline formatting is parsed only when it is written, so that only the beginning
+of an overlong text is parsed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from markdown_it.token import Token
 from channels._shared.markdown import parser
 from channels.telegram.formatted_text import Draft, Rich, clean
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
-from channels.telegram.references import defines, references
+from channels.telegram.markdown_scan import defines, references
 
 INLINE_CHARS = 2048
+"""Characters parsed at once for inline formatting; the parser's time grows with their square."""
 BRACKETS = 100
-"""Characters, and opening brackets, that are read at once for formatting: the parser's time grows with their square."""
+"""Opening brackets in such a piece, at most, for the same reason."""
 URL_CHARS = 2048
+"""Characters of a link's URL, at most."""
 RULE = "──────────"
 BULLETS = ("•", "◦", "▪")
 INLINE_KINDS = MappingProxyType({"strong": "bold", "em": "italic", "s": "strikethrough"})
@@ -40,34 +42,34 @@ _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
 _TASK = re.compile(r"\[([ xX])\]\s+")
 _LINK = re.compile(r"https?://(?P<host>[\w-]+(?:\.[\w-]+)+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?", re.ASCII | re.I)
 _LANGUAGE = re.compile(r"(?P<language>[\w+#.-]{1,32})(?:[ ]+(?:[\w-]{1,32}=[^ ]*|\{[^}]*\}))*", re.ASCII)
-"""What opens a block of code, when it is the name of a language and perhaps settings."""
+"""Info string of a fenced block: a language, then perhaps settings."""
 
 _Read: TypeAlias = Callable[[Token], Iterator[list[Token]]]
-"""Reads what stands in a block, piece by piece; each stands on lines of its own."""
+"""Function that parses a block's content piece by piece; each piece has lines of its own."""
 
 
 class TelegramMarkup:
-    """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
+    """Converter of Markdown. Create one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:
-        """Make the parser."""
+        """Create the parser."""
         self._parser = parser()
         self._parser.options["store_labels"] = True
 
     def rich(self, markdown: str, *, quiet: bool = False) -> Rich:
-        """Return what it says as text and formatting. With `quiet`, names in it ring nobody (for groups)."""
+        """Return the Markdown as formatted text. With `quiet`, mentions notify nobody (for groups)."""
         return self.beginning(markdown, quiet=quiet)[0]
 
     def beginning(self, markdown: str, *, messages: int = 0, quiet: bool = False, rest: str = "") -> tuple[Rich, bool]:
-        """Return it all and True; or, as soon as it cannot fit so many messages, what was read and False. 0: all.
+        """Return the whole text and True, or what was read and False once it cannot fit `messages`. 0: no limit.
 
-        `rest`: what follows it, in which its links may be defined.
+        `rest`: the text after `markdown`, which may define its links.
         """
         env: dict[str, Any] = {}
         walk = _Walk(lambda token: self._pieces(token.content, env), messages)
         tokens = self._parser.parse(clean(markdown), env)
         defined = references([*(token.content for token in tokens if token.type == "inline"), clean(rest)])
-        if defined:  # without any the parser does not look for them
+        if defined:  # without definitions the parser skips the lookup
             env["references"] = defined
         for token in tokens:
             if walk.full:
@@ -77,7 +79,7 @@ class TelegramMarkup:
         return walk.draft.rich(quiet=quiet), True
 
     def _pieces(self, content: str, env: dict[str, Any]) -> Iterator[list[Token]]:
-        """Read what stands in a block, with short cuts: for text that needs no reading, and for too much of it."""
+        """Parse a block's content; text without markup and overlong text are passed through as they are."""
         for text in _pieces(content):
             found: list[Token] = []
             if not _INLINE.search(text) or len(text) > INLINE_CHARS or text.count("[") > BRACKETS:
@@ -88,16 +90,16 @@ class TelegramMarkup:
 
 
 def linkable(url: str) -> bool:
-    """Whether Telegram takes it as a link. It refuses the whole message for one that it does not take.
+    """Return True if Telegram accepts a URL as a link; for an invalid one it refuses the whole message.
 
-    So no `localhost`, no user name before the host, nothing but http and https.
+    So only http and https, no `localhost`, no user name before the host.
     """
     match = _LINK.fullmatch(url)
     return match is not None and len(url) <= URL_CHARS and 0 < int(match["port"] or 80) < 65_536
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A paragraph that is too long, cut at line breaks into pieces that can be read."""
+    """Cut an overlong paragraph at line breaks into pieces that can be parsed."""
     while len(text) > INLINE_CHARS and (at := text.rfind("\n", 0, INLINE_CHARS)) > 0:
         yield text[:at].rstrip(" ")
         text = text[at + 1 :].lstrip(" ")
@@ -105,23 +107,23 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class _Walk:
-    """Goes through the parser's tokens once and writes what they say."""
+    """Writer of the parser's block tokens, in one pass."""
 
     def __init__(self, read: _Read, messages: int) -> None:
         self.draft = Draft()
         self._read = read
         self._messages = messages
         self._lists: list[int | None] = []
-        """The lists that are open: the next number, or None for bullets."""
+        """Open lists: the next number, or None for bullets."""
         self._quotes: list[int] = []
         self._heading: int | None = None
         self._table: _Table | None = None
         self._end = 0
-        """The source's line behind the last block."""
+        """Source line after the last block."""
         self._labels: set[str] = set()
-        """Of the definitions that links were made with."""
+        """Labels of the definitions that links used."""
         self._first = False
-        """Whether an item of a list has just begun, so that a box to tick may follow."""
+        """True when a list item has just begun, so that a task box may follow."""
         self._blocks: dict[str, Callable[[Token], None]] = {
             "paragraph_open": self._below,
             "heading_open": self._heading_open,
@@ -143,7 +145,7 @@ class _Walk:
         }
 
     def block(self, token: Token) -> None:
-        """Write what a token of the outer level says."""
+        """Write a block token."""
         if self._table is not None and token.type != "table_close":
             self._table.take(token)
         elif (write := self._blocks.get(token.type)) is not None:
@@ -153,13 +155,13 @@ class _Walk:
 
     @property
     def full(self) -> bool:
-        """Whether more was written than the messages take; never, when their number is 0."""
+        """Return True if more was written than the messages hold; always False for 0 messages."""
         table = self._table.length if self._table else 0
         too_long = self.draft.length + table > self._messages * TEXT_UNITS
         return self._messages > 0 and (too_long or self.draft.pieces > self._messages * ENTITIES)
 
     def stop(self) -> None:
-        """End what is open; nothing more is written."""
+        """Close all open blocks; nothing more is written."""
         if self._table is not None:
             self.draft.block(self._table.text())
         if self._heading is not None:
@@ -177,7 +179,7 @@ class _Walk:
         self._heading = None
 
     def _below(self, token: Token) -> None:
-        """Begin a block on a new line, below a blank one where the source has one."""
+        """Begin a block on a new line, after a blank line where the source has one."""
         self.draft.line(1 if token.hidden or (token.map and token.map[0] <= self._end) else 2)
 
     def _rule(self, token: Token) -> None:
@@ -185,7 +187,7 @@ class _Walk:
         self.draft.add(RULE)
 
     def _fence(self, token: Token) -> None:
-        """Code; what opens it and is no language is its first line, so that nothing is left out."""
+        """Write a code block; an info string that is no language becomes its first line, so that nothing is lost."""
         code, info = token.content.rstrip(), token.info.strip()
         found = _LANGUAGE.fullmatch(info) if code else None
         if found is not None:
@@ -254,7 +256,7 @@ class _Walk:
             line.write(children)
 
     def _is_spent(self, token: Token) -> bool:
-        """Whether a paragraph has nothing but definitions of links that stand above it. Others are shown."""
+        """Return True if a paragraph only defines links used above it. Other definitions are shown."""
         if not self._labels or self._lists or self._quotes or self._heading is not None:
             return False
         labels = defines(token.content)
@@ -262,19 +264,19 @@ class _Walk:
 
 
 class _Line:
-    """Writes what stands inside of one paragraph, heading or item."""
+    """Writer of the inline tokens of one paragraph, heading or item."""
 
     def __init__(self, draft: Draft, *, quoted: bool, bold: bool, labels: set[str]) -> None:
         self._draft = draft
         self._labels = labels
         self._quoted = quoted
         self._open: dict[str, list[int]] = {kind: [] for kind in INLINE_KINDS.values()}
-        if bold:  # it is already, to its end
+        if bold:  # a heading is bold to its end
             self._open["bold"].append(draft.length)
         self._link: tuple[int, str] | None = None
 
     def write(self, tokens: Sequence[Token]) -> None:
-        """Write them in order."""
+        """Write the tokens in order."""
         for token in tokens:
             name, _, side = token.type.rpartition("_")
             if token.type in ("softbreak", "hardbreak"):
@@ -299,7 +301,7 @@ class _Line:
             self._draft.span(kind, start)
 
     def _code(self, code: str) -> None:
-        """In a link the link counts more; and a quotation cannot hold code, so there it keeps its ticks."""
+        """Write inline code: plain text in a link; with its backticks in a quote, which cannot hold code."""
         if self._link is not None:
             self._draft.add(code)
         elif self._quoted:
@@ -337,17 +339,17 @@ class _Line:
 
 
 class _Table:
-    """Collects the cells of one table and sets them out in columns."""
+    """Layout of one table in columns."""
 
     def __init__(self, read: _Read) -> None:
         self.length = 0
-        """Characters of its cells."""
+        """Characters of the cells so far."""
         self._read = read
         self._rows: list[list[str]] = []
         self._styles: list[str] = []
 
     def take(self, token: Token) -> None:
-        """Take a token from inside of the table."""
+        """Add a token of the table."""
         if token.type == "tr_open":
             self._rows.append([])
         elif token.type == "th_open":
@@ -357,8 +359,8 @@ class _Table:
             self.length += len(self._rows[-1][-1])
 
     def text(self) -> str:
-        """Return its lines: the heads, a line below them, the rows."""
-        # One that reading was stopped in may end in half a row.
+        """Return the lines: head, rule, rows."""
+        # A table in which reading stopped may end in half a row.
         widths = [max(map(_width, column)) for column in zip_longest(*self._rows, fillvalue="")]
         lines = [" | ".join(map(self._cell, row, widths, self._styles)).rstrip() for row in self._rows]
         return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]])
@@ -370,13 +372,13 @@ class _Table:
 
 
 def plain(tokens: Sequence[Token]) -> str:
-    """What some inline tokens say, without formatting, on one line."""
-    said = (plain(token.children) if token.children else token.content or " " * (token.tag == "br") for token in tokens)
-    return clean("".join(said)).replace("\n", " ")
+    """Return the text of inline tokens on one line, without formatting."""
+    texts = (plain(one.children) if one.children else one.content or " " * (one.tag == "br") for one in tokens)
+    return clean("".join(texts)).replace("\n", " ")
 
 
 def _misleads(label: str, url: str) -> bool:
-    """Whether the text of a link names another place than the link goes to."""
+    """Return True if a link's text names another host than its URL."""
     named = label if "://" in label else f"//{label}" if label.lower().startswith("www.") else ""
     try:
         return bool(named) and urlsplit(named).hostname != urlsplit(url).hostname
@@ -385,7 +387,7 @@ def _misleads(label: str, url: str) -> bool:
 
 
 def _width(text: str) -> int:
-    """Columns of a text in a font of one width."""
+    """Return the columns of a text in a monospaced font."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)

@@ -1,6 +1,6 @@
-"""On the way out: a slot becomes the messages that show it. The adapter sends and edits them.
+"""Rendering of a slot as messages. Called by `adapter`, which sends and edits them.
 
-Pure, but for one look at a file that came of a call: how large it is, and whether it is a picture.
+Pure, except that an artifact's size and image header are read.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import plain, visible
 
 SOURCE_CHARS = 16_384
+"""Characters of Markdown that are parsed, at most; a longer text goes as a file unparsed."""
 SOURCE_LINES = 800
-"""Markdown that is longer than this is not read to its end to see whether it fits; it goes as a file."""
+"""Lines of such Markdown, at most."""
 HEAD_CHARS = 8_192
+"""Characters of Markdown parsed for the beginning of a text: one message and its markup."""
 HEAD_LINES = 400
-"""Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
+"""Lines of such a beginning."""
 END_UNITS = 1_000
-"""Of what stands below the beginning of a text that goes as a file."""
+"""UTF-16 units of the note below the beginning of a text that goes as a file."""
 GOES_ON = "…"
 
 
 class TelegramRenderer:
-    """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else.
+    """Renderer of slots. Create one and keep it; it holds only the parser.
 
-    It works in the event loop, so what it reads is bounded: lines and characters by the constants above, formatting by
-    what fits the messages. No text is read twice. The worst text that was found, a table with formatting in each of
-    many cells, takes 35 ms of CPU, a long list less than 20; a callback may take 100. So there is no thread: one would
-    fight the loop for the interpreter, and cost every answer a hand-over.
+    It runs in the event loop, so its input is bounded: lines and characters by the constants above, formatting by the
+    size of the messages. No text is parsed twice. The worst text found, a table with formatting in many cells, takes
+    35 ms of CPU, a long list less than 20; a callback may take 100. So there is no thread: it would compete with the
+    loop for the interpreter, and cost every answer a hand-over.
     """
 
     def __init__(self) -> None:
-        """Make the parser."""
+        """Create the parser."""
         self._markup = TelegramMarkup()
 
     def parts(self, showing: RenderedSlot) -> list[Part]:
-        """Return the messages of this slot, in order; none when there is nothing to see.
+        """Return the messages of a slot, in order; none when nothing is visible.
 
-        A card has the same number and kinds of messages while it is open and once it is decided. Names in the text
-        ring nobody in groups.
+        A card has the same number and kinds of messages while it is open and once it is decided. In groups, mentions
+        notify nobody.
         """
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing)
@@ -61,22 +63,22 @@ class TelegramRenderer:
             parts = self._final(showing)
         there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
-            # What is stored is certain: the one behind it was on its way.
+            # Stored messages are certain; the one after them was in flight.
             parts[there] = parts[there].sent_again()
         return parts
 
     def _beginning(self, showing: RenderedSlot) -> list[Part]:
-        """What there is of a text that is still being written, in one message."""
+        """Return a partial text in one message."""
         head = next(split(self._head(showing), TEXT_UNITS - units(f" {GOES_ON}")), None)
         return [] if head is None else [TelegramTextPart.of(joined([head, Rich(text=GOES_ON)], _gap(head)))]
 
     def _final(self, showing: RenderedSlot) -> list[Part]:
-        """The text in messages, or its beginning and a file when it would take too many."""
+        """Return the text in messages, or its beginning and a file when it would take too many."""
         text = showing.text
         if len(text) > SOURCE_CHARS or text.count("\n") >= SOURCE_LINES:
             return self._as_file(showing, self._head(showing))
         rich, whole = self._read(showing, text, messages=TEXT_PARTS)
-        if whole and not rich.text and visible(text):  # nothing but markup, such as an empty code block
+        if whole and not rich.text and visible(text):  # only markup, such as an empty code block
             rich = finish(clean(text), (), quiet=_in_group(showing))
         found = list(islice(split(rich, ROOM), TEXT_PARTS + 1)) if whole else []
         if not whole or len(found) > TEXT_PARTS:
@@ -84,11 +86,11 @@ class TelegramRenderer:
         return [TelegramTextPart.of(one) for one in found]
 
     def _as_file(self, showing: RenderedSlot, rich: Rich) -> list[Part]:
-        """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
+        """Return the beginning in one message and everything in a file; for command output, also its last lines."""
         found = output(showing.text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
         end = self._markup.rich(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
-        if units(end.text) > END_UNITS:  # a table grows when it is set out in columns
+        if units(end.text) > END_UNITS:  # a table grows when it is laid out in columns
             end = finish(clean(f"{IN_FILE}\n{below}"), (), quiet=_in_group(showing))
         head = next(split(rich, ROOM - units(f"\n\n{end.text}")), Rich(text=""))
         caption = f"The whole text: {len(whole):,} characters"
@@ -98,7 +100,7 @@ class TelegramRenderer:
         ]
 
     def _stored(self, showing: RenderedSlot) -> list[Part]:
-        """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
+        """Return an artifact's message; only its caption and the reason if the file cannot be shown."""
         caption = self._caption(showing)
         file, path, size = showing.slot.file, showing.path, size_of(showing.path)
         can = 0 < size <= UPLOAD_BYTES
@@ -110,7 +112,7 @@ class TelegramRenderer:
         return [TelegramTextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
 
     def _caption(self, showing: RenderedSlot) -> Rich:
-        """As much of the text as fits beside a file."""
+        """Return as much of the text as fits a caption."""
         rich = self._head(showing)
         found = next(split(rich, CAPTION_ROOM), Rich(text=""))
         if units(rich.text) <= CAPTION_ROOM:
@@ -119,28 +121,28 @@ class TelegramRenderer:
         return joined([head, Rich(text=GOES_ON)], _gap(head))
 
     def _head(self, showing: RenderedSlot) -> Rich:
-        """As much of the beginning as one message can show."""
+        """Return as much of the beginning as one message can show."""
         lines = showing.text[:HEAD_CHARS].split("\n", HEAD_LINES)[:HEAD_LINES]
         rest = showing.text[HEAD_CHARS:][-SOURCE_CHARS:]
         return self._read(showing, closed("\n".join(lines)), messages=1, rest=rest)[0]
 
     def _read(self, showing: RenderedSlot, markdown: str, *, messages: int, rest: str = "") -> tuple[Rich, bool]:
-        """As much as so many messages can show, and whether that is all of it."""
+        """Return as much as `messages` can show, and whether that is all."""
         rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing), rest=rest)
         return (rich if visible(rich.text) else Rich(text="")), whole
 
 
 def _status(showing: RenderedSlot) -> list[Part]:
-    """One line as it is, whole or not: nothing in it formats, it makes no sound and rings nobody in groups."""
+    """Return a status line, cut if too long: unformatted, silent, and without notifications in groups."""
     rich = finish(plain(showing.text), (), quiet=_in_group(showing))
     return [TelegramTextPart(text=line.text, silent=True) for line in islice(split(rich, ROOM), 1)]
 
 
 def _in_group(showing: RenderedSlot) -> bool:
-    """Telegram's ids of groups and channels are below zero."""
+    """Return True for a group or channel: Telegram's ids of those are negative."""
     return showing.slot.conversation.chat.startswith("-")
 
 
 def _gap(head: Rich) -> str:
-    """What belongs between a text and what is added to it."""
+    """Return the separator between a text and an addition."""
     return "\n" if any(span.kind == "pre" and span.end == len(head.text) for span in head.spans) else " "

@@ -1,4 +1,4 @@
-"""On the way out: how large a picture is, read from the beginning of its file: Telegram is not asked in vain."""
+"""Dimensions of an image, read from its header. Used by `outbound` to choose between photo and document."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import BinaryIO
 from channels.telegram.limits import PHOTO_BYTES, PHOTO_RATIO, PHOTO_SIDES
 
 SEGMENTS_AT_MOST = 200
-"""Parts of a JPEG that are passed over before its size is found."""
+"""JPEG segments skipped, at most, before the size is found."""
 _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def is_photo(path: Path, size: int) -> bool:
-    """Whether Telegram shows a file as a photo: a PNG, JPEG or WebP that is not too large, long or wide.
+    """Return True if Telegram shows a file as a photo: a PNG, JPEG or WebP that is not too large, long or wide.
 
-    Whatever cannot be read is none.
+    Return False for an unreadable file.
     """
     if size > PHOTO_BYTES:
         return False
@@ -30,7 +30,7 @@ def is_photo(path: Path, size: int) -> bool:
 
 
 def _sides(content: BinaryIO) -> tuple[int, int]:
-    """Width and height in pixels; (0, 0) for what is no picture. Raises `struct.error` for one that is cut off."""
+    """Return width and height in pixels; (0, 0) if it is no image. Raises `struct.error` for a truncated one."""
     head = content.read(32)
     if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
         return struct.unpack_from(">II", head, 16)

@@ -1,8 +1,8 @@
-"""Requests to the Bot API over the daemon's one HTTP client, on the way in (polling) and out (sending).
+"""Requests to the Bot API over the daemon's HTTP client. Used for polling, sending and downloads.
 
-What matters of a request that failed is whether it may have been carried out: `NotSent` was not, `Unanswered` may have
-been, `Declined` was refused by Telegram itself. An address at the Bot API contains the bot's token, and errors of the
-HTTP client contain the address, so none of them goes on from here: ours name the method, and stand alone.
+A failed request tells whether it may have been carried out: `NotSent` was not, `Unanswered` may have been, `Declined`
+was refused by Telegram. A Bot API URL contains the bot's token, and errors of the HTTP client contain the URL, so none
+leaves this module: our errors name the method and have no cause attached.
 """
 
 from __future__ import annotations
@@ -21,44 +21,48 @@ from channels._shared.http import NoAnswer, Wire, length_of, within
 from gateway.domain.proxy import Proxy
 
 ANSWER_WITHIN_S = 20.0
+"""Timeout in seconds for a request."""
 LONG_POLL_S = 50
-"""What the Bot API allows at most."""
+"""Seconds of a long poll; the Bot API's maximum."""
 UPLOADS_TAKE = 2
-"""So many times as long, besides the time for its bytes: Telegram looks at a file before it answers. The gateway gives
-up a little later."""
+"""Factor on the timeout of an upload, besides the time for its bytes: Telegram inspects a file before it answers. The
+gateway's own timeout is a little longer."""
 POLL_WITHIN_S = LONG_POLL_S + 10.0
+"""Timeout in seconds for a poll."""
 DESCRIPTION_AT_MOST = 300
+"""Characters kept of Telegram's error description."""
 WAIT_AT_MOST_S = 1_000_000.0
-"""Eleven days: no pause that Telegram ever asked for is near it, and a clock can still be moved by it."""
+"""Longest accepted Retry-After in seconds, eleven days: above any real one, and small enough to add to a clock."""
 CREATES = frozenset({"sendMessage", "sendDocument", "sendPhoto"})
+"""Methods that create a message."""
 
 _JSON = {"Content-Type": "application/json"}
 _Body: TypeAlias = aiohttp.FormData | bytes | None
 
 
 class TelegramNotSent(TelegramError):
-    """The request did not get as far as Telegram: nothing happened."""
+    """Error for a request that did not reach Telegram: it had no effect."""
 
 
 class TelegramUnreached(TelegramNotSent):
-    """Nothing of this account gets as far as Telegram now."""
+    """Error for an account whose requests do not reach Telegram at all."""
 
 
 class TelegramUnanswered(TelegramError):
-    """The request was written, and no answer that can be read came back: what it asks for may have happened."""
+    """Error for a sent request without a readable answer: it may have taken effect."""
 
 
 class Failing(TelegramUnanswered):
-    """Telegram says that it failed itself, which hardly ever means that it happened."""
+    """Error for a failure that Telegram itself reports; the request hardly ever took effect."""
 
 
 class TelegramDeclined(TelegramError):
-    """Telegram refused: nothing happened."""
+    """Error for a request that Telegram refused: it had no effect."""
 
     def __init__(
         self, code: int, description: str, *, method: str = "", retry_after_s: float = 0, moved_to: str = ""
     ) -> None:
-        """Take Telegram's words; `retry_after_s` and `moved_to` (a chat's new id) when it gave them."""
+        """Take Telegram's description, and `retry_after_s` and `moved_to` (a chat's new id) if it gave them."""
         super().__init__(f"Telegram refused {method or 'a request'}: {description} ({code})")
         self.code = code
         self.description = description
@@ -67,7 +71,7 @@ class TelegramDeclined(TelegramError):
 
 
 class AiohttpRequest(BaseRequest):
-    """The transport of python-telegram-bot. The client belongs to the daemon and stays open."""
+    """Transport for python-telegram-bot. The client belongs to the daemon and stays open."""
 
     def __init__(
         self,
@@ -77,21 +81,21 @@ class AiohttpRequest(BaseRequest):
         proxy: Proxy | None = None,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
-        """Take the client to send over, and for how long an answer is waited for, in seconds."""
+        """Take the HTTP client and the timeout in seconds for an answer."""
         self._wire = Wire("Telegram", client, proxy)
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
         self._timeout = within(answer_within_s)
 
     async def initialize(self) -> None:
-        """Nothing: the client is open."""
+        """Do nothing: the client is open."""
 
     async def shutdown(self) -> None:
-        """Nothing: the client is not ours to close."""
+        """Do nothing: the daemon closes the client."""
 
     @property
     def read_timeout(self) -> float:
-        """Seconds until an answer is given up."""
+        """Return the timeout in seconds for an answer."""
         return self._answer_within_s
 
     async def do_request(
@@ -104,14 +108,14 @@ class AiohttpRequest(BaseRequest):
         connect_timeout: object = None,
         pool_timeout: object = None,
     ) -> tuple[int, bytes]:
-        """Send one request and return status and body of a good answer. The time limits are ours, not the caller's.
+        """Send one request and return status and body of a 2xx answer. The timeouts are ours, not the caller's.
 
         Raises `NotSent`, `Unanswered` or `Declined`.
         """
         return await self._answered(url, method, _body(request_data), _files_of(request_data))
 
     async def raw(self, url: str, parameters: Mapping[str, object]) -> object:
-        """Call a method with parameters as they are in JSON, and return its result as it came.
+        """Call a method with JSON parameters and return its raw result.
 
         Raises as `do_request` does.
         """
@@ -135,7 +139,7 @@ class AiohttpRequest(BaseRequest):
         raise _declined(called, found.status, found.body)
 
     async def get(self, url: URL) -> aiohttp.ClientResponse:
-        """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
+        """Request a file and return the response before its body; redirects are not followed.
 
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
@@ -146,7 +150,7 @@ class AiohttpRequest(BaseRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Read a good answer. Raises `Unanswered` when it is none; nothing of it is logged."""
+        """Return the parsed answer. Raises `Unanswered` for an unreadable one; none of it is logged."""
         answer = _json(payload)
         if "result" not in answer:
             raise TelegramUnanswered("An answer from Telegram cannot be read.")
@@ -154,17 +158,17 @@ class AiohttpRequest(BaseRequest):
 
 
 class TelegramBot(Bot):
-    """A bot that can be asked for what a call returns as it came. Its `repr` keeps the token to itself.
+    """Bot with raw calls. Its `repr` does not contain the token.
 
-    The methods of python-telegram-bot check and convert parameters and make objects of results, which costs a message
-    as much as sending it does. They are for what is asked rarely, and for files; `call` is for the rest.
+    The methods of python-telegram-bot check and convert parameters and build objects of results, which costs as much
+    as sending a message. They serve rare requests and files; `call` serves the rest.
     """
 
     def __init__(self, token: str, root: str, request: AiohttpRequest, polls: AiohttpRequest) -> None:
-        """Take the address of the Bot API, what to call its methods over, and what to poll over."""
+        """Take the Bot API's URL and the transports for calls and for polls."""
         super().__init__(
             token,
-            # Not as texts: in those, python-telegram-bot takes braces for places to put the token.
+            # Functions, not strings: python-telegram-bot treats braces in a string as placeholders for the token.
             base_url=lambda token: f"{root}/bot{token}",
             base_file_url=lambda token: f"{root}/file/bot{token}",
             request=request,
@@ -174,7 +178,7 @@ class TelegramBot(Bot):
         self._polls = polls
 
     async def call(self, method: str, parameters: Mapping[str, object]) -> object:
-        """Call a method of the Bot API; parameters and result are as in its JSON, and are not looked at.
+        """Call a method of the Bot API; parameters and result are raw JSON values, unchecked.
 
         Raises `NotSent`, `Unanswered` or `Declined`.
         """
@@ -182,7 +186,7 @@ class TelegramBot(Bot):
         return await over.raw(f"{self.base_url}/{method}", parameters)
 
     async def get(self, url: URL) -> aiohttp.ClientResponse:
-        """Ask for a file; see `AiohttpRequest.get`."""
+        """Request a file; see `AiohttpRequest.get`."""
         return await self._calls.get(url)
 
     def __repr__(self) -> str:
@@ -196,12 +200,12 @@ def _failure(failed: NoAnswer) -> TelegramError:
 
 
 def _body(request_data: RequestData | None) -> _Body:
-    """As JSON, which costs half of what a form does; a file takes a form."""
+    """Return the body as JSON, which costs half of what a form does; a file requires a form."""
     if request_data is None:
         return None
     if not request_data.contains_files:
         return json.dumps(request_data.parameters).encode()
-    # As it is: Telegram takes a name of a file with its percent signs.
+    # Unquoted: Telegram would keep percent signs in a file name.
     form = aiohttp.FormData(request_data.json_parameters, quote_fields=False)
     for name, (filename, content, content_type) in request_data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=content_type)
@@ -209,18 +213,18 @@ def _body(request_data: RequestData | None) -> _Body:
 
 
 def _files_of(request_data: RequestData | None) -> Sequence[bytes | BinaryIO]:
-    """The files in a request, of which there is one at most."""
+    """Return the files in a request, at most one."""
     if request_data is None or not request_data.contains_files:
         return ()
     return [cast("Any", content) for _, content, _ in request_data.multipart_data.values()]
 
 
 def _declined(called: str, status: int, payload: bytes) -> TelegramError:
-    """Say what an answer that is not 2xx means: only Telegram's own words, below 500, are a refusal."""
+    """Return the error for an answer that is not 2xx: only Telegram's own error below 500 is a refusal."""
     answer = _json(payload)
     code = answer.get("error_code")
     if not isinstance(code, int) or code >= 500 or status >= 500:
-        return Failing(f"Telegram did not say what became of {called} (status {status}).")
+        return Failing(f"Telegram did not report the outcome of {called} (status {status}).")
     given, description = answer.get("parameters"), answer.get("description")
     parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
@@ -228,7 +232,7 @@ def _declined(called: str, status: int, payload: bytes) -> TelegramError:
         code,
         description[:DESCRIPTION_AT_MOST] if isinstance(description, str) else "",
         method=called,
-        # Compared before it is reckoned with: JSON can say Infinity, NaN and a number of 400 digits.
+        # Capped before any arithmetic: JSON can contain Infinity, NaN and a number of 400 digits.
         retry_after_s=min(retry_after, WAIT_AT_MOST_S)
         if isinstance(retry_after, int | float) and retry_after > 0
         else 0,

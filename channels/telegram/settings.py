@@ -1,7 +1,7 @@
-"""Telegram's own settings, read by the configuration before any message can come.
+"""Settings of the Telegram channel. Read by the configuration at start, used by `adapter`.
 
 `[channels.telegram]` is one account, called `main`; `[channels.telegram.accounts.NAME]` are several. The configuration
-makes the same `TelegramSettings` of both, so whoever uses them only sees `accounts`.
+builds the same `TelegramSettings` from both, so users of the settings see only `accounts`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from channels._shared.settings import ProxySetting, check_account_name, flaw, li
 
 OFFICIAL_API = "https://api.telegram.org"
 SECRETS = (r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}",)
-"""What a bot's token looks like, to be hidden whosever it is. An address has it right after `/bot`."""
-# Lenient about the length: the tests' own servers, and others', hand out short ones.
+"""Pattern of any bot's token, for redaction. In a URL the token follows `/bot` directly."""
+# Lenient about the length: test servers, ours and others', issue short ones.
 _TOKEN = re.compile(r"([1-9]\d{0,18}):([A-Za-z0-9_-]{1,256})")
 _WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
@@ -45,7 +45,7 @@ def _api_root(text: str) -> str:
 
 
 class TelegramLimits(BaseModel):
-    """`[channels.telegram.limits]`: how fast messages go out. 0 is no limit."""
+    """Rate limits of outgoing messages, `[channels.telegram.limits]`. 0 is no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ class TelegramLimits(BaseModel):
 
 
 class TelegramAccount(BaseModel):
-    """One bot: `[channels.telegram]` or `[channels.telegram.accounts.NAME]`."""
+    """Settings of one bot, `[channels.telegram]` or `[channels.telegram.accounts.NAME]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,17 +94,17 @@ class TelegramAccount(BaseModel):
 
     @property
     def bot_id(self) -> int:
-        """The bot's own account number, which is the token's beginning."""
+        """Return the bot's own user id, the first part of the token."""
         return int(self.token.get_secret_value().partition(":")[0])
 
     @property
     def bare_token(self) -> SecretStr:
-        """The token's secret half, to be kept out of logs by itself too: libraries and proxies cut at the colon."""
+        """Return the token's secret half, also redacted by itself: libraries and proxies cut at the colon."""
         return SecretStr(self.token.get_secret_value().partition(":")[2])
 
 
 class TelegramSettings(BaseModel):
-    """`[channels.telegram]`: all accounts, by name, in the order of the configuration."""
+    """Settings of all accounts, `[channels.telegram]`, by name, in the order of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,6 +1,6 @@
-"""The way out: makes the messages of a chat equal to the parts of a slot, over one bot.
+"""Synchronisation of a chat's messages with the parts of a slot, over one bot. Used by `adapter`.
 
-A slot's `platform_id` is the ids of its messages, in order, with commas: `101,102`.
+A slot's `platform_id` is the ids of its messages, in order, joined by commas: `101,102`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from gateway.ports import Clock
 Json = dict[str, Any]
 MARKS = frozenset({"entities", "caption_entities"})
 TRIES = 4
-"""A chat that moved and entities that are not accepted take one more each; anything beyond is a circle."""
+"""Attempts per request. A migrated chat and rejected entities take one more each; anything beyond is a loop."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TelegramMessageSync(showing.MessageSync[Part]):
-    """One chat, or topic, to show one slot in. Every method raises `SendFailed`."""
+    """Synchroniser of one slot in one chat or topic. Every method raises `SendFailed`."""
 
     bot: TelegramBot
     conversation: Conversation
     chat: str
-    """Under which id the chat is reached now."""
-    moves: ChatMigrations
+    """Current id of the chat."""
+    migrations: ChatMigrations
     clock: Clock
 
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart):
-            return not known  # after a restart: a file's content never changes
+            return not known  # after a restart the digest is unknown, but a file's content never changes
         edited = await self._edit(message, part)
         return edited or (
             isinstance(part, TelegramStoredPart) and part.path is None
-        )  # there is nothing to show it anew with
+        )  # without its file it cannot be sent in a new message
 
     async def _create(self, at: int, part: Part) -> str:
         found = await self._made(part)
@@ -55,7 +55,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         return found
 
     async def _made(self, part: Part) -> str | TelegramRemedy:
-        """Show a part in a new message."""
+        """Send a part as a new message."""
 
         async def ask(payload: Json) -> str:
             if isinstance(part, FilePart):
@@ -81,8 +81,8 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         return str(made.message_id)
 
     async def _send_stored(self, part: TelegramStoredPart, payload: Json) -> str:
-        """Send a file piece by piece from where it is."""
-        assert part.path is not None, "what is not there is no file part before it is shown"
+        """Stream a file from the artifact store."""
+        assert part.path is not None, "a missing file becomes no file part before it is shown"
         try:
             content = part.path.open("rb")
         except OSError as error:
@@ -97,8 +97,8 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         raise TelegramNotSent(f"A file could not be read to be sent: {why}.")
 
     async def _edit(self, message: str, part: TelegramTextPart | TelegramStoredPart) -> bool:
-        """Change a message; False when that is not possible any more."""
-        # Not known until it is answered: an edit that is not may be made late.
+        """Edit a message; return False when that is no longer possible."""
+        # Unknown until the edit is answered: an unanswered edit may take effect late.
         self.digests.drop(self._key(message))
         method = "editMessageText" if isinstance(part, TelegramTextPart) else "editMessageCaption"
 
@@ -123,18 +123,18 @@ class TelegramMessageSync(showing.MessageSync[Part]):
     async def _call(
         self, act: TelegramAct, ask: Callable[[Json], Awaitable[str]], payload: Json
     ) -> str | TelegramRemedy:
-        """Ask, and once more where there is a remedy for the refusal."""
+        """Send a request, and again where a remedy exists for the refusal."""
         why = ""
         for _ in range(TRIES):
             try:
                 return await ask(payload)
             except TelegramError as error:
                 found, why = self._judge(error, act), str(error)
-            # Here, not above: what is raised in an `except` block keeps the other error with it.
+            # Raised here, not above: inside the `except` block the other error would be attached.
             if isinstance(found, SendFailed):
                 raise found
             if isinstance(found, Moved):
-                await self.moves.learn_if_possible(self.chat, found.chat)
+                await self.migrations.learn_if_possible(self.chat, found.chat)
                 self.chat = found.chat
             elif found is TelegramRemedy.PLAIN and not MARKS.isdisjoint(payload):
                 payload = {name: value for name, value in payload.items() if name not in MARKS}
@@ -156,13 +156,13 @@ class TelegramMessageSync(showing.MessageSync[Part]):
 
 
 def _caption(payload: Json) -> Json:
-    """The same for the methods of python-telegram-bot, which take objects."""
+    """Return the caption as objects, for the methods of python-telegram-bot."""
     marked = [MessageEntity(**one) for one in payload.get("caption_entities", [])]
     return {"caption": payload["caption"] or None, "caption_entities": marked or None}
 
 
 def _message(made: object) -> str:
-    """The id of a message that was made. Raises `Unanswered` when Telegram did not give one."""
+    """Return the id of a created message. Raises `Unanswered` when Telegram gave none."""
     number = cast("Json", made).get("message_id") if isinstance(made, dict) else None
     if not isinstance(number, int):
         raise TelegramUnanswered("An answer from Telegram to sendMessage cannot be read.")

@@ -1,7 +1,7 @@
-"""The way in of Telegram's updates: each chat's in order, chats side by side, presses first, into the gateway's sink.
+"""Delivery of Telegram's updates to the gateway's sink: in order per chat, chats in parallel, presses first.
 
-A batch is confirmed to Telegram only when all of it is stored. What was stored before that comes again is known by its
-event key, so a repetition is harmless.
+Called by `account`. A batch is confirmed to Telegram only when all of it is stored. A redelivered update is recognised
+by its event key, so redelivery is harmless.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from gateway.errors import StoreError
 from gateway.ports import Clock, Sink
 
 SIDE_BY_SIDE = 16
-"""Chats taken at once: enough for the store to commit them together."""
+"""Chats processed in parallel: enough for the store to commit them together."""
 
 
 class AnswerPress(Protocol):
-    """Answers a press; returns at once."""
+    """Callback that answers a press; returns at once."""
 
     def __call__(self, query: str, result: PressResult) -> None:
-        """Say what came of the press `query`."""
+        """Send the result of the press `query`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """One update and what it means."""
+    """Update with its meaning."""
 
     raw: object
     meaning: Meaning
 
     @property
     def rank(self) -> int:
-        """What goes first: a chat's new id, so that what is said there counts as said in the old one; then presses."""
+        """Return the priority: migrations first, so that messages under the new id join the old chat; then presses."""
         match self.meaning:
             case ChatMigration():
                 return 0
@@ -53,7 +53,7 @@ class _Event:
 
     @property
     def key(self) -> str:
-        """What it is known by when it comes again."""
+        """Return the key for deduplication."""
         match self.meaning:
             case Inbound(event_key=key) | Refused(event_key=key):
                 return key
@@ -63,8 +63,8 @@ class _Event:
                 return f"moved{old}.{new}"
 
     @property
-    def lane(self) -> str:
-        """Events of one lane are taken one after the other."""
+    def queue(self) -> str:
+        """Return the queue; events of one queue are processed in order."""
         match self.meaning:
             case Inbound() as message:
                 return message.conversation.chat
@@ -77,31 +77,31 @@ class _Event:
 
 
 class TelegramUpdates:
-    """Takes the updates of one account."""
+    """Processor of one account's updates."""
 
     def __init__(
         self,
         *,
         bot: BotIdentity,
         sink: Sink,
-        moves: ChatMigrations,
+        migrations: ChatMigrations,
         clock: Clock,
         answer: AnswerPress,
         broken: Callable[[], None],
     ) -> None:
-        """Take who the bot is and where everything goes; `broken` is told of an event that was put aside."""
+        """Take the bot's identity and the destinations; `broken` is called for an event that was put aside."""
         self._bot = bot
         self._sink = sink
-        self._moves = moves
+        self._migrations = migrations
         self._clock = clock
         self._answer = answer
         self._poison = Poison(channel=ids.CHANNEL, account=bot.account, sink=sink, broken=broken)
 
     async def take(self, updates: Sequence[object]) -> bool:
-        """Store a batch; return after the commits, and False when any of it is not stored. Never raises for a store."""
+        """Store a batch; return after the commits, False if any update is not stored. Never raises `StoreError`."""
         now = self._clock.now()
-        # `read` takes whatever JSON there is.
-        in_order = sorted(updates, key=number_of)  # a server of one's own may mix them
+        # `read` accepts any JSON value.
+        in_order = sorted(updates, key=number_of)  # a self-hosted server may mix them
         events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in in_order]
         stored = True
         for rank in range(3):
@@ -110,21 +110,21 @@ class TelegramUpdates:
         return stored
 
     async def _side_by_side(self, events: Sequence[_Event]) -> bool:
-        lanes: dict[str, list[_Event]] = {}
+        queues: dict[str, list[_Event]] = {}
         for event in events:
-            lanes.setdefault(event.lane, []).append(event)
-        places = asyncio.Semaphore(SIDE_BY_SIDE)
+            queues.setdefault(event.queue, []).append(event)
+        limiter = asyncio.Semaphore(SIDE_BY_SIDE)
         async with asyncio.TaskGroup() as group:
             works = [
-                group.create_task(self._in_order(lane, places), name=f"telegram {self._bot.account} {name}")
-                for name, lane in lanes.items()
+                group.create_task(self._in_order(queue, limiter), name=f"telegram {self._bot.account} {name}")
+                for name, queue in queues.items()
             ]
         return all(work.result() for work in works)
 
-    async def _in_order(self, lane: Sequence[_Event], places: asyncio.Semaphore) -> bool:
-        """Take a lane up to its first event that is not stored: what follows must not overtake it."""
-        async with places:
-            for event in lane:
+    async def _in_order(self, queue: Sequence[_Event], limiter: asyncio.Semaphore) -> bool:
+        """Process a queue up to its first event that is not stored: later ones must not overtake it."""
+        async with limiter:
+            for event in queue:
                 if not await self._stored(event):
                     return False
         return True
@@ -144,11 +144,11 @@ class TelegramUpdates:
     async def _hand_over(self, event: _Event) -> None:
         match event.meaning:
             case Inbound() as message:
-                conversation = await self._moves.first(message.conversation)
-                later = await self._moves.later(conversation.chat)
+                conversation = await self._migrations.first(message.conversation)
+                later = await self._migrations.later(conversation.chat)
                 await self._sink.message(replace(message, conversation=conversation, also_called=later))
             case TelegramPress(query=query, press=press):
-                conversation = await self._moves.first(press.conversation)
+                conversation = await self._migrations.first(press.conversation)
                 pressed = await self._sink.press(replace(press, conversation=conversation))
                 self._answer(query, pressed.result)
             case Refused() as refused:
@@ -156,20 +156,20 @@ class TelegramUpdates:
                 if query := _query(event.raw):
                     self._answer(query, PressResult.NOT_VALID)
             case ChatMigration(old=old, new=new):
-                await self._moves.learn(old, new)
+                await self._migrations.learn(old, new)
 
 
 _Object: TypeAlias = Mapping[str, Any]
 
 
 def number_of(raw: object) -> int:
-    """Return an update's number; what has none goes first, since nothing waits for it."""
+    """Return an update's number; -1 without one, so that it goes first, since nothing waits for it."""
     number = cast("_Object", raw).get("update_id") if isinstance(raw, dict) else None
     return number if isinstance(number, int) and not isinstance(number, bool) else -1
 
 
 def _query(raw: object) -> str:
-    """Return the id of the press that an unusable update tells of: its button spins until it is answered."""
+    """Return the press id of an unusable update: the button spins until the press is answered."""
     query = cast("_Object", raw).get("callback_query") if isinstance(raw, dict) else None
     number = cast("_Object", query).get("id") if isinstance(query, dict) else None
     return number if isinstance(number, str) and len(number) <= 128 else ""

@@ -1,4 +1,4 @@
-"""The way in by webhook: who calls is checked before anything is read, and 200 is said once the update is stored."""
+"""Webhook endpoint of one bot. Used by `account`; checks the secret before reading, answers 200 once stored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
 
 class Webhook:
-    """One account's endpoint."""
+    """Webhook handler of one account."""
 
     def __init__(
         self, secret: str, take: Callable[[object], Awaitable[bool]], fail_point: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Take the secret that Telegram shows, and what stores an update and says whether it is stored."""
+        """Take the secret that Telegram sends, and the callback that stores an update and returns whether it did."""
         if not secret:
             raise ValueError("a webhook needs a secret")
         self._secret = secret.encode()
@@ -27,7 +27,7 @@ class Webhook:
         self._fail_point = fail_point
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one call. Telegram repeats what is not answered with 200, and holds the chat's next updates back."""
+        """Answer one call. Telegram redelivers until it gets 200, and holds back the chat's next updates."""
         if not self._signed(request):
             return web.Response(status=401, text="The secret is not the one of this webhook.")
         body = await body_of(request)
@@ -43,7 +43,7 @@ class Webhook:
 
 
 def _update(body: bytes) -> object:
-    """Read a body. One that is no JSON is handed on as text, to be kept as poison: a repetition would be no better."""
+    """Parse a body. Invalid JSON is passed on as text and stored as poison: redelivery would not help."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

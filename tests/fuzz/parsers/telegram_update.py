@@ -74,7 +74,7 @@ def _updates(sink: givens.BrokenSink) -> TelegramUpdates:
     return TelegramUpdates(
         bot=BOT,
         sink=sink,
-        moves=ChatMigrations(givens.NoNotes()),
+        migrations=ChatMigrations(givens.NoNotes()),
         clock=givens.CLOCK,
         answer=lambda query, result: None,
         broken=lambda: None,

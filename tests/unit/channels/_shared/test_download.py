@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from channels._shared.download import check, pour
+from channels._shared.http import check_file, copy_file
 from gateway.errors import FetchFailed
 from tests.support.surroundings import Taken
 
@@ -50,8 +50,8 @@ async def answered(head: str, body: bytes) -> AsyncGenerator[aiohttp.ClientRespo
 async def test_a_file_comes_in_pieces_however_large_somebody_said_that_it_is(length: str, size: int) -> None:
     taken = Taken()
     async with answered(length, DATA) as answer:
-        check("Somewhere", answer)
-        await pour("Somewhere", answer, size, taken)
+        check_file("Somewhere", answer)
+        await copy_file("Somewhere", answer, size, taken)
     assert taken.data == DATA
     assert max(map(len, taken.pieces)) <= 65_536
 
@@ -60,7 +60,7 @@ async def test_where_its_end_can_be_seen_a_file_may_be_smaller_than_somebody_sai
     for head, body in ((f"200 OK\r\nContent-Length: {len(DATA)}", DATA), (CHUNKED, chunk(DATA) + chunk(b""))):
         taken = Taken()
         async with answered(head, body) as answer:
-            await pour("Somewhere", answer, 10**12, taken)
+            await copy_file("Somewhere", answer, 10**12, taken)
         assert taken.data == DATA
 
 
@@ -72,7 +72,7 @@ async def test_half_a_file_is_none() -> None:
     ):
         async with answered(head, body) as answer:
             with pytest.raises(FetchFailed) as caught:
-                await pour("Somewhere", answer, len(DATA), lambda _: None)
+                await copy_file("Somewhere", answer, len(DATA), lambda _: None)
         assert (caught.value.message, caught.value.retryable) == (why, True)
         assert caught.value.__context__ is None, "an error of the HTTP client has the address in it"
 
@@ -82,7 +82,7 @@ async def test_whoever_writes_can_end_it_and_hears_of_the_own_error(body: bytes)
     taken = Taken(full_at=100_000)
     async with answered("200 OK", body) as answer:
         with pytest.raises(OSError, match="the disk is full"):
-            await pour("Somewhere", answer, 0, taken)
+            await copy_file("Somewhere", answer, 0, taken)
     assert 100_000 < len(taken.data) <= 100_000 + 65_536
 
 
@@ -104,5 +104,5 @@ async def test_whoever_writes_can_end_it_and_hears_of_the_own_error(body: bytes)
 async def test_what_has_no_file_in_it_says_why(head: str, why: str, later: bool) -> None:
     async with answered(head, b"") as answer:
         with pytest.raises(FetchFailed) as caught:
-            check("Somewhere", answer)
+            check_file("Somewhere", answer)
     assert (caught.value.message, caught.value.retryable) == (why, later)

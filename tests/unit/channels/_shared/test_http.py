@@ -164,7 +164,7 @@ async def test_an_answer_that_takes_too_long_is_a_doubt(client: aiohttp.ClientSe
     async with served(silent) as root:
         found = await lost(client, f"{root}/{SECRET}", seconds=0.1)
         over.set()
-    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
 
 
 # --- files on their way out -------------------------------------------------------------------------
@@ -242,7 +242,7 @@ async def test_a_file_that_was_taken_whole_and_not_answered_in_all_its_time_is_a
     async with served(all_of_it) as root:
         found, took = await sent(client, root, tmp_path, 2)
         over.set()
-    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
     assert 1.5 <= took < 5
 
 

@@ -32,7 +32,7 @@ class Taker:
         self.updates = TelegramUpdates(
             bot=BotIdentity(id=4242, username="dragoman_bot", account="main"),
             sink=self.sink,
-            moves=ChatMigrations(self.notes),
+            migrations=ChatMigrations(self.notes),
             clock=FakeClock(),
             answer=lambda query, result: self.answers.append((query, result)),
             broken=self.break_,
