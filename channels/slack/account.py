@@ -1,7 +1,7 @@
-"""One workspace of the configuration: it introduces itself to Slack, and hears what is said by sockets or HTTP.
+"""Connection of one workspace: identity, then events by sockets or HTTP. Run by `adapter`, one per account.
 
-What goes wrong outside is waited out and said in `trouble`, never raised: an app that was removed from its workspace
-must not take the daemon with it.
+Errors from outside are retried and reported in `trouble`, never raised: an app that was removed from its workspace
+must not stop the daemon.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ ENDED: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackPauses:
-    """Seconds between tries."""
+    """Pauses in seconds between attempts."""
 
     first: float = 1.0
-    """After a failure; doubled with each further one, up to `longest`."""
+    """Backoff after the first failure; doubled with each further one, up to `longest`."""
     longest: float = 60.0
     token: float = 60.0
-    """After a refusal that only a person can do something about."""
+    """Pause after a refusal that only a person can resolve."""
     broken: float = 5.0
+    """Pause before a crashed account is restarted."""
     steady: float = 30.0
-    """After a connection that stood so long the next one is made at once."""
+    """Lifetime from which a lost connection is replaced without a pause."""
 
 
 class SlackConnection:
-    """Serves one workspace. Its `repr` says nothing of the tokens."""
+    """Connection of one workspace. Its `repr` does not contain the tokens."""
 
     def __init__(
         self,
@@ -68,29 +69,29 @@ class SlackConnection:
         pauses: SlackPauses,
         timing: Timing,
     ) -> None:
-        """Take the workspace's settings. Nothing is asked of Slack before `run`."""
+        """Take the workspace's settings. No request is sent before `run`."""
         self.name = name
         self.settings = settings
         self._context = context
         self._bans = Bans(name, context.key_value, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
-        self.courtesies = Presence(name, self.client, context.clock)
+        self.presence = Presence(name, self.client, context.clock)
         self._pauses = pauses
         self._timing = timing
         self._log = logging.getLogger(__name__)
-        self._door = BoltDispatch(name, self.client, self._take)
+        self._dispatch = BoltDispatch(name, self.client, self._take)
         self._updates: SlackUpdates | None = None
         self._sockets: Sockets | None = None
         self._trouble = STARTING
         self._lasting = ""
-        """What only a restart can end."""
+        """Trouble that only a restart ends."""
         self._unsent = ""
-        """What keeps everything from being sent; a message that was sent ends it."""
+        """Trouble that blocks all sending; a sent message ends it."""
         self._failures = 0
         secret = settings.signing_secret
         self.web = (
-            Web(secret.get_secret_value(), self._door.answer, context.clock, context.fail_point)
+            Web(secret.get_secret_value(), self._dispatch.answer, context.clock, context.fail_point)
             if settings.mode == "http" and secret is not None
             else None
         )
@@ -102,7 +103,7 @@ class SlackConnection:
 
     @property
     def path(self) -> str:
-        """Where Slack sends what happens, with `mode = "http"`."""
+        """Return the path of the endpoint for `mode = "http"`."""
         return endpoint_path(self.name)
 
     async def run(self, sink: Sink) -> None:
@@ -111,7 +112,7 @@ class SlackConnection:
         try:
             async with asyncio.TaskGroup() as group:
                 me = await self._introduce()
-                self._updates = self._taker(me, sink, group)
+                self._updates = self._make_updates(me, sink, group)
                 if self.settings.mode == "socket":
                     self._sockets = self._connections()
                     await self._sockets.run()
@@ -121,11 +122,11 @@ class SlackConnection:
             self._updates = self._sockets = None
 
     def broke(self) -> None:
-        """Say that it stopped by a fault of our own; it is started again."""
+        """Record that a fault of our own stopped the account; it is restarted."""
         self._trouble = "It broke and is being started again; the log says why."
 
     def trouble(self) -> str:
-        """Why nothing, or not all, works now; empty when all is well."""
+        """Return why the account does not fully work now; empty when it does."""
         found = (
             self._lasting
             or self._unsent
@@ -137,7 +138,7 @@ class SlackConnection:
     # --- sending ------------------------------------------------------------------------------------
 
     async def refused(self, declined: SlackDeclined) -> None:
-        """Slack refused a request of ours: some of that only a person can do something about."""
+        """Report a refused request to the owners if only a person can resolve it."""
         if declined.error in BAD_TOKEN:
             self._unsent = token_trouble(declined)
             await self._alert("token", self._unsent)
@@ -146,17 +147,17 @@ class SlackConnection:
             await self._alert("scopes", self._unsent)
 
     def sent(self, conversation: Conversation) -> None:
-        """Something is shown: the token is good, and the status of its thread ended."""
+        """Record a successful send: the token is valid, and the status of its thread ended."""
         self._unsent = ""
-        self.courtesies.answered(conversation.chat, conversation.thread)
+        self.presence.answered(conversation.chat, conversation.thread)
 
-    # --- hearing ------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------
 
     async def _take(self, payload: object) -> SlackAck:
-        """Take a payload; before we know who we are there is nobody to take it."""
+        """Store a payload; refuse it while the bot's identity is unknown."""
         return SlackAck(stored=False) if self._updates is None else await self._updates.take(payload)
 
-    def _taker(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> SlackUpdates:
+    def _make_updates(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> SlackUpdates:
         later = Errands(self.name, group)
         host = self._context.host
         known = [one.name for kind in (SessionKind.MAIN, SessionKind.NON_MAIN) for one in host.commands(kind)]
@@ -174,7 +175,7 @@ class SlackConnection:
             clock=self._context.clock,
             people=SlackDirectory(self.client, self._context.clock),
             threads=Threads(self.name, self._context.key_value),
-            courtesies=self.courtesies,
+            presence=self.presence,
             commands=frozenset(known),
             later=later,
             ended=ended,
@@ -196,9 +197,9 @@ class SlackConnection:
         return Sockets(
             name=self.name,
             open=where,
-            bear=self._bear_socket,
-            well=self._well,
-            take=self._door.answer,
+            back_off=self._back_off_socket,
+            reset_failures=self._reset_failures,
+            take=self._dispatch.answer,
             client=self._context.client,
             proxy=way_of(self.settings.proxy),
             clock=self._context.clock,
@@ -206,27 +207,27 @@ class SlackConnection:
             timing=self._timing,
         )
 
-    # --- introducing itself -------------------------------------------------------------------------
+    # --- setting up ---------------------------------------------------------------------------------
 
     async def _introduce(self) -> Identity:
-        """Ask Slack who we are until it says so."""
+        """Return the bot's identity; retry until Slack answers."""
         while True:
             try:
                 answer, headers = await self.client.told("auth.test", {})
                 me = _identity(self.name, answer)
             except SlackFailure as failure:
-                await self._bear(failure)
+                await self._back_off(failure)
                 continue
             self._log.info("account %s is %s in %s", self.name, me.user, me.team)
             await self._check_scopes(headers.get("X-OAuth-Scopes", ""))
             self._failures = 0
             if self.settings.mode == "http":
-                self._well()
+                self._reset_failures()
             return me
 
-    async def _check_scopes(self, told: str) -> None:
-        """Say what the app may not do that it should: half of it would fail, one message at a time."""
-        scopes = {scope.strip() for scope in told.split(",") if scope.strip()}
+    async def _check_scopes(self, header: str) -> None:
+        """Report missing scopes at once: else each would fail one message at a time."""
+        scopes = {scope.strip() for scope in header.split(",") if scope.strip()}
         missing = [scope for scope in SCOPES if scope not in scopes] if scopes else []
         self._lasting = f"The app lacks the scopes {', '.join(missing)}. {REINSTALL}" if missing else ""
         if missing:
@@ -234,19 +235,19 @@ class SlackConnection:
 
     # --- what goes wrong ----------------------------------------------------------------------------
 
-    def _well(self) -> None:
-        """Slack says hello, or who we are: what fails from now on is a first failure again."""
+    def _reset_failures(self) -> None:
+        """Reset trouble and backoff after a hello or an identity from Slack."""
         self._trouble, self._failures = "", 0
 
-    async def _bear_socket(self, error: Exception | None, stood_s: float) -> None:
-        """Pause before the next connection: not at all after a good one, ever longer after bad ones."""
+    async def _back_off_socket(self, error: Exception | None, stood_s: float) -> None:
+        """Pause before the next connection: none after a long-lived one, else a growing backoff."""
         if isinstance(error, SlackFailure | LinkDisabled):
-            await self._bear(error)
+            await self._back_off(error)
         elif stood_s < self._pauses.steady:
             await self._pause(error)
 
-    async def _bear(self, error: SlackFailure | LinkDisabled) -> None:
-        """Say what is wrong, to the owners too where only they can help, and pause as long as it is worth."""
+    async def _back_off(self, error: SlackFailure | LinkDisabled) -> None:
+        """Report an error, to the owners too where only they can help, and pause for its backoff."""
         if isinstance(error, LinkDisabled):
             text = 'Socket Mode is off. Switch it on at api.slack.com/apps, or write mode = "http" and start again.'
             await self._need_help("socket-mode", text, error)
@@ -275,7 +276,7 @@ class SlackConnection:
 
     async def _end(self, why: str) -> None:
         if why == "tokens_revoked" and self._unsent.startswith(ENDED["app_uninstalled"]):
-            return  # it goes with the removal, and two connections tell in any order
+            return  # implied by the removal; two connections report them in any order
         self._unsent = f"{ENDED.get(why, 'The app was taken away.')} {REINSTALL}"
         await self._alert("token", self._unsent)
 
@@ -285,9 +286,8 @@ class SlackConnection:
 
 
 def _identity(name: str, answer: Mapping[str, Any]) -> Identity:
-    """Read what `auth.test` says."""
-    told = {key: answer.get(key) for key in ("team_id", "user_id", "user")}
-    team, user, called = told["team_id"], told["user_id"], told["user"]
+    """Return the identity in an answer of `auth.test`."""
+    team, user, called = (answer.get(key) for key in ("team_id", "user_id", "user"))
     if not isinstance(team, str) or not isinstance(user, str) or not team or not user:
         raise SlackUnanswered("Slack did not say who the bot is.")
     return Identity(

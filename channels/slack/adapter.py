@@ -1,8 +1,8 @@
-"""Slack as a channel: all workspaces of the configuration, what comes in from them and what goes out.
+"""Slack channel: the gateway's interface to all configured workspaces.
 
-What comes in is `account` and `updates`, what goes out `outbound` and `showing`; this is where the gateway meets them.
-Answers stream by edits, not by `chat.startStream`: that takes three methods where an edit takes one, works in threads
-only, and its messages cannot carry what a doubtful send is looked up by until they end.
+Incoming events take `account` and `updates`, outgoing slots `outbound` and `showing`. Answers stream by edits, not by
+`chat.startStream`: that needs three methods where an edit needs one, works only in threads, and its messages cannot
+carry the metadata for finding an uncertain send until they end.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from gateway.errors import FetchFailed, SendFailed, SendOutcome
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
 
 BURST = 3
+"""Messages that a rate limit lets pass at once."""
 OVERALL_BURST_S = 2.0
-"""So much of the workspace's room may be used at once."""
+"""Seconds' worth of the workspace's rate limit that may be used at once."""
 STREAMED_PER_MIN = 40.0
+"""Partial edits a minute and workspace. `chat.update` allows 50 (tier 3): ten are left for edits that must arrive."""
 STREAMED_BURST = 20
-"""`chat.update` is a method of tier 3: 50 a minute and workspace. Beginnings leave ten of them to what must arrive."""
+"""Partial edits that pass at once."""
 TEXTS = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
 """Slots whose text may go as a file."""
 PAUSES = SlackPauses()
@@ -41,24 +43,24 @@ TIMING = Timing()
 
 
 class SlackChannel:
-    """`ports.HttpChannel`."""
+    """Slack's `ports.HttpChannel`."""
 
     name = ids.CHANNEL
 
     def __init__(self, context: ChannelContext, pauses: SlackPauses = PAUSES, timing: Timing = TIMING) -> None:
-        """Make the accounts. Nothing is asked of Slack before `run`, or the first send."""
+        """Create the accounts. No request is sent before `run` or the first send."""
         settings = context.settings
         if not isinstance(settings, SlackSettings):
             raise TypeError("the Slack channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
         self._digests = Digests()
-        self._unfinished = Unfinished()
+        self._send_states = Unfinished()
         self._renderer = SlackRenderer()
         self._accounts = {
             name: SlackConnection(name, account, context, pauses, timing) for name, account in settings.accounts.items()
         }
-        self._streamed = {name: _Room(context.clock) for name in self._accounts}
+        self._streamed = {name: _PartialEdits(context.clock) for name in self._accounts}
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Where Slack sends what happens, for the accounts that have it so."""
@@ -79,39 +81,39 @@ class SlackChannel:
         return await self.edit(showing, progress)
 
     async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Make what is shown of a slot equal to its content; a slot without any has no messages."""
+        """Make a slot's messages equal to its content; an empty slot has none."""
         slot = showing.slot
         account = self._accounts.get(slot.conversation.account)
         if account is None or not _is_place(slot.conversation):
             why = f"There is no Slack account {slot.conversation.account!r} with such a channel in the configuration."
             raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
         if slot.kind is SlotKind.FILE and slot.platform_id.startswith(FILE):
-            return slot.platform_id  # it is shown, and what came of a call never changes
+            return slot.platform_id  # shown already, and an artifact never changes
         if showing.partial and not self._streamed[account.name].take():
-            return slot.platform_id  # it need not arrive
+            return slot.platform_id  # a partial text need not arrive
         shown = await self._show(account, showing, _Shown(slot.platform_id, progress))
-        self._unfinished.shown(slot.id)
+        self._send_states.shown(slot.id)
         account.sent(slot.conversation)
         return shown
 
     async def _show(self, account: SlackConnection, showing: RenderedSlot, so_far: _Shown) -> str:
-        """Show a slot's messages; its text in a shorter form when Slack finds one of them too long."""
-        slot, tries = showing.slot, self._unfinished.of(showing.slot.id)
-        # The mark of a repetition is the screen's: it finds out first whether there is one.
+        """Show a slot's messages; fall back to a shorter form when Slack finds one too long."""
+        slot, tries = showing.slot, self._send_states.of(showing.slot.id)
+        # The re-sent mark is set by the synchroniser, which first looks for the earlier message.
         unmarked = replace(showing, slot=replace(slot, uncertain=False))
         if slot.stands and f",{FILE}" in slot.platform_id:
-            tries.form = max(tries.form, Form.BEGINNING)  # its text is the same, and went as a file
+            tries.form = max(tries.form, Form.BEGINNING)  # the same text went as a file before
         while True:
-            screen = self._screen(account, showing, tries)
+            sync = self._sync(account, showing, tries)
             parts, before = self._renderer.parts(unmarked, tries.form), so_far.platform_id
             try:
-                return await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, so_far))
+                return await (sync.grow(parts, before) if showing.partial else sync.show(parts, before, so_far))
             except TooLong:
                 if slot.kind not in TEXTS or tries.form is Form.FILE:
                     raise
                 tries.form = Form(tries.form + 1)
 
-    def _screen(self, account: SlackConnection, showing: RenderedSlot, tries: SendStates) -> SlackMessageSync:
+    def _sync(self, account: SlackConnection, showing: RenderedSlot, tries: SendStates) -> SlackMessageSync:
         return SlackMessageSync(
             client=account.client,
             slot=showing.slot,
@@ -125,7 +127,7 @@ class SlackChannel:
     # --- in -----------------------------------------------------------------------------------------
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Read a file that came with a message, in pieces of at most 64 KiB."""
+        """Download an attachment in chunks of at most 64 KiB."""
         account = self._accounts.get(conversation.account)
         if account is None:
             raise FetchFailed(f"There is no Slack account {conversation.account!r} in the configuration.")
@@ -138,17 +140,17 @@ class SlackChannel:
             return
         raise failure
 
-    # --- beside it ----------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show a status in a thread of a direct conversation; elsewhere Slack shows none that fits."""
+        """Show a status in a thread of a direct conversation; elsewhere Slack has no suitable one."""
         account = self._accounts.get(conversation.account)
         direct = conversation.chat.startswith("D") and bool(conversation.thread)
         if account is not None and direct and _is_place(conversation):
-            await account.courtesies.working(conversation.chat, conversation.thread)
+            await account.presence.working(conversation.chat, conversation.thread)
 
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
-        """The limits of the workspace and the channel, whose threads share them; those that are 0 are none."""
+        """Return the rate limits of the workspace and of the channel with its threads; 0 means no limit."""
         account = self._accounts.get(conversation.account)
         if account is None:
             return ()
@@ -162,43 +164,43 @@ class SlackChannel:
 
     @property
     def streams(self) -> bool:
-        """True: an answer is a message that is edited while it grows."""
+        """Return True: a partial answer is shown by editing its message."""
         return True
 
     def trouble(self) -> str:
-        """What is wrong with any account."""
+        """Return the troubles of all accounts."""
         return troubles(self._accounts.values())
 
     def accounts_up(self) -> Mapping[str, bool]:
-        """Whether each account works now."""
+        """Return for each account whether it works now."""
         return {account.name: not account.trouble() for account in self._accounts.values()}
 
 
 class _Shown:
-    """A `Progress` that remembers what it was told."""
+    """`Progress` that keeps the last `platform_id`."""
 
     def __init__(self, platform_id: str, progress: Progress) -> None:
-        """Take what is shown, and whom to tell of more."""
+        """Take the current `platform_id` and the progress to forward to."""
         self.platform_id = platform_id
         self._progress = progress
 
     async def __call__(self, platform_id: str) -> None:
-        """Pass it on."""
+        """Store and forward a new `platform_id`."""
         self.platform_id = platform_id
         await self._progress(platform_id)
 
 
-class _Room:
-    """How many beginnings of answers may still be shown in a workspace."""
+class _PartialEdits:
+    """Token bucket for partial edits in one workspace."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with all of it."""
+        """Start with a full bucket."""
         self._clock = clock
         self._left = float(STREAMED_BURST)
         self._at = clock.monotonic()
 
     def take(self) -> bool:
-        """Take one, if there is one."""
+        """Take a token; return False if there is none."""
         now = self._clock.monotonic()
         self._left = min(STREAMED_BURST, self._left + (now - self._at) * STREAMED_PER_MIN / 60)
         self._at = now
@@ -209,10 +211,10 @@ class _Room:
 
 
 def _is_place(conversation: Conversation) -> bool:
-    """Whether Slack could have such a channel and thread."""
+    """Return True if the channel and thread have the form of Slack's ids."""
     return ids.is_channel(conversation.chat) and (not conversation.thread or ids.is_ts(conversation.thread))
 
 
 def build(context: ChannelContext) -> SlackChannel:
-    """Make the channel."""
+    """Create the channel."""
     return SlackChannel(context)

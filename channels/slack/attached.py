@@ -1,4 +1,4 @@
-"""On the way in: the files that came with a message, as far as a message says. Pure; nothing is fetched here."""
+"""Attachment metadata of a message. Used by `inbound`; pure, nothing is fetched here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from channels.slack.fields import Malformed, SlackFields
 from gateway.domain.messages import Attachment
 
 FETCHED_AT_MOST = 10
-"""Files of one message that are fetched; people may send more."""
+"""Files fetched per message; people may send more."""
 LISTED_AT_MOST = 100
+"""Files listed in a message, at most; a longer list is malformed."""
 NAME_AT_MOST = 255
 TYPE_AT_MOST = 255
 UNNAMED = "file"
@@ -32,10 +33,9 @@ _ACCESS: Mapping[str, str] = MappingProxyType(
 
 
 def attached(said: SlackFields) -> tuple[tuple[Attachment, ...], str]:
-    """Return the files of a message that can be asked for, and what to say of the others; empty for none.
+    """Return a message's fetchable files, and a phrase for the others; empty for none.
 
-    A file that is described wrongly takes nothing else of its message with it. Raises `Malformed` for what is no list
-    of objects.
+    A malformed file does not affect the rest of its message. Raises `Malformed` if `files` is no list of objects.
     """
     listed = said.objects("files", most=LISTED_AT_MOST)
     read = [_read(one) for one in listed]
@@ -44,18 +44,18 @@ def attached(said: SlackFields) -> tuple[tuple[Attachment, ...], str]:
     beyond = len(files) - FETCHED_AT_MOST
     if beyond > 0:
         unread.append(f"{beyond} more {'file' if beyond == 1 else 'files'}")
-    return tuple(files[:FETCHED_AT_MOST]), _told(unread)
+    return tuple(files[:FETCHED_AT_MOST]), _phrase(unread)
 
 
 def _kind_of(media_type: str) -> str:
-    """What a person calls a file of this kind."""
+    """Return the everyday name of a kind of file."""
     return next((name for start, name in _KINDS if media_type.startswith(start)), "a file")
 
 
 def _read(told: SlackFields) -> Attachment | str:
-    """One file, or what to say of one that cannot be had.
+    """Return a file, or a phrase for one that cannot be fetched.
 
-    Where it is is asked for when it is fetched: of a file of another workspace a message tells the id alone.
+    Its URL is requested at the fetch: for a file of another workspace the message has only the id.
     """
     kind = told.label("mimetype", most=TYPE_AT_MOST)
     mode = "external" if told.is_true("is_external") else told.label("mode", most=100)
@@ -74,8 +74,8 @@ def _read(told: SlackFields) -> Attachment | str:
     )
 
 
-def _told(unread: list[str]) -> str:
-    """In one phrase, each kind once: `a file that was deleted and 2 more files`."""
+def _phrase(unread: list[str]) -> str:
+    """Return one phrase with each kind once: `a file that was deleted and 2 more files`."""
     kinds = list(dict.fromkeys(unread))
     named = [one if unread.count(one) == 1 else f"{unread.count(one)} times {one}" for one in kinds]
     return " and ".join(filter(None, [", ".join(named[:-1]), named[-1] if named else ""]))

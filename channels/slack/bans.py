@@ -1,7 +1,7 @@
-"""On the way in and out: methods that Slack wants not to be called for a while. Kept over a restart.
+"""Rate-limit bans of Web API methods, persisted across restarts. Used by `request`.
 
-Messages are counted by channel, and delivery keeps their bans. Every other method is counted for the workspace: without
-this, each life would learn such a ban anew, by a call that Slack wants less of.
+Messages are limited per channel, and delivery keeps those bans. Every other method is limited per workspace: without
+this, each process would relearn such a ban by a call that Slack wants fewer of.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from gateway.errors import StoreError
 from gateway.ports import ChannelKeyValue, Clock
 
 KEPT_FROM_S = 2.0
-"""A shorter ban ends before the next life begins, so it costs no write."""
+"""Shortest ban in seconds that is stored: a shorter one ends before the next process starts."""
 LONGEST_S = 999_999
-"""Seconds that Slack can ask for: `Retry-After` is read up to six digits."""
+"""Longest ban in seconds: `Retry-After` is read up to six digits."""
 METHODS_AT_MOST = 50
+"""Bans stored per account, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ban:
-    """Until when a method may not be called."""
+    """Ban of one method."""
 
     told_s: float
-    """For how long, as Slack said it: no life waits longer, whatever became of the wall clock."""
+    """Duration in seconds, from Slack: no process waits longer, whatever the wall clock does."""
     until: datetime
-    """By the wall clock, for the next life."""
+    """End by the wall clock, for the next process."""
     ends_s: float
-    """By the clock that never goes back, for this one."""
+    """End by the monotonic clock, for this process."""
 
 
 class Bans:
-    """The banned methods of one account, whichever of its tokens they take. One of the channel's notes."""
+    """Banned methods of one account, for all its tokens. Stored under one key of the channel's namespace."""
 
     def __init__(self, account: str, key_value: ChannelKeyValue, clock: Clock) -> None:
-        """Read nothing yet."""
+        """Take the key-value store; read nothing yet."""
         self._key = f"bans/{account}"
         self._key_value = key_value
         self._clock = clock
@@ -48,13 +49,13 @@ class Bans:
         self._log = logging.getLogger(__name__)
 
     async def left_s(self, method: str) -> float:
-        """Seconds for which a method may not be called yet; 0 when it may. Never fails."""
+        """Return the seconds left of a method's ban; 0 without one. Never fails."""
         await self._read()
         ban = self._known.get(method)
         return max(ban.ends_s - self._clock.monotonic(), 0.0) if ban is not None else 0.0
 
     async def learn(self, method: str, told_s: float) -> None:
-        """Slack wants a method not to be called for so many seconds. It holds even where it cannot be kept."""
+        """Record a ban of `told_s` seconds. It takes effect even if it cannot be stored."""
         now_s = self._clock.monotonic()
         until = self._clock.now() + timedelta(seconds=told_s)
         self._known[method] = Ban(told_s=told_s, until=until, ends_s=now_s + told_s)
@@ -66,10 +67,10 @@ class Bans:
         try:
             await self._key_value.keep(self._key, written(self._known))
         except StoreError as error:
-            self._log.warning("a ban is not kept (%s): %s", self._key, error)
+            self._log.warning("a ban is not stored (%s): %s", self._key, error)
 
     async def _read(self) -> None:
-        """Take up what an earlier life kept."""
+        """Load the bans that an earlier process stored."""
         if self._is_read:
             return
         try:
@@ -77,7 +78,7 @@ class Bans:
         except StoreError as error:
             self._log.warning("the stored bans cannot be read now (%s): %s", self._key, error)
             return
-        if self._is_read:  # somebody else did meanwhile
+        if self._is_read:  # another call read it meanwhile
             return
         self._is_read = True
         found = taken_up(stored, self._clock.now(), self._clock.monotonic())
@@ -87,13 +88,13 @@ class Bans:
 
 
 def written(bans: Mapping[str, Ban]) -> str:
-    """Write bans down for `taken_up`."""
+    """Serialise bans for `taken_up`."""
     kept = {method: ban for method, ban in bans.items() if ban.told_s >= KEPT_FROM_S}
     return json.dumps({method: [ban.until.isoformat(), ban.told_s] for method, ban in kept.items()})
 
 
 def taken_up(stored: str, now: datetime, now_s: float) -> Mapping[str, Ban] | None:
-    """Read bans that still hold; None when any of it is not what `written` writes: then none of it is believed."""
+    """Return the stored bans still in force; None if any of it is not in the form of `written`: then none counts."""
     try:
         told = cast("dict[str, tuple[str, float]]", json.loads(stored or "{}"))
         bans = {method: _ban(until, told_s, now, now_s) for method, (until, told_s) in told.items()}
@@ -105,7 +106,7 @@ def taken_up(stored: str, now: datetime, now_s: float) -> Mapping[str, Ban] | No
 
 
 def _ban(until: str, told_s: float, now: datetime, now_s: float) -> Ban:
-    """Raises `ValueError` or `TypeError` for what cannot be a ban."""
+    """Return a stored ban. Raises `ValueError` or `TypeError` for an invalid one."""
     ends = datetime.fromisoformat(until)
     if isinstance(told_s, bool) or not 0 < told_s <= LONGEST_S:
         raise ValueError

@@ -1,7 +1,7 @@
-"""On the way out: the blocks that messages and forms are made of, and what their buttons say on the way in.
+"""Builders of Slack's blocks and of the reason form. Used by `outbound` and `cards`; `inbound` parses their buttons.
 
-Text of people and models stands in plain text and code, which Slack shows as it is: nothing in it formats, links or
-rings. Only an answer's Markdown is read by Slack (`markdown`), after `markup.safe`.
+Text from people and models goes into plain text and code blocks, which Slack shows verbatim: nothing in it formats,
+links or notifies. Slack parses only an answer's Markdown (`markdown`), after `markup.safe`.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from gateway.domain.waits import Verb
 
 Json = dict[str, Any]
 DENY_WITH_REASON = "deny_with_reason"
-"""The form's `callback_id`."""
+"""`callback_id` of the reason form."""
 REASON = "reason"
-"""Its one field."""
+"""Field of the reason form."""
 _STYLES = MappingProxyType({Verb.ONCE: {"style": "primary"}, Verb.DENY: {"style": "danger"}})
 
 
 def plain(text: str, limit: int = SECTION_CHARS) -> Json:
-    """A text that Slack shows as it is, `:smile:` included. It must not be empty."""
+    """Return a text that Slack shows verbatim, `:smile:` included. It must not be empty."""
     return {"type": "plain_text", "text": cut(text, limit), "emoji": False}
 
 
 def markdown(text: str) -> Json:
-    """Markdown, read by Slack."""
+    """Return a block of Markdown, parsed by Slack."""
     return {"type": "markdown", "text": text}
 
 
 def header(text: str) -> Json:
-    """One bold line."""
+    """Return a block of one bold line."""
     return {"type": "header", "text": plain(text, HEADER_CHARS)}
 
 
 def line(text: str) -> Json:
-    """One paragraph."""
+    """Return a block of one paragraph."""
     return {"type": "section", "text": plain(text)}
 
 
 def small(texts: Sequence[str]) -> Json:
-    """Small grey text, at most ten of them beside each other."""
+    """Return a block of at most ten small grey texts in a row."""
     return {"type": "context", "elements": [plain(text) for text in texts[:CONTEXT_ELEMENTS]]}
 
 
 def code(text: str) -> Json:
-    """Text in a box, letter by letter. It must not be empty."""
+    """Return a block of preformatted text, verbatim. It must not be empty."""
     return {
         "type": "rich_text",
         "elements": [{"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}],
@@ -70,7 +70,7 @@ def code(text: str) -> Json:
 
 
 def buttons(row: int, shown: Sequence[Button]) -> Json:
-    """The buttons of a card's row, counted from 1. Each carries its handle, which is all that counts when pressed."""
+    """Return the buttons of a card's row, numbered from 1. Each carries its handle, which alone counts at a press."""
     return {"type": "actions", "elements": [_button(row, button) for button in shown]}
 
 
@@ -86,13 +86,13 @@ def _button(row: int, button: Button) -> Json:
 
 
 def verb_of(action_id: str) -> Verb | None:
-    """Return what a button seems to say. It decides nothing but whether to ask for a reason first; the handle does."""
+    """Return the verb in a button's id. It decides only whether to ask for a reason; the handle decides the rest."""
     name = action_id.partition(":")[0]
     return Verb(name) if name in set(Verb) else None
 
 
 def texts(node: object) -> list[str]:
-    """Return every text that stands in a block, in order."""
+    """Return all texts in a block, in order."""
     if isinstance(node, list):
         return [text for one in cast("list[object]", node) for text in texts(one)]
     if not isinstance(node, dict):
@@ -104,28 +104,28 @@ def texts(node: object) -> list[str]:
 
 
 def size(block: Json) -> int:
-    """Return how many characters of text stand in a block."""
+    """Return the characters of text in a block."""
     return sum(map(len, texts(block)))
 
 
-# --- the form that asks for a reason ------------------------------------------------------------
+# --- the reason form ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormPlace:
-    """What the form remembers while it is open: which button was pressed, and where."""
+    """State of an open reason form: the pressed button and its place."""
 
     handle: Handle
     channel: str
     thread: str = ""
 
     def text(self) -> str:
-        """Write it into the form's `private_metadata`."""
+        """Return the state for the form's `private_metadata`."""
         return json.dumps({"handle": self.handle, "channel": self.channel, "thread": self.thread})
 
     @staticmethod
     def parse(text: str) -> FormPlace:
-        """Read what `text` wrote. Raises `ValueError` when it is something else."""
+        """Parse the output of `text`. Raises `ValueError` for anything else."""
         try:
             found = json.loads(text)
         except RecursionError:
@@ -142,7 +142,7 @@ def _string(value: object) -> str:
 
 
 def reason_form(press: Press, title: str = "") -> Json:
-    """Return the view that asks why. `title`: what is denied, as its card says it."""
+    """Return the view of the reason form. `title`: the denied action, as in its card."""
     place = FormPlace(handle=press.handle, channel=press.conversation.chat, thread=press.conversation.thread)
     metadata = place.text()
     assert len(metadata) <= METADATA_CHARS

@@ -1,8 +1,8 @@
-"""The way in, of both modes: slack-bolt's `AsyncApp` says what kind of payload it is, and shapes what Slack is told.
+"""Dispatch of payloads through slack-bolt's `AsyncApp`, for both modes. Called by `web` and `socket`.
 
-It is asked with `process_before_response`, so that it answers after its listener: stored, then acknowledged. Who signed
-what is checked before (`web`), who the bot is is known (`authorize`), and what a payload means is read by `inbound`,
-which takes any JSON value. Bolt raises on some, before any listener of ours; those go the same way without it.
+Bolt classifies a payload and shapes the response. With `process_before_response` it answers after its listener:
+stored, then acknowledged. Signatures are checked before (`web`), authorization is fixed (`authorize`), and `inbound`
+parses the payload, any JSON value. Payloads on which bolt raises before a listener are processed without it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from channels.slack.web import SlackAck, Take
 
 ANY = re.compile("")
 TAKEN = "dragoman_taken"
-"""In the context of a request: a listener of ours had it."""
+"""Key in a request's context: a listener of ours processed it."""
 NOT_STORED = 503
 
 Json = dict[str, Any]
 
 
 class BoltDispatch:
-    """One workspace's app. It asks Slack nothing and starts nothing."""
+    """Bolt app of one workspace. It sends no requests and starts no tasks."""
 
     def __init__(self, name: str, client: SlackClient, take: Take) -> None:
-        """Make the app. `take` stores a payload, whatever it is, and says whether that is done."""
+        """Create the app. `take` stores any payload and returns the acknowledgement."""
         self._take = take
         self._app = _app(name, client)
         app = cast("Any", self._app)  # bolt's own types have holes
@@ -42,13 +42,13 @@ class BoltDispatch:
             app.view({"type": kind, "callback_id": ANY})(self._listener())
 
     async def answer(self, payload: object) -> SlackAck:
-        """Take one payload, and say what Slack is told. Raises nothing that `take` does not."""
+        """Process one payload and return its acknowledgement. Raises only what `take` raises."""
         read = cast("Json", payload) if isinstance(payload, dict) else None
         answer = await self._by_bolt(read) if read is not None else None
         return await self._take(cast("object", payload)) if answer is None else answer
 
     async def _by_bolt(self, payload: Json) -> SlackAck | None:
-        """Let bolt find who takes it; None when nobody did."""
+        """Dispatch a payload through bolt; return None if no listener matched."""
         try:
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
         except Exception as error:  # noqa: BLE001 - it looks into fields that may be anything (house rule 9)
@@ -60,7 +60,7 @@ class BoltDispatch:
         return SlackAck(stored=False) if TAKEN in request.context else None
 
     def _listener(self) -> Any:
-        """One for each kind: bolt wants functions of their own."""
+        """Return a new listener; bolt needs a separate function for each kind."""
 
         async def taken(context: Any, body: Any, ack: Any) -> BoltResponse:
             context[TAKEN] = True
@@ -72,10 +72,10 @@ class BoltDispatch:
 
 def _app(name: str, client: SlackClient) -> AsyncApp:
     async def authorize(team_id: str | None) -> AuthorizeResult:
-        # No `auth.test` for each event: an app serves one workspace, and `inbound` refuses what is not of it.
+        # No `auth.test` for each event: an app serves one workspace, and `inbound` refuses events of others.
         return AuthorizeResult(enterprise_id=None, team_id=team_id)
 
-    # Nothing of what bolt hears or thinks of it belongs into the log: it may quote payloads.
+    # Bolt's own log is silenced: it may quote payloads.
     quiet = logging.Logger(f"{__name__}.{name}", level=logging.CRITICAL + 1)
     quiet.parent = logging.getLogger(__name__)
     return AsyncApp(

@@ -1,8 +1,8 @@
-"""On the way out: a card becomes messages. What a person allows is shown whole, and exactly as it was rendered.
+"""Rendering of an approval card as messages. Used by `outbound`; an action can be allowed only if it is shown whole.
 
-A row that is too long for a message goes as a file before the card, and the card shows its beginning and says where
-the rest is. Which rows do so, and how rows are spread over messages, follows only from what stays the same when a row
-is decided: the room for its outcome is always kept free. Each row has its own buttons, right below it.
+A row too long for a message goes as a file before the card, and the card shows its beginning and names the file. Which
+rows do so, and how rows are spread over messages, does not depend on decisions: space for each outcome is reserved.
+Each row has its own buttons, directly below it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from gateway.domain.slots import CardRow
 from gateway.domain.text import cut, plain
 
 OUTCOME_CHARS = 300
-"""Room for the outcome of a row, kept free while it is open."""
+"""Characters reserved for the outcome of an open row."""
 HEAD_CHARS = 300
+"""Characters shown of an action that is in a file. The next two: characters of a note and of a fact."""
 NOTE_CHARS = 300
 FACT_CHARS = 300
 EXPIRY_CHARS = 60
-"""Room in each message for the line that says until when the card can be decided."""
+"""Characters reserved in each message for the deadline line."""
 MESSAGES = 3
-"""That one card should fill at most."""
+"""Messages that one card should fill, at most."""
 ROW_BLOCKS = 6
+"""Blocks of one row, at most."""
 
 
 def card(rows: Sequence[CardRow]) -> list[Part]:
     """Return the messages of a card: the files, then the rows, each with its buttons.
 
-    Their number and order are the same whatever was decided, and the files never change.
+    Number and order do not depend on decisions, and the files never change.
     """
     plan = _plan(rows)
     parts: list[Part] = [row.file for row in plan if row.file is not None]
@@ -46,7 +48,7 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
 
 
 def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
-    """Say which rows need a file: the long ones, then the longest until few messages are enough."""
+    """Choose the rows that need a file: the long ones, then the longest until few messages are enough."""
     plan = rows_of(rows)
     for n in sorted(range(len(plan)), key=lambda n: -len(plan[n].rendered)):
         if len(plan[n].rendered) > ACTION_CHARS or len(_packed(plan)) > MESSAGES:
@@ -69,18 +71,18 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
 
 
 def _size(row: RenderedRow) -> int:
-    """Characters at most, decided or not."""
+    """Return a row's characters at most, whatever is decided."""
     return sum(map(size, _said(row))) + OUTCOME_CHARS
 
 
 def _title(row: RenderedRow) -> str:
-    """Which row it is, how risky, and what will be done."""
+    """Return the title: number, risk, action."""
     risk = f"{row.risk} · " if row.risk else ""
     return f"{row.number}{risk}{plain(row.row.title)}".strip() or NOTHING
 
 
 def _said(row: RenderedRow) -> list[Json]:
-    """What stays the same: what, the action itself, what to know about it."""
+    """Return the blocks that decisions do not change: title, action, notes, facts."""
     approval = row.row.wait.approval
     text = clean(row.rendered) if row.file is None else cut(clean(row.rendered), HEAD_CHARS)
     notes = [row.beginning] if row.beginning else []
@@ -97,7 +99,7 @@ def _said(row: RenderedRow) -> list[Json]:
 
 
 def _state(row: RenderedRow) -> list[Json]:
-    """What can be done about it while it is open, or what became of it. Once only for what is shown whole."""
+    """Return the buttons of an open row, or its outcome. "Once" is included only if the row is shown whole."""
     outcome, pressable = _outcome(row), row.buttons(clean)
     if pressable:
         return [buttons(row.index, pressable)]
@@ -105,5 +107,5 @@ def _state(row: RenderedRow) -> list[Json]:
 
 
 def _outcome(row: RenderedRow) -> str:
-    """What became of it, on one line."""
+    """Return the outcome on one line."""
     return cut(plain(row.outcome), OUTCOME_CHARS)

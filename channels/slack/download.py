@@ -1,7 +1,7 @@
-"""The way in of a file that came with a message: Slack says where it is, and its bytes are passed on as they come.
+"""Download of attachments in one workspace: `files.info`, then a stream of chunks. Called by `adapter`.
 
-Where it is stands in what Slack answers, and decides where the bot's token goes. So an address is held against a fixed
-rule before each request, a redirect's too, and the token stays with the origin that Slack named first.
+The URL in Slack's answer decides where the bot's token goes. So a fixed rule checks each URL before its request,
+redirects included, and only the origin that Slack named first gets the token.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 import aiohttp
 from yarl import URL
 
-from channels._shared.download import check, pour
+from channels._shared.http import check_file, copy_file
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure
 from gateway.errors import FetchFailed
@@ -28,25 +28,24 @@ ELSEWHERE = "The file is kept outside of Slack, where the app does not go."
 
 
 class SlackDownload:
-    """Reads files of one workspace."""
+    """Downloader of one workspace's files."""
 
     def __init__(self, client: SlackClient, root: str) -> None:
-        """Take what to ask over, and the address of the Web API: files may be there too, as in tests."""
+        """Take the client and the Web API's URL: files may be on its host too, as in tests."""
         self._client = client
         self._root = URL(root)
 
     async def fetch(self, file: str, write: Callable[[bytes], None]) -> None:
-        """Read the file with this id, in pieces of at most 64 KiB. Raises `FetchFailed`, `Declined`, or what `write`
-        does.
+        """Download the file with this id in chunks of at most 64 KiB. Raises `FetchFailed` and `write`'s errors.
 
-        `Declined` is Slack's refusal of the question; `refused` makes a `FetchFailed` of it.
+        Raises `Declined` if Slack refuses `files.info`; `refused` turns it into a `FetchFailed`.
         """
         told = await self._info(file)
         answer = await self._open(self._place(told))
         try:
             _check(answer, told)
             size = told.get("size")
-            await pour("Slack", answer, size if isinstance(size, int) else 0, write)
+            await copy_file("Slack", answer, size if isinstance(size, int) else 0, write)
         finally:
             answer.close()
 
@@ -62,7 +61,7 @@ class SlackDownload:
         raise FetchFailed(why, retryable=True)
 
     def _place(self, told: Json) -> URL:
-        """Where the bytes are. Raises `FetchFailed`."""
+        """Return the URL of the bytes. Raises `FetchFailed`."""
         if told.get("mode") == "tombstone":
             raise FetchFailed(GONE, cure=SEND_AGAIN)
         if told.get("mode") == "hidden_by_limit":
@@ -78,9 +77,9 @@ class SlackDownload:
         return where
 
     def _is_slack(self, where: URL) -> bool:
-        """Whether the token may be shown at this address.
+        """Return True if the token may be sent to this URL.
 
-        By https at Slack, or below the host of the configured Web API; or at the very origin of that.
+        Allowed are https at Slack or below the configured Web API's host, and that API's own origin.
         """
         if where.user is not None or where.password is not None or not where.host or not where.scheme:
             return False
@@ -91,7 +90,7 @@ class SlackDownload:
         return at_home and where.scheme == "https" and where.port == 443
 
     async def _open(self, where: URL) -> aiohttp.ClientResponse:
-        """Ask for the bytes, and where they moved to. Raises `FetchFailed`."""
+        """Request the bytes and follow redirects. Raises `FetchFailed`."""
         first, why = where, ""
         for _ in range(REDIRECTS_AT_MOST + 1):
             try:
@@ -116,7 +115,7 @@ class SlackDownload:
 
 
 def refused(declined: SlackDeclined) -> FetchFailed:
-    """Say what it means that Slack did not tell where a file is."""
+    """Map a refused `files.info` to `FetchFailed`."""
     if declined.error in ("file_not_found", "file_deleted"):
         return FetchFailed(GONE, cure=SEND_AGAIN)
     if declined.error == "missing_scope":
@@ -128,21 +127,21 @@ def refused(declined: SlackDeclined) -> FetchFailed:
 
 
 def _check(answer: aiohttp.ClientResponse, told: Json) -> None:
-    """Raises `FetchFailed` for an answer that is not the file."""
+    """Raise `FetchFailed` for a response that is not the file."""
     if answer.status == 404:
         raise FetchFailed(GONE, cure=SEND_AGAIN)
-    check("Slack", answer)
+    check_file("Slack", answer)
     if answer.content_type == "text/html" and not (told.get("mimetype") == "text/html" and _is_attachment(answer)):
         raise FetchFailed(A_PAGE, cure=f"Check that the app has the scope files:read. {REINSTALL}")
 
 
 def _is_attachment(answer: aiohttp.ClientResponse) -> bool:
-    """Whether it comes to be saved, as files do; a page to sign in comes to be looked at."""
+    """Return True for a `Content-Disposition` of attachment, which files have and a sign-in page has not."""
     return answer.headers.get("Content-Disposition", "").lower().startswith("attachment")
 
 
 def _url(text: object) -> URL | None:
-    """Read an address with what sends the request, so that both see the same host in it."""
+    """Parse a URL with the HTTP client's parser, so that both see the same host."""
     if not isinstance(text, str) or not text:
         return None
     try:

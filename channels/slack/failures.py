@@ -1,7 +1,7 @@
-"""What a request that failed means for the slot that was being shown, and the words for it: pure, a table.
+"""Mapping of failed requests to outcomes for the slot, with texts: a pure table. Used by `showing` and `account`.
 
-An edit or a deletion may be repeated whatever became of it; a new message may not, unless it is certain that the
-first one does not stand there.
+An edit or a deletion may always be repeated. A new message may be repeated only if the first one certainly does not
+exist.
 """
 
 from __future__ import annotations
@@ -17,39 +17,42 @@ from channels.slack.request import WAIT_UNTOLD_S, SlackDeclined, SlackFailure, S
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
+"""Pause in seconds before the next attempt with a rejected token."""
 SCOPE_AGAIN_S = 600.0
+"""Pause in seconds before the next attempt without a needed scope."""
 WAIT_AT_LEAST_S = 1.0
+"""Shortest pause in seconds that a refusal causes."""
 REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace, then start Dragoman again."
 
 
 class SlackAct(StrEnum):
-    """What was tried."""
+    """Kind of request."""
 
     CREATE = "create"
     RECREATE = "recreate"
-    """The same, after Slack said that the message does not stand there. It is asked again before each further try, so
-    that this may be repeated."""
+    """Create after a lookup showed that the message does not exist. The lookup precedes each attempt, so this may be
+    repeated."""
     LOOK = "look"
-    """Whether a message stands there."""
+    """Look up whether a message exists."""
     EDIT = "edit"
     DELETE = "delete"
     UPLOAD = "upload"
-    """A file's bytes, which nobody sees before the upload is completed."""
+    """Upload a file's bytes, which nobody sees before the upload is completed."""
 
 
 class SlackRemedy(StrEnum):
-    """What to do instead of failing."""
+    """Remedy for a refused request."""
 
     DONE = "done"
-    """Nothing: it is as it should be, or nothing can be done about it."""
+    """Do nothing: the state is right already, or cannot be changed."""
     PLAIN = "plain"
-    """The same once more, as text without blocks."""
+    """Retry as text without blocks."""
     ANEW = "anew"
-    """The message is gone, or no longer to be changed: show its content in a new one."""
+    """Show the content in a new message: the old one is gone or no longer editable."""
 
 
 class TooLong(SendFailed):
-    """Slack takes no message of this length; the same content may go in another form."""
+    """Error for a message too long for Slack; the same content may be sent in another form."""
 
 
 Judgement: TypeAlias = SlackRemedy | SendFailed
@@ -68,7 +71,7 @@ BAD_TOKEN = frozenset(
         "user_removed_from_team",
     }
 )
-"""Not a fault of this message: it waits until there is a good token."""
+"""Errors of a rejected token. Not a fault of the message: it waits for a valid token."""
 _LATER = frozenset(
     {"ratelimited", "rate_limited", "message_limit_exceeded", "service_unavailable", "team_added_to_org"}
 )
@@ -122,36 +125,36 @@ _DEAD: Mapping[str, str] = MappingProxyType(
 def judge(
     error: SlackFailure, act: SlackAct, *, chat_scope: str, account_scope: str, now: datetime, silent_s: float
 ) -> Judgement:
-    """Say what a failed request means. The scopes are those of the channel's and of the account's `RateLimit`.
+    """Return the judgement of a failed request. The scopes are those of the channel's and the account's `RateLimit`.
 
-    `silent_s`: how long to wait where Slack says nothing; 0 when that counts as a try.
+    `silent_s`: backoff in seconds if Slack does not answer; 0 when that counts as an attempt.
     """
     if isinstance(error, SlackUnreached):
-        # Not a fault of this message, which waits for as long as it takes, and with it all others.
+        # Not a fault of this message: it waits as long as the outage lasts, and so do all others.
         return _wait(str(error), UNREACHED_AGAIN_S, account_scope, now)
     if isinstance(error, SlackNotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if not isinstance(error, SlackDeclined):
         return _silent(error, act, silent_s, chat_scope, now)
     if passes(error):
-        # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
-        # channels, whose messages need no lookup and no file, do not wait for that.
+        # Messages are limited per channel. All else is limited per method, which the client handles: other channels,
+        # whose messages need no lookup and no file, do not wait for it.
         again_s = error.retry_after_s or WAIT_UNTOLD_S
         return _wait(f"Slack wants us to wait with {error.method}.", again_s, chat_scope, now)
     if error.error in BAD_TOKEN:
         return _wait(token_trouble(error), TOKEN_AGAIN_S, account_scope, now)
-    if error.error == "missing_scope" and error.method.startswith("chat."):  # without files, words still arrive
+    if error.error == "missing_scope" and error.method.startswith("chat."):  # without the files' scope, texts arrive
         return _wait(scope_trouble(error), SCOPE_AGAIN_S, account_scope, now)
     return _refused(error, act)
 
 
 def passes(error: SlackFailure) -> bool:
-    """Whether the same request may be answered well a little later, without anybody doing something about it."""
+    """Return True if the same request may succeed later by itself."""
     return not isinstance(error, SlackDeclined) or error.error in _LATER or error.status == 429
 
 
 def token_trouble(error: SlackDeclined) -> str:
-    """Say to the owner that a token is not good, and which."""
+    """Return the owner's message about a rejected token, with its key."""
     key = "app_token" if error.method == "apps.connections.open" else "bot_token"
     return (
         f"Slack does not accept the {key} ({error.error}). Take it from the app's page at api.slack.com/apps, "
@@ -160,14 +163,14 @@ def token_trouble(error: SlackDeclined) -> str:
 
 
 def scope_trouble(error: SlackDeclined) -> str:
-    """Say to the owner what the app may not do."""
+    """Return the owner's message about a missing scope."""
     return f"The app lacks the scope {error.needed or '(not named)'} for {error.method}. {REINSTALL}"
 
 
 def _silent(error: SlackFailure, act: SlackAct, silent_s: float, scope: str, now: datetime) -> SendFailed:
-    """Nobody knows what became of it: a new message is in doubt, everything else is repeated for as long as it takes.
+    """Return the failure for an unknown outcome: a new message is uncertain, everything else is retried.
 
-    An edit may still be made, over something newer.
+    An edit may still take effect, and overwrite a newer one.
     """
     if act is SlackAct.CREATE:
         return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)

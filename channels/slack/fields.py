@@ -1,4 +1,4 @@
-"""Small typed readers of a payload's fields, for `inbound`: those that every channel has, and Slack's ids."""
+"""Typed readers of a payload's fields: the shared ones and Slack's ids. Used by `inbound`."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _ID = re.compile(r"[A-Z][A-Z0-9]{1,31}")
 
 
 class SlackFields(fields.PayloadFields):
-    """One object of a payload."""
+    """One object of a Slack payload."""
 
     __slots__ = ()
 
     def word(self, key: str, *, most: int) -> str:
-        """Return a text that must be there."""
+        """Return a required, non-empty text."""
         value = self.text(key, most=most)
         if not value:
             raise self._wrong(key, f"text of 1 to {most:,} characters is wanted")
         return value
 
     def is_true(self, key: str) -> bool:
-        """Whether it is there and true; whatever else it is, is a no."""
+        """Return True only if the field is present and exactly `true`."""
         return self._raw.get(key) is True
 
     def id(self, key: str, kinds: str) -> str:
-        """Return an id that must be there and begin with one of `kinds`: `C` for a channel, `UW` for a person."""
+        """Return a required id that begins with one of `kinds`: `C` for a channel, `UW` for a person."""
         value = self.text(key, most=64)
         if not _ID.fullmatch(value) or value[0] not in kinds:
             raise self._wrong(key, f"an id of Slack is wanted ({', '.join(kinds)}…)")
         return value
 
     def maybe_id(self, key: str, kinds: str) -> str:
-        """Return an id; empty when it is absent, or empty itself."""
+        """Return an id; empty when it is absent or empty."""
         return self.id(key, kinds) if self.text(key, most=64) else ""
 
     def ts(self, key: str) -> str:
-        """Return a message's timestamp, which must be there: seconds with a fraction that is part of the id."""
+        """Return a required message timestamp: seconds with a fraction that is part of the id."""
         value = self.text(key, most=64)
         if not ids.is_ts(value):
             raise self._wrong(key, "a timestamp like 1795248720.000100 is wanted")

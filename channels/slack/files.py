@@ -1,7 +1,8 @@
-"""The way out of a file: announced, uploaded, then shown; only the last step is seen by anybody.
+"""Upload of a file in three steps: announce, upload, show. Used by `showing`; people see only the last step.
 
-A message that shows a file has no metadata and its timestamp is not told, so the file's id (`F…`) stands for it. Which
-slot's it is says a mark in its name, since two answers may have files of one name and length; people see its title.
+A message with a file has no metadata, and Slack does not return its timestamp, so the file's id (`F…`) stands for it.
+A mark in the file's name identifies the slot, since two answers may have files of one name and length; people see the
+title.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from channels.slack.request import Json, SlackClient, SlackNotSent, SlackUnanswe
 from gateway.domain.ids import SlotId
 
 FILE = "F"
-"""What the id of a file begins with; a message's is a number."""
+"""First letter of a file's id; a message's id is a number."""
 MARK_CHARS = 12
+"""Hexadecimal digits of the mark."""
 ENDING_CHARS = 16
+"""Characters of a file name's extension, at most."""
 
 
 def mark_of(slot: SlotId, number: int, part: FilePart | SlackStoredPart) -> str:
-    """Return what only the file of part `number` (from 0) of a slot has in its name; the same in every process."""
+    """Return the mark of the file of part `number` (from 0) of a slot: unique, and stable across processes."""
     return hashlib.sha256(json.dumps([slot, number, part.digest]).encode()).hexdigest()[:MARK_CHARS]
 
 
 def marked(name: str, mark: str) -> str:
-    """Return a file's name with a mark before its ending."""
+    """Return a file's name with a mark before its extension."""
     stem, dot, ending = name.rpartition(".")
     if not stem or len(ending) > ENDING_CHARS:
         stem, dot, ending = name, "", ""
@@ -38,14 +41,14 @@ def marked(name: str, mark: str) -> str:
 
 
 async def upload(client: SlackClient, part: FilePart | SlackStoredPart, mark: str) -> str:
-    """Bring a file's bytes to Slack, marked, and return its id. Nobody sees it yet, so it may be repeated.
+    """Upload a marked file and return its id. Nobody sees it yet, so it may be repeated.
 
-    Raises `SlackFailure`; `NotSent` for bytes that are not taken: it may be this file that Slack cannot be brought.
+    Raises `SlackFailure`; `NotSent` if the bytes are not accepted, which may be the fault of this file.
     """
     place = await client.call("files.getUploadURLExternal", {"filename": marked(part.name, mark), "length": part.size})
     url, file = place.get("upload_url"), place.get("file_id")
     if not isinstance(url, str) or not isinstance(file, str) or not file.startswith(FILE):
-        raise SlackUnanswered("Slack named no place for a file.")
+        raise SlackUnanswered("Slack named no address for a file's upload.")
     try:
         if isinstance(part, FilePart):
             await client.upload(url, part.data)
@@ -73,13 +76,13 @@ async def _stream(client: SlackClient, url: str, path: Path) -> None:
 async def show(client: SlackClient, file: str, part: FilePart | SlackStoredPart, place: Json) -> None:
     """Show an uploaded file in `place` (`channel_id`, `thread_ts`), once. Raises `SlackFailure`."""
     content: Json = {"files": [{"id": file, "title": part.name}]}
-    said = escaped(part.said)  # a field that Slack reads as its own notation
+    said = escaped(part.said)  # Slack parses this field as mrkdwn
     comment: Json = {"initial_comment": said} if said else {}
     await client.call("files.completeUploadExternal", content | comment | place)
 
 
 async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
-    """Return the timestamps of the messages of a channel that show a file. Raises `SlackFailure`."""
+    """Return the timestamps of a channel's messages that show a file. Raises `SlackFailure`."""
     shares = _object(_object((await client.call("files.info", {"file": file})).get("file")).get("shares"))
     found: list[str] = []
     for kind in ("public", "private"):
@@ -90,7 +93,7 @@ async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
 
 
 def shows(message: Json, mark: str) -> str:
-    """Return the id of the file in a message that has this mark; else empty."""
+    """Return the id of a message's file with this mark; empty if there is none."""
     listed = message.get("files")
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
         name, file = _object(one).get("name"), _object(one).get("id")

@@ -1,7 +1,7 @@
-"""From a payload of Slack to its meaning: a message, a press, an opened view, or a refusal. Pure; never raises.
+"""Parser of Slack payloads: message, press, opened view or refusal. Used by `updates`; pure, never raises.
 
-Events, presses, forms and slash commands come in one shape each, over a socket or by HTTP; `read` tells them apart.
-What a payload cannot say by itself, the account finds out first: `about` names whom and what to ask after.
+Events, presses, forms and slash commands have one shape each, by socket or HTTP; `read` tells them apart. Facts that
+are not in the payload are fetched first: `about` names the person and place to look up.
 """
 
 from __future__ import annotations
@@ -24,68 +24,72 @@ from gateway.domain.text import plain
 from gateway.domain.waits import Verb
 
 RAW_AT_MOST = 65_536
+"""Characters kept of a refused payload."""
 QUOTED_AT_MOST = 1000
+"""Characters kept of a quoted message."""
 NAME_AT_MOST = 64
+"""Characters of a person's name, at most."""
 HANDLE_AT_MOST = 2000
+"""Characters of a button's payload, at most."""
 DELETED = "(this message was deleted)"
-"""What a message says that was taken away before anybody read it."""
+"""Text of a message that was deleted before it was read."""
 SLACKBOT = "USLACKBOT"
 STOP = "/stop"
 
 _SAID = frozenset({"", "file_share", "me_message", "thread_broadcast"})
-"""Subtypes of a message in which a person says something."""
+"""Subtypes of a person's message."""
 _ENDS = frozenset({"app_uninstalled", "tokens_revoked"})
 _PANEL = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
-"""Events of the assistant view, which apps from before the agent view still have."""
+"""Events of the assistant view, which apps older than the agent view still have."""
 _STOPPED = "agent_session_stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who the bot is, as `auth.test` says, and the account that it is in the configuration."""
+    """Identity of the bot, from `auth.test`, and its account in the configuration."""
 
     account: str
     team: str
     user: str
-    """The bot's own user id, by which it is mentioned."""
+    """The bot's own user id, used in mentions."""
     name: str = "dragoman"
     app: str = ""
-    """The app's id; empty while it is not known."""
+    """The app's id; empty while unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known besides a payload. What is not known is as if it were not so."""
+    """Facts that are not in a payload. An unknown fact counts as false."""
 
     member: bool = False
-    """Whoever speaks is a full member of this workspace: no guest, nobody of another organisation."""
+    """True for a full member of this workspace: no guest, nobody of another organisation."""
     certain: bool = True
-    """False: Slack does not say now whether they are one."""
+    """False while Slack does not answer whether they are a member."""
     name: str = ""
-    """How the person is called in the workspace."""
+    """The person's name in the workspace."""
     takes_part: bool = False
-    """The bot takes part in the thread: it was mentioned there, or has answered."""
+    """True if the bot takes part in the thread: it was mentioned there, or has answered."""
     direct: str = ""
-    """The bot's own direct conversation with the person; for a command, which may come from any place."""
+    """The bot's direct conversation with the person; for a command, which may come from any place."""
     commands: Collection[str] = field(default_factory=frozenset[str])
     """The gateway's commands, without `/`: `/dragoman status` is `/status`, `/dragoman what is new?` a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Whom and what a payload is about, as far as it can be told without reading it."""
+    """Person and place of a payload, known before it is fully parsed."""
 
     user: str
     channel: str = ""
     thread: str = ""
     at: float = math.inf
-    """When the message was written, in seconds, by Slack's clock; a command bears no time."""
+    """Time of the message in seconds, by Slack's clock; a command has none."""
     command: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackPress:
-    """A button press, or a form with a reason, and where whoever pressed can be told what came of it."""
+    """Button press or submitted reason form, and the place to report its result."""
 
     press: Press
     user: str
@@ -94,7 +98,7 @@ class SlackPress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A press that wants a reason: open the form (`blocks.reason_form`) with `trigger`, within 3 s."""
+    """Press that needs a reason: open the form (`blocks.reason_form`) with `trigger`, within 3 s."""
 
     press: Press
     user: str
@@ -104,14 +108,14 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
-    """A press of Slack's own stop button: `/stop`, given in the thread that has the button."""
+    """Press of Slack's own stop button: `/stop` in the thread of the button."""
 
     message: Inbound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Somebody opened the direct conversation; `thread` is new in the assistant view, and empty in the agent view."""
+    """Opened direct conversation; `thread` is new in the assistant view, and empty in the agent view."""
 
     channel: str
     thread: str = ""
@@ -119,15 +123,15 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """Somebody looks at something else in Slack. Nothing is done or stored: it comes at each step of a person."""
+    """Navigation of a person in Slack. Ignored and not stored: it comes at each step of a person."""
 
     at: str
-    """The kind of the event."""
+    """Kind of the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessEnded:
-    """The app was removed from the workspace, or its token was revoked."""
+    """Removal of the app from the workspace, or revocation of its token."""
 
     why: str
 
@@ -136,7 +140,7 @@ Meaning: TypeAlias = Inbound | SlackPress | Asking | Stopping | Opened | Looked 
 
 
 class _Unusable(Exception):
-    """Well formed, and not a person's message or press."""
+    """Well-formed payload that is no person's message or press."""
 
     def __init__(self, reason: RefusedReason, detail: str) -> None:
         super().__init__(detail)
@@ -144,7 +148,7 @@ class _Unusable(Exception):
 
 
 def about(payload: object) -> About | None:
-    """Say whom to ask Slack about before `read`; None when nobody speaks whom it would know. Never raises."""
+    """Return the person and place to look up before `read`; None if there is nobody to look up. Never raises."""
     try:
         fields = SlackFields(payload)
         if "command" in fields:
@@ -170,7 +174,7 @@ def _about_stop(event: SlackFields) -> About:
 
 
 def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -> Meaning:
-    """Say what a payload means to `me`: any JSON value is taken. `now`: nothing was sent later than that."""
+    """Return the meaning of a payload for `me`; accepts any JSON value. `now`: upper bound of `sent_at`."""
     reason, raw = RefusedReason.POISON, ""
     try:
         return _Reading(me, now, known).payload(SlackFields(payload))
@@ -190,14 +194,14 @@ def _refused_key(payload: object) -> str:
 
 
 def written(payload: object, most: int | None = RAW_AT_MOST) -> str:
-    """Write it as ASCII, so that whatever stands in it can be stored. The old verification token is left out."""
-    told = {**cast("dict[str, object]", payload), "token": ""} if isinstance(payload, dict) else payload
-    return as_ascii(told, most)
+    """Return a payload as ASCII JSON, which can always be stored, without the old verification token."""
+    cleaned = {**cast("dict[str, object]", payload), "token": ""} if isinstance(payload, dict) else payload
+    return as_ascii(cleaned, most)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The reading of one payload. Every method raises `Malformed` and `_Unusable`."""
+    """Parser of one payload. Every method raises `Malformed` and `_Unusable`."""
 
     me: Identity
     now: datetime
@@ -219,7 +223,7 @@ class _Reading:
         raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
 
     def _of_ours(self, payload: SlackFields) -> None:
-        """Refuse what another workspace or another app is told. In a shared channel `team_id` may be either side's."""
+        """Refuse events for another workspace or app. In a shared channel `team_id` may be either side's."""
         teams = [one.text("team_id", most=64) for one in payload.objects("authorizations", most=100)]
         teams += [payload.text("team_id", most=64), payload.text("context_team_id", most=64)]
         if self.me.team not in teams:
@@ -259,15 +263,15 @@ class _Reading:
     def _message(
         self, payload: SlackFields, event: SlackFields, said: SlackFields, *, mentioned: bool = False
     ) -> Inbound:
-        """Read a message. `said` is the message itself: the event, or what an edit tells of."""
+        """Parse a message. `said` is the message itself: the event, or the message in an edit."""
         user = self._person(said)
         channel, ts = event.id("channel", "CDG"), said.ts("ts")
         direct = channel.startswith("D") and event.text("channel_type", most=20) in ("", "im")
         named = mentioned or inbound_text.names(said.text("text"), self.me.user)
-        thread = said.maybe_ts("thread_ts").removeprefix(ts)  # what began a thread was not said in it
+        thread = said.maybe_ts("thread_ts").removeprefix(ts)  # a thread's first message is not in it
         addressed = direct or named or (bool(thread) and self._takes_part(said))
         if addressed and not direct:
-            thread = thread or ts  # what is begun in a channel goes on in a thread of its own
+            thread = thread or ts  # a conversation in a channel continues in its own thread
         team = _team(payload, event, said)
         files, unread = attached(said)
         return Inbound(
@@ -310,7 +314,7 @@ class _Reading:
         return replace(found, event_key=key, edits=found.event_key)
 
     def _person(self, said: SlackFields) -> str:
-        """Return who wrote a message, who must be a person, writing without the help of an app."""
+        """Return the author of a message, who must be a person writing without an app."""
         if any(key in said for key in ("bot_id", "bot_profile", "app_id")):
             raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
         user = said.id("user", "UW")
@@ -340,7 +344,7 @@ class _Reading:
             raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
         user, channel = command.id("user_id", "UW"), command.id("channel_id", "CDG")
         direct = channel.startswith("D")
-        # It may be given between two people, where the bot is not: the answer goes to the bot's own conversation.
+        # In a conversation of two people without the bot, the answer goes to the bot's own conversation.
         place = self.known.direct or channel if direct else channel
         text = inbound_text.unescaped(command.text("text")).strip()
         first = text.split(maxsplit=1)[0].lower() if text else ""
@@ -403,16 +407,16 @@ class _Reading:
         return SlackPress(press=press, user=user, channel=place.channel)
 
     def _pressing_team(self, payload: SlackFields, who: SlackFields) -> str:
-        """Return the workspace of whoever pressed; the one that it happened in must be ours."""
-        told = payload.maybe("team")
-        place = "" if told is None else told.text("id", most=64)
+        """Return the workspace of the person who pressed; the workspace of the press must be ours."""
+        given = payload.maybe("team")
+        place = "" if given is None else given.text("id", most=64)
         team = who.maybe_id("team_id", "TE") or place
         if not team or self.me.team not in (place, team):
             raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
         return team
 
     def _stop(self, payload: SlackFields, event: SlackFields) -> Stopping:
-        """Read a press of the stop button. Slack says in it whose session it is by the thread."""
+        """Parse a press of the stop button. The thread identifies the session."""
         if "user" not in event or "channel" not in event:
             raise _Unusable(RefusedReason.UNKNOWN, f"{_STOPPED} without a user and a channel")
         user, channel, ts = event.id("user", "UW"), event.id("channel", "CDG"), event.ts("event_ts")
@@ -448,7 +452,7 @@ class _Reading:
 
 
 def _team(payload: SlackFields, event: SlackFields, said: SlackFields) -> str:
-    """Return the workspace of whoever wrote. `user_team` stands there when it is another one's account."""
+    """Return the author's workspace. `user_team` is present for an account of another workspace."""
     for place in (said, event):
         found = place.maybe_id("user_team", "TE") or place.maybe_id("team", "TE") or place.maybe_id("source_team", "TE")
         if found:
@@ -457,7 +461,7 @@ def _team(payload: SlackFields, event: SlackFields, said: SlackFields) -> str:
 
 
 def _pressed_at(payload: SlackFields) -> tuple[str, str, str]:
-    """Return the channel, the message and its thread: none for a message that others answered in one."""
+    """Return the channel, the message and its thread; empty for the first message of a thread."""
     container, message = payload.object("container"), payload.maybe("message")
     channel, at = container.id("channel_id", "CDG"), container.ts("message_ts")
     thread = container.maybe_ts("thread_ts") or ("" if message is None else message.maybe_ts("thread_ts"))
@@ -465,7 +469,7 @@ def _pressed_at(payload: SlackFields) -> tuple[str, str, str]:
 
 
 def _quoted(said: SlackFields) -> str:
-    """Return what of somebody else's was passed on with a message."""
+    """Return the text of a message that was shared with this one."""
     for one in said.objects("attachments", most=100):
         if one.flag("is_share") or one.flag("is_msg_unfurl"):
             return inbound_text.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]

@@ -1,7 +1,7 @@
-"""On the way in: what a message says, read from Slack's own notation. Linear in the text; never fails.
+"""Conversion of Slack's mrkdwn to plain text and Markdown. Used by `inbound`; linear in the text, never fails.
 
-Slack sends `&`, `<` and `>` that somebody typed as `&amp;`, `&lt;` and `&gt;`; every other `<…>` is a name, a place or
-a link: `<@U0BB>`, `<#C0CC|general>`, `<!here>`, `<https://a.example|text>`.
+Slack sends typed `&`, `<` and `>` as `&amp;`, `&lt;` and `&gt;`; every other `<…>` is a name, a channel or a link:
+`<@U0BB>`, `<#C0CC|general>`, `<!here>`, `<https://a.example|text>`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ _SCHEMES = ("http://", "https://", "mailto:", "tel:")
 
 
 def names(text: str, user: str) -> bool:
-    """Whether the message mentions this account."""
+    """Return True if the message mentions this account."""
     return bool(user) and (f"<@{user}>" in text or f"<@{user}|" in text)
 
 
 def plain(text: str) -> str:
-    """Return a text as people read it: names with `@`, places with `#`, links as Markdown, escapes taken back."""
+    """Return a text as people read it: names with `@`, channels with `#`, links as Markdown, escapes decoded."""
     return _read(text, _link)
 
 
 def said_to(text: str, user: str, name: str) -> str:
-    """Return what is said once the account's own name is left out, where it was named.
+    """Return the text without mentions of the account.
 
-    A command is read as it looks: a link in it is its label, for a mark added to it would change what runs. When only
-    the name was said, it stays.
+    In a command, a link becomes its label: added markup would change what runs. A text that is only the mention stays.
     """
     rest = _without(text, user) if names(text, user) else text
     if not rest.strip():
@@ -41,7 +40,7 @@ def said_to(text: str, user: str, name: str) -> str:
 
 
 def _without(text: str, user: str) -> str:
-    """Leave the name out: with what is between it and the words at the beginning, with one blank elsewhere."""
+    """Remove the mention: at the start with all separators after it, elsewhere with one blank before it."""
     named = re.compile(rf"<@{re.escape(user)}(?:\|[^<>\n]{{0,200}})?>")
     begin = named.match(text.lstrip())
     if begin is not None:
@@ -50,12 +49,12 @@ def _without(text: str, user: str) -> str:
 
 
 def _read(text: str, link: Callable[[str, str], str]) -> str:
-    """Take the notation away. Escapes last: what they stand for is no notation."""
+    """Convert the notation, then decode escapes: decoded characters are no notation."""
     return unescaped(_MARK.sub(lambda match: _marked(match[1], link), text))
 
 
 def unescaped(text: str) -> str:
-    """Return what somebody typed, in one pass: `&amp;lt;` is the text `&lt;`."""
+    """Decode escapes in one pass: `&amp;lt;` is the text `&lt;`."""
     return _ESCAPES.sub(lambda match: _ESCAPED[match[1]], text)
 
 
@@ -74,7 +73,7 @@ def _marked(inside: str, link: Callable[[str, str], str]) -> str:
 
 
 def _special(rest: str, label: str) -> str:
-    """`<!here>`, `<!subteam^S0AA|@cooks>`, `<!date^1392734382^{date}|Feb 18>`."""
+    """Return the text of `<!here>`, `<!subteam^S0AA|@cooks>` or `<!date^1392734382^{date}|Feb 18>`."""
     word, _, more = rest.partition("^")
     if word == "date":
         return label or more.partition("^")[0]
@@ -87,7 +86,7 @@ def _link(url: str, label: str) -> str:
     bare = url.removeprefix("mailto:").removeprefix("tel:")
     if not label or label == url:
         return bare
-    # What Slack made a link of by itself: `example.org` became `<http://example.org|example.org>`.
+    # Links that Slack made by itself: `example.org` became `<http://example.org|example.org>`.
     if label == bare or url in (f"http://{label}", f"https://{label}"):
         return label
     return f"[{label}]({url})"

@@ -1,4 +1,4 @@
-"""What a workspace installs: the app's manifest, as Slack's page "From a manifest" takes it. No message passes here."""
+"""App manifest for Slack's page "From a manifest". Printed by `dragoman slack-manifest`; no message passes here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from channels.slack.settings import Mode, endpoint_path
 Json = dict[str, Any]
 COMMAND = "/dragoman"
 PUBLIC_URL = "https://YOUR-HOST"
-"""Stands for the address that is not configured yet."""
+"""Placeholder for a public URL that is not configured yet."""
 
 SCOPES = MappingProxyType(
     {
@@ -31,7 +31,7 @@ SCOPES = MappingProxyType(
         "users:read": "tells members from guests, and their names",
     }
 )
-"""Every scope of the bot, and what it is for."""
+"""Scopes of the bot, each with its purpose."""
 EVENTS = (
     "agent_session_stopped",
     "app_context_changed",
@@ -49,10 +49,10 @@ PROMPTS = (("What can you do?", "What can you do?"), ("How is it going?", "/stat
 
 
 def manifest(mode: Mode, *, account: str = ONE_ACCOUNT, public_url: str = "", app: str = "Dragoman") -> Json:
-    """Return the manifest of an account's app, as JSON-safe data. `app`: what people call it, at most 35 characters.
+    """Return the manifest of an account's app, as JSON-safe data. `app`: display name, at most 35 characters.
 
-    Needs no token: people have none before they installed it. With `mode` "http", Slack sends to `public_url`; while
-    that is not known, the manifest shows where to fill it in.
+    Needs no token: none exists before the installation. With `mode` "http", Slack sends to `public_url`; if that is
+    empty, the manifest has a placeholder.
     """
     by_http = mode == "http"
     url: Json = {"url": f"{public_url or PUBLIC_URL}{endpoint_path(account)}"} if by_http else {}

@@ -1,7 +1,7 @@
-"""On the way out: Markdown becomes what Slack shows, cut into messages. Never fails, whatever the text is.
+"""Conversion and division of Markdown for Slack's markdown blocks. Used by `outbound`; never fails.
 
-Slack's markdown block reads Markdown itself, so the text stays as it is, but for what would ring somebody. Only where
-no block can be, in notifications and when blocks were refused, it loses its formatting.
+Slack's markdown block parses Markdown itself, so the text stays as it is, except for mentions that would notify.
+Without blocks, in notifications and after blocks were refused, it loses its formatting.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from channels.slack.plain import Walk, clean
 from gateway.domain.text import visible
 
 WORD_JOINER = "\u2060"
-"""Has no width; within a name it leaves text that names somebody without ringing their phone."""
+"""Zero-width character; within a mention it prevents a notification."""
 READ_CHARS = 16_384
-"""Markdown that is read for formatting at once: the parser's time can grow faster than the text."""
+"""Characters of Markdown parsed at once, at most: the parser's time can grow faster than the text."""
 BELOW_CHARS = 400
+"""Characters below a command's output block, at most."""
 FENCE_CHARS = 60
-"""Of what opens a block of code that is closed and opened again at a cut, its indentation included."""
+"""Characters of an opening fence, indentation included, that is repeated at a cut."""
 INLINE_CHARS = 2048
+"""Characters of a paragraph that is parsed for inline formatting, at most."""
 BRACKETS = 100
-"""Characters, and opening brackets, of one paragraph that is read for formatting."""
+"""Opening brackets of such a paragraph, at most."""
 
-# `<@U…`, `<!channel`, `<#C…`, however they are escaped. One letter is enough: so what is added follows from what came
-# before it, and the beginning of a text that is still being written stays the beginning of the whole.
+# `<@U…`, `<!channel`, `<#C…`, however they are escaped. One letter is enough: so an insertion depends only on the text
+# before it, and a converted partial text stays a prefix of the whole.
 _NAMES = re.compile(
     r"((?:<|&lt;?|&LT;?|&#0{0,5}60;?|&#[xX]0{0,5}3[cC];?)\\?"
     r"(?:(?:@|&commat;|&#0{0,5}64;?|&#[xX]0{0,5}40;?)\\?[UWBS]"
     r"|(?:!|&excl;|&#0{0,5}33;?|&#[xX]0{0,5}21;?)\\?[cehsgd]"
     r"|(?:#|&num;|&#0{0,5}35;?|&#[xX]0{0,5}23;?)\\?[CGD]))"
 )
-# Where a link leads, as far as the colon behind its scheme, or the first character of an escape that may hide one.
+# A link's target up to the colon after its scheme, or up to the first character of an escape that may hide one.
 _SCHEME = re.compile(
     r"(?P<begin>\](?:\(|:)\s{0,99}<?|<(?=[A-Za-z]))(?P<scheme>[^\s()<>:/?&\\]{0,64})(?=(?P<end>[:&\\]))"
 )
@@ -47,29 +49,29 @@ _CODE = re.compile(r"(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)(?!`)")
 _HALF_LINK = re.compile(r"!?\[([^\[\]\n]*)(?:\](?:\([^()\s]*)?)?\Z")
 _HALF_MARK = re.compile(r"(?:(?<!\S)(?:[*_~]{1,3}|`{1,2})|^[ \t]*#{1,6})\Z", re.MULTILINE)
 _FAR_ENOUGH = 0.5
-"""Share of a message that must be full before a better place to cut is preferred to a fuller message."""
+"""Share of a message that must be full before a better cut is preferred to a fuller message."""
 
 
 def safe(markdown: str) -> str:
-    """Return Markdown for a markdown block or a stream: as it is, but nobody named in it is rung, and links lead to the
-    web or a mailbox alone. Fenced code has no links, and what stands there is copied: no link is looked for in it.
+    """Return Markdown for a markdown block: mentions notify nobody, and links lead only to the web or a mailbox.
+    Fenced code is copied without a search for links: it has none.
 
-    What it makes of a beginning is the beginning of what it makes of the whole.
+    The result for a prefix is a prefix of the result for the whole.
     """
     text = _NAMES.sub(rf"\1{WORD_JOINER}", clean(markdown))
     if "](" not in text and "]:" not in text and "<" not in text:
         return text
-    return "".join(part if is_code else _SCHEME.sub(_led, part) for is_code, part in _apart(text))
+    return "".join(part if is_code else _SCHEME.sub(_checked_link, part) for is_code, part in _apart(text))
 
 
-def _led(link: re.Match[str]) -> str:
-    """The beginning of a link; one that leads elsewhere is broken behind its scheme."""
+def _checked_link(link: re.Match[str]) -> str:
+    """Return the beginning of a link; one with another scheme is broken after it."""
     leads = link["end"] == ":" and link["scheme"].lower() in _SCHEMES
     return link[0] if leads else f"{link[0]}{WORD_JOINER}"
 
 
 def _apart(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield fenced code, and what stands between; the line that opens a fence stands between: it may be none yet."""
+    """Yield fenced code and the text between; an opening fence belongs to the text: it may still be incomplete."""
     fence, lines = "", list[str]()
     for line in text.splitlines(keepends=True):
         found = _FENCE.match(line.rstrip("\n"))
@@ -88,28 +90,28 @@ def _apart(text: str) -> Iterator[tuple[bool, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """A block of code: its lines, and what opens and closes it."""
+    """Code block: its lines and its fences."""
 
     begin: int
     end: int
-    """The line behind it."""
+    """Line after the block."""
     closed: bool
-    """Whether its last line closes it; the end of a text, or of a list, does that too."""
+    """True if its last line is a fence; the end of a text or list also closes a block."""
     opens: str
     closes: str
 
 
 class SlackMarkup:
-    """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
+    """Converter of Markdown. Create one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:
-        """Make the parser."""
+        """Create the parser."""
         self._parser = parser()
 
     def split(self, markdown: str, room: int) -> Iterator[str]:
-        """Yield pieces of at most `room` characters, at least 200: cut between blocks, else lines, else words.
+        """Yield pieces of at most `room` characters (200 or more), cut between blocks, else lines, else words.
 
-        Joined, they say the same. Code that is cut is closed, and opened again; code that is open at the end is closed.
+        Together they contain the whole text. A cut code block is closed and reopened; one open at the end is closed.
         """
         lines = markdown.split("\n")
         fences = self._fences(markdown)
@@ -124,7 +126,7 @@ class SlackMarkup:
         yield from cutter.rest()
 
     def closed(self, markdown: str) -> str:
-        """Return the beginning of a text so that it reads well: half-written links and marks at its end are closed."""
+        """Return a partial text with unfinished links and marks at its end closed."""
         start = markdown.rfind("\n\n") + 1
         fences = self._fences(markdown)
         if len(markdown) - start > INLINE_CHARS or (fences and not fences[-1].closed):
@@ -136,9 +138,9 @@ class SlackMarkup:
         return markdown[:start] + last + "".join(mark for mark in ("**", "~~", "__") if words.count(mark) % 2)
 
     def output(self, markdown: str) -> tuple[str, str] | None:
-        """Return code and what is said below it, when the text is one block of code with a few words after it at most.
+        """Return the code and the text below it, if the text is one code block with at most a few words after it.
 
-        That is how the output of a command comes.
+        Command output has this form.
         """
         text = markdown.strip("\n")
         found = self._fences(text) if text.startswith(("```", "~~~")) else ()
@@ -160,14 +162,14 @@ class SlackMarkup:
                 last = lines[end - 1].strip(" >") if begin < end - 1 < len(lines) else ""
                 closed = last.startswith(token.markup) and not last.strip(token.markup[0])
                 closes = f"{quoted}{token.markup}"
-                if len(closes) <= FENCE_CHARS:  # a longer one is cut like any text: it would fill every piece
+                if len(closes) <= FENCE_CHARS:  # a longer fence is cut like text: repeated, it would fill every piece
                     found.append(_Fence(begin, end, closed, f"{closes}{token.info[:FENCE_CHARS]}", closes))
         return found
 
     # --- without formatting ---------------------------------------------------------------------
 
     def plain(self, markdown: str) -> str:
-        """Return what it says, without formatting and without escapes; a text that is too long to be read, as it is."""
+        """Return the text without formatting and escapes; an overlong text unchanged."""
         text = clean(markdown)
         if len(text) > READ_CHARS:
             return text
@@ -186,22 +188,22 @@ class SlackMarkup:
 
 
 class _Cutter:
-    """Collects lines until a piece is full."""
+    """Collector of lines into pieces."""
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._piece: list[str] = []
         self._size = 0
         self._best = 0
-        """How many lines of the piece end at a blank line outside of code."""
+        """Lines of the piece up to its last blank line outside code."""
 
     def take(self, line: str, fence: _Fence | None, spare: int) -> Iterator[str]:
-        """Add a line that stands in `fence`, and leave so much room behind it; yield what is full."""
+        """Add a line inside `fence`, leave `spare` characters after it, and yield full pieces."""
         while self._size + len(line) + 1 + spare > self._room:
             if self._piece and not self._just_opened(fence):
                 yield from self._cut(fence)
                 continue
-            closing = len(fence.closes) + 1 if fence else 0  # also where the line that is cut closes the block itself
+            closing = len(fence.closes) + 1 if fence else 0  # also if the cut line itself closes the block
             at = self._within(line, self._room - self._size - 1 - max(spare, closing))
             self._add(line[:at])
             line = line[at:]
@@ -211,7 +213,7 @@ class _Cutter:
             self._best = len(self._piece)
 
     def rest(self) -> Iterator[str]:
-        """Yield what is left."""
+        """Yield the last piece."""
         if visible("".join(self._piece)):
             yield "\n".join(self._piece)
 
@@ -223,7 +225,7 @@ class _Cutter:
         return fence is not None and self._piece == [fence.opens]
 
     def _cut(self, fence: _Fence | None) -> Iterator[str]:
-        """Yield the piece, cut at its best place; what stands behind that begins the next one."""
+        """Yield the piece, cut at its best line; the lines after it begin the next piece."""
         kept: list[str] = []
         at = self._best
         if sum(map(len, self._piece[:at])) >= self._room * _FAR_ENOUGH:
@@ -240,7 +242,7 @@ class _Cutter:
 
     @staticmethod
     def _within(line: str, room: int) -> int:
-        """Where to cut a line that is too long by itself: behind a word, when that is not too far back."""
+        """Return the cut of an overlong line: after a word, if one ends near enough."""
         room = max(room, 1)
         blank = line.rfind(" ", int(room * _FAR_ENOUGH), room)
         return blank + 1 if blank > 0 else room

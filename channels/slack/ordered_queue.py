@@ -1,7 +1,7 @@
-"""On the way in: what is said in one place is taken in the order in which it was said, places side by side.
+"""Ordered queues of incoming events, one per channel, channels in parallel. Used by `updates`.
 
-Slack sends over two connections, so what was said in the same moment arrives in any order. Among those that wait, the
-earliest by Slack's own timestamp is next; what arrives after a later one was taken comes too late for that.
+Slack sends over two connections, so simultaneous events arrive in any order. Among the waiting events, the earliest by
+Slack's timestamp is next; an event that arrives after a later one was processed cannot be reordered.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from heapq import heappop, heappush
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Queue:
     waiting: list[tuple[float, int, asyncio.Future[None]]] = field(
         default_factory=list[tuple[float, int, "asyncio.Future[None]"]]
     )
-    """A heap: when it was said, who came first, and told when it is the turn."""
+    """Heap of event time, order of arrival, and the future that starts the turn."""
 
 
 class OrderedQueue:
-    """A queue for each place that something is being taken from; one that is empty is forgotten."""
+    """Set of priority queues by name; an empty queue is removed."""
 
     def __init__(self) -> None:
-        """Have none."""
-        self._lanes: dict[str, _Lane] = {}
-        self._came = itertools.count()
+        """Start without queues."""
+        self._queues: dict[str, _Queue] = {}
+        self._arrivals = itertools.count()
 
     @asynccontextmanager
     async def turn(self, name: str, at: float = 0.0) -> AsyncGenerator[None]:
-        """Wait until nobody has this lane, and nobody wants it for something earlier, or as early and asked before."""
+        """Wait for this queue until it is free and no earlier event, by time and then arrival, waits."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = _Lane()
-            loop.call_soon(self._next, name)  # not at once: what came with it may be earlier
-        heappush(lane.waiting, (at, next(self._came), turn))
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = _Queue()
+            loop.call_soon(self._next, name)  # deferred: an event of the same moment may be earlier
+        heappush(queue.waiting, (at, next(self._arrivals), turn))
         try:
             await turn
             yield
@@ -48,15 +48,15 @@ class OrderedQueue:
                 self._next(name)
 
     def _next(self, name: str) -> None:
-        """Give the lane to whoever is next."""
-        waiting = self._lanes[name].waiting
+        """Start the next turn, or remove an empty queue."""
+        waiting = self._queues[name].waiting
         while waiting:
             _, _, turn = heappop(waiting)
             if not turn.done():
                 turn.set_result(None)
                 return
-        del self._lanes[name]
+        del self._queues[name]
 
     def __len__(self) -> int:
-        """How many places something is being taken from."""
-        return len(self._lanes)
+        """Return the number of active queues."""
+        return len(self._queues)

@@ -1,6 +1,6 @@
-"""On the way out: a slot becomes the messages that show it. The adapter sends and edits them.
+"""Rendering of a slot as messages. Called by `adapter`, which sends and edits them.
 
-Pure, but for one look at how large a file is that came of a call.
+Pure, except that an artifact's size is read.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import cut, plain, visible
 
 LINES = 2000
-"""A text of more lines goes as a file: the time to look for code in it grows with them."""
+"""Lines of a text, at most; a longer one goes as a file, since the time to find code blocks grows with the lines."""
 HEAD_CHARS = 3000
+"""Characters shown of a text that goes as a file."""
 HEAD_LINES = 60
-"""What is shown of a text that goes as a file."""
+"""Lines shown of such a text."""
 STATUS_CHARS = 300
+"""Characters of a status line."""
 SAID_CHARS = 3000
-"""What is read of a message for its notification."""
+"""Characters of a message that its notification is made from."""
 GOES_ON = "…"
 
 
 class SlackRenderer:
-    """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else.
+    """Renderer of slots. Create one and keep it; it holds only the parser.
 
-    It works in the event loop, so what it reads is bounded, by the constants above and the limits of messages.
+    It runs in the event loop, so its input is bounded by the constants above and the limits of messages.
     """
 
     def __init__(self) -> None:
-        """Make the parser."""
+        """Create the parser."""
         self._markup = SlackMarkup()
 
     def parts(self, showing: RenderedSlot, form: Form = Form.WHOLE) -> list[Part]:
-        """Return the messages of this slot, in order; none when there is nothing to see. `form`: of its text.
+        """Return the messages of a slot, in order; none when nothing is visible. `form`: form of its text.
 
-        A card has the same number and kinds of messages while it is open and once it is decided. Nothing that a person
-        or a model wrote rings anybody.
+        A card has the same number and kinds of messages while it is open and once it is decided. Text from people or
+        models notifies nobody.
         """
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing.text)
@@ -60,18 +62,18 @@ class SlackRenderer:
             parts = self._final(showing.text, form)
         there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
-            # What is stored is certain: the one behind it was on its way.
+            # Stored messages are certain; the one after them was in flight.
             parts[there] = parts[there].sent_again()
         return parts
 
     def _beginning(self, text: str) -> list[Part]:
-        """What there is of a text that is still being written, in one message."""
+        """Return a partial text in one message."""
         source = self._markup.closed(clean(_lines(text, ROOM)))
         head = next(self._markup.split(safe(source), ROOM - len(GOES_ON)), "")
         return [SlackTextPart(blocks=(markdown(head), small([GOES_ON])), said=self._said(head))] if head else []
 
     def _final(self, text: str, form: Form = Form.WHOLE) -> list[Part]:
-        """The text in messages, or its beginning and a file when it would take too many."""
+        """Return the text in messages, or its beginning and a file when it would take too many."""
         if form is not Form.WHOLE:
             return self._as_file(text, HEAD_CHARS if form is Form.BEGINNING else 0)
         if len(text) > TEXT_PARTS * ROOM or text.count("\n") >= LINES:
@@ -82,9 +84,9 @@ class SlackRenderer:
         return [SlackTextPart(blocks=(markdown(piece),), said=self._said(piece)) for piece in found]
 
     def _as_file(self, text: str, chars: int = HEAD_CHARS) -> list[Part]:
-        """The beginning in one message, at most `chars` of it; everything in a file.
+        """Return the beginning, at most `chars`, in one message and everything in a file.
 
-        Of a command's output, also how it ended.
+        For command output, also its last lines.
         """
         found = self._markup.output(text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", text, "")
@@ -98,7 +100,7 @@ class SlackRenderer:
         ]
 
     def _stored(self, showing: RenderedSlot) -> list[Part]:
-        """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
+        """Return an artifact's message; only its caption and the reason if the file cannot be shown."""
         caption = self._said(showing.text) if visible(clean(showing.text)) else ""
         file, size = showing.slot.file, size_of(showing.path)
         if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
@@ -115,11 +117,11 @@ class SlackRenderer:
 
 
 def _status(text: str) -> list[Part]:
-    """One line as it is, whole or not: nothing in it formats."""
+    """Return a status line, cut if too long, unformatted."""
     shown = plain(text)[:STATUS_CHARS]
     return [SlackTextPart(blocks=(small([shown]),), said=shown)] if visible(shown) else []
 
 
 def _lines(text: str, chars: int, lines: int = LINES) -> str:
-    """The beginning of a text, as far as it is read."""
+    """Return the beginning of a text within both limits."""
     return "\n".join(text[:chars].split("\n", lines)[:lines])

@@ -1,4 +1,4 @@
-"""On the way out: what one slot becomes, message by message. Any of them may have to be marked as sent again."""
+"""Messages of one slot and their Web API parameters. Made by `outbound`, sent by `showing`; each can be marked."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from gateway.domain.text import cut
 
 NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
 ROOM = MESSAGE_CHARS - len(RESENT)
-"""Characters that content may fill, so that a message is cut where it was when it turns out to need the mark."""
+"""Characters for content, without the re-sent mark: adding the mark must not move the cuts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackTextPart:
-    """A message of blocks."""
+    """Message of blocks."""
 
     blocks: tuple[Json, ...]
     said: str
-    """What it says, in plain text: for notifications, and for whoever cannot see blocks."""
+    """Plain text for notifications and for readers without blocks."""
 
     def sent_again(self) -> SlackTextPart:
-        """Return it with the mark."""
+        """Return the part with the re-sent mark."""
         return replace(self, blocks=(small([RESENT]), *self.blocks), said=f"{RESENT} {self.said}")
 
     def payload(self) -> Json:
-        """Return the Web API's parameters of this content, the same for a new message and an edit."""
+        """Return the Web API parameters of the content, the same for a new message and an edit."""
         return {"blocks": [dict(block) for block in self.blocks], "text": _field(self.said.strip(), FALLBACK_CHARS)}
 
     def plain(self) -> Json:
-        """Return the parameters of the same without blocks, for when Slack refuses them; an edit takes them away.
+        """Return the parameters without blocks, for when Slack refuses them; an edit removes the old ones.
 
-        All its words are there, and none of its buttons.
+        They contain all words and no buttons.
         """
         words = [text for block in self.blocks if block["type"] != "actions" for text in texts(block)]
         missing = [NO_BUTTONS] if any(block["type"] == "actions" for block in self.blocks) else []
@@ -46,43 +46,43 @@ class SlackTextPart:
 
     @property
     def size(self) -> int:
-        """Characters of its blocks."""
+        """Return the characters of the blocks."""
         return sum(map(size, self.blocks))
 
     @property
     def digest(self) -> str:
-        """The same for the same content, in every process: an edit to what is shown already is not needed."""
+        """Return a hash of the content, stable across processes: an edit to the same content is not needed."""
         return hashlib.sha256(json.dumps(self.payload(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackStoredPart:
-    """A message with a file that came of a call. It is sent from where it is kept, and never edited."""
+    """Message with an artifact. The file is sent from the artifact store; the message is never edited."""
 
     name: str
     path: Path
     size: int
-    """Bytes."""
+    """Size in bytes."""
     caption: str
     mark: str = ""
 
     def sent_again(self) -> SlackStoredPart:
-        """Return it with the mark."""
+        """Return the part with the re-sent mark."""
         return replace(self, mark=RESENT)
 
     @property
     def said(self) -> str:
-        """What stands beside the file."""
+        """Return the caption with its mark."""
         return f"{self.mark} {self.caption}".strip()
 
     @property
     def digest(self) -> str:
-        """The same for the same file, in every process."""
+        """Return a hash of the file's identity, stable across processes."""
         return hashlib.sha256(json.dumps([self.name, str(self.path), self.size]).encode()).hexdigest()[:16]
 
 
 def _field(text: str, limit: int) -> str:
-    """Return text for a field that Slack reads as its own notation; never cut within an escape."""
+    """Return text for a field that Slack parses as mrkdwn; never cut within an escape."""
     shown = cut(text, limit)
     while len(escaped(shown)) > limit:
         shown = cut(shown, len(shown) * 3 // 4)

@@ -1,6 +1,6 @@
-"""On the way in: what is known of the people of one workspace, asked of Slack once and remembered for a while.
+"""Cache of Slack's data about people in one workspace. Used by `updates` to tell members from outsiders.
 
-A guest, or somebody of another organisation in a shared channel, speaks in places that were allowed for members.
+Guests, and people of another organisation in a shared channel, write in channels that were allowed for members.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from channels.slack.request import SlackClient, SlackDeclined, SlackFailure
 from gateway.ports import Clock
 
 KNOWN_AT_MOST = 2_000
+"""People cached per workspace, at most."""
 GOOD_FOR_S = 3_600.0
+"""Lifetime in seconds of a cached answer."""
 ASK_AGAIN_S = 30.0
-"""After a failure: whoever writes much must not make us ask as much."""
+"""Pause in seconds after a failed request: one person's many messages must not cause as many requests."""
 ANSWER_WITHIN_S = 1.5
-"""Slack waits 3 s for us meanwhile."""
+"""Timeout in seconds for `users.info`; Slack waits 3 s for our acknowledgement."""
 DIRECT_WITHIN_S = 1.0
+"""Timeout in seconds for `conversations.open`."""
 _OUTSIDE = ("is_restricted", "is_ultra_restricted", "is_stranger", "is_bot", "deleted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a person is in the workspace."""
+    """Membership of a person in the workspace."""
 
     member: bool
-    """False for guests, people of other organisations, and whoever nothing is known of."""
+    """False for guests, people of other organisations, and unknown people."""
     name: str = ""
-    """How the person is called there; empty when that is not known."""
+    """Name in the workspace; empty when unknown."""
     certain: bool = True
-    """False: Slack does not say now."""
+    """False while Slack gives no answer."""
 
 
 NOBODY = Standing(member=False)
@@ -42,19 +45,19 @@ UNKNOWN = Standing(member=False, certain=False)
 
 
 class SlackDirectory:
-    """The people of one workspace."""
+    """Directory of one workspace's people, with a cache."""
 
     def __init__(self, client: SlackClient, clock: Clock, *, known_at_most: int = KNOWN_AT_MOST) -> None:
-        """Take what to ask over. Nothing is asked before `standing`."""
+        """Take the client. No request is sent before `standing`."""
         self._known_at_most = known_at_most
         self._client = client
         self._clock = clock
         self._known: OrderedDict[str, tuple[Standing, float]] = OrderedDict()
-        """With when to ask again."""
+        """Cached standing and its expiry, by user."""
         self._direct: OrderedDict[str, str] = OrderedDict()
 
     async def standing(self, team: str, user: str) -> Standing:
-        """Say what a user is in the workspace `team`: what was known last while Slack does not say. Never fails."""
+        """Return a user's standing in the workspace `team`; the last known one while Slack is silent. Never fails."""
         found, until = self._known.get(user, (UNKNOWN, 0.0))
         if self._clock.monotonic() < until:
             return found
@@ -72,12 +75,12 @@ class SlackDirectory:
         return self._keep(user, found, again_s)
 
     def ask_anew(self, user: str) -> None:
-        """Ask at the next `standing`, although Slack did not say a moment ago: something waits for that."""
+        """Drop a cached failure, so that the next `standing` asks Slack at once: a message waits for it."""
         if self._known.get(user, (UNKNOWN, 0.0))[0] == UNKNOWN:
             self._known.pop(user, None)
 
     async def direct(self, user: str) -> str:
-        """Return the bot's own conversation with somebody; empty when it cannot be had now. Never fails."""
+        """Return the bot's direct conversation with a user; empty while Slack gives none. Never fails."""
         if user not in self._direct:
             try:
                 async with asyncio.timeout(DIRECT_WITHIN_S):
@@ -101,12 +104,12 @@ class SlackDirectory:
 
 
 def _standing(user: object, team: str) -> Standing:
-    """Read what `users.info` says. Only who is certain to be a member is one."""
+    """Return the standing in an answer of `users.info`. Only a certain member counts as one."""
     if not isinstance(user, dict):
         return NOBODY
-    told = cast("dict[str, Any]", user)
-    profile = told.get("profile")
+    info = cast("dict[str, Any]", user)
+    profile = info.get("profile")
     names = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
-    name = next((n for n in (names.get("display_name"), told.get("real_name"), told.get("name")) if n), "")
-    outside = any(told.get(flag, False) is not False for flag in _OUTSIDE)
-    return Standing(member=told.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")
+    name = next((n for n in (names.get("display_name"), info.get("real_name"), info.get("name")) if n), "")
+    outside = any(info.get(flag, False) is not False for flag in _OUTSIDE)
+    return Standing(member=info.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")

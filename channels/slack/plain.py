@@ -1,4 +1,4 @@
-"""On the way out, where no block can be: what Markdown says, without its formatting."""
+"""Conversion of Markdown to plain text, and escapes for plain fields. Used by `markup` where no block is possible."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ MARKS = ("strong", "em", "s")
 RULE = "───"
 _ESCAPES = MappingProxyType({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _SPECIAL = re.compile("[&<>]")
-# Control characters, halves of characters, and what turns text around.
+# Control characters, lone surrogates, and bidirectional overrides.
 _UNCLEAN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Take out what is no text: control characters but tab and line break, halves of characters, turned-around text."""
+    """Remove control characters except tab and line break, lone surrogates, and bidirectional overrides."""
     return text if text.isprintable() else _UNCLEAN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def escaped(text: str) -> str:
-    """Return plain text for a field that Slack reads as its own notation: nothing in it names, links or rings."""
+    """Return plain text for a field that Slack parses as mrkdwn: nothing in it mentions, links or notifies."""
     return _SPECIAL.sub(lambda match: _ESCAPES[match[0]], clean(text))
 
 
 class Walk:
-    """Goes through the parser's tokens once and writes what they say."""
+    """Writer of the parser's tokens as plain text, in one pass."""
 
     def __init__(self, inline: Callable[[str], Sequence[Token]]) -> None:
-        """Take what reads the inside of a block."""
+        """Take the parser of a block's inline content."""
         self._inline = inline
         self._lines: list[str] = []
         self._begun = ""
-        """A bullet that waits for its text."""
+        """Bullet that waits for its text."""
         self._lists: list[int | None] = []
-        """The lists that are open: the next number, or None for bullets."""
+        """Open lists: the next number, or None for bullets."""
         self._row: list[str] | None = None
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return the whole text."""
         return "\n".join(self._lines)
 
     def take(self, token: Token) -> None:
-        """Write what a token of the outer level says."""
+        """Write a block token."""
         name, _, side = token.type.rpartition("_")
         if token.type == "inline":
             self._block(self._said(self._inline(token.content)))
@@ -66,7 +66,7 @@ class Walk:
             self._put(said)
 
     def _put(self, said: str) -> None:
-        """Write a block, behind the bullet that it stands in."""
+        """Write a block, after a pending bullet."""
         self._lines += f"{self._begun}{said}".split("\n")
         self._begun = ""
 
@@ -117,6 +117,6 @@ class Walk:
         return token.content
 
     def _link(self, label: str, url: str) -> str:
-        """Its label, and where it leads unless that is said already."""
+        """Return a link's label, and its URL unless the label contains it."""
         shown = url.removeprefix("mailto:")
         return label if not shown or shown in label else f"{label} ({shown})"

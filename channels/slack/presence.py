@@ -1,7 +1,7 @@
-"""Beside the path of a message: what is nice to show and need not arrive. Never fails, and never waits for long.
+"""Best-effort indicators in Slack: reactions, ephemeral notes, prompts, status. Used by `updates` and `adapter`.
 
-A reaction says that a message was taken, a line for one person alone says what came of a press. A direct conversation
-shows prompts, and a thread in it a status.
+Never fails, and never waits for long. A reaction marks an accepted message, a note for one person tells the result of
+a press. A direct conversation shows prompts, and a thread in it a status.
 """
 
 from __future__ import annotations
@@ -16,60 +16,63 @@ from gateway.domain.text import one_line
 from gateway.ports import Clock
 
 AT_ONCE = 8
+"""Concurrent requests, at most."""
 WITHIN_S = 10.0
+"""Timeout in seconds for a request, its wait for a free place included."""
 SEEN = "eyes"
 TITLE_CHARS = 60
 STATUS = "is working on it…"
 STATUS_AGAIN_S = 30.0
-"""Slack takes a status away after two minutes; an answer ends it at once."""
+"""Interval in seconds between status updates. Slack removes a status after two minutes; an answer ends it at once."""
 STATUSES_KEPT = 500
+"""Statuses remembered before old ones are dropped."""
 MISSING_FOR_S = 600.0
-"""So long a method that the token has no scope for is not tried again."""
+"""Pause in seconds before a method without its scope is called again."""
 HARMLESS = frozenset({"already_reacted", "no_reaction", "message_not_found", "user_not_in_channel"})
 
 
 class Presence:
-    """Those of one account."""
+    """Indicators of one account."""
 
     def __init__(self, name: str, client: SlackClient, clock: Clock) -> None:
-        """Take the account's name, for the log, and what to call Slack over."""
+        """Take the account's name, for the log, and the client."""
         self._name = name
         self._client = client
         self._clock = clock
         self._places = asyncio.Semaphore(AT_ONCE)
         self._not_before: dict[str, float] = {}
-        """By method: what Slack wants less of, or gives no leave for."""
+        """End of the pause for each limited or forbidden method."""
         self._statuses: dict[tuple[str, str], float] = {}
-        """By channel and thread: when the status was set last."""
+        """Time of the last status, by channel and thread."""
 
     async def seen(self, channel: str, ts: str) -> None:
-        """Mark a message as taken. The mark stays: when a turn ends is not known here."""
+        """Mark a message as accepted. The mark stays: the end of a turn is unknown here."""
         await self._do("reactions.add", {"channel": channel, "timestamp": ts, "name": SEEN})
 
     async def tell(self, channel: str, user: str, text: str, thread: str = "") -> None:
-        """Say a line that only this person sees."""
+        """Send a note that only this person sees."""
         place = {"thread_ts": thread} if thread else {}
         await self._do("chat.postEphemeral", {"channel": channel, "user": user, "text": text} | place)
 
     async def open_view(self, trigger: str, view: dict[str, Any]) -> bool:
-        """Open a form for whoever pressed, at most 3 s ago; say whether it is open."""
+        """Open a form for a press at most 3 s ago; return True if it is open."""
         return await self._do("views.open", {"trigger_id": trigger, "view": view})
 
     async def suggest(self, channel: str, thread: str, prompts: Sequence[tuple[str, str]]) -> None:
-        """Show what can be asked: title and message of each. `thread`: empty in the agent view, which takes none."""
+        """Show suggested prompts, each a title and a message. `thread`: empty in the agent view, which accepts none."""
         shown = [{"title": title, "message": message} for title, message in prompts]
         place = {"channel_id": channel} | ({"thread_ts": thread} if thread else {})
         await self._do("assistant.threads.setSuggestedPrompts", place | {"prompts": shown})
 
     async def title(self, channel: str, thread: str, text: str) -> None:
-        """Call a thread of the assistant view after the first words in it."""
+        """Title a thread of the assistant view with its first words."""
         short = one_line(text, TITLE_CHARS)
         if short:
             place = {"channel_id": channel, "thread_ts": thread}
             await self._do("assistant.threads.setTitle", place | {"title": short})
 
     async def working(self, channel: str, thread: str) -> None:
-        """Show in a thread that work is done; not more often than is needed."""
+        """Show the status in a thread; skip a call while the last one lasts."""
         now = self._clock.monotonic()
         if now - self._statuses.get((channel, thread), -STATUS_AGAIN_S) < STATUS_AGAIN_S:
             return
@@ -80,17 +83,17 @@ class Presence:
         await self._do("assistant.threads.setStatus", place | {"status": STATUS})
 
     async def stopped(self, channel: str, thread: str) -> None:
-        """Take away the stop button, which Slack leaves to the app. While work goes on, a status brings it back."""
+        """Remove the stop button, which Slack leaves to the app. During further work, a status brings it back."""
         self._statuses.pop((channel, thread), None)
         place = {"channel_id": channel} | ({"thread_ts": thread} if thread else {})
         await self._do("agents.sessions.setStatus", place | {"status": "active"})
 
     def answered(self, channel: str, thread: str) -> None:
-        """A message was sent to a thread, which ended its status."""
+        """Record that a message ended a thread's status."""
         self._statuses.pop((channel, thread), None)
 
     async def _do(self, method: str, parameters: dict[str, Any]) -> bool:
-        """Call a method; say whether it was done."""
+        """Call a method; return True on success."""
         if self._clock.monotonic() < self._not_before.get(method, 0.0):
             return False
         try:

@@ -1,9 +1,9 @@
-"""Requests to Slack's Web API over the daemon's one HTTP client, on the way in (who, sockets) and out (sending).
+"""Requests to Slack's Web API over the daemon's HTTP client. Used by all modules that call Slack.
 
-What matters of a request that failed is whether it may have been carried out: `NotSent` was not, `Unanswered` may have
-been, `Declined` was refused by Slack itself. slack_sdk's own transport repeats requests by itself, a `chat.postMessage`
-too, opens a session of its own when ours is closed, has no time limit over a session that it is given, and asks the
-environment for a proxy; so the transport is ours, and the SDK says how requests look.
+A failed request tells whether it may have been carried out: `NotSent` was not, `Unanswered` may have been, `Declined`
+was refused by Slack. slack_sdk's own transport retries requests by itself, even `chat.postMessage`, opens its own
+session when ours is closed, sets no timeout on a given session, and reads a proxy from the environment. So the
+transport is ours, and the SDK only formats requests.
 """
 
 from __future__ import annotations
@@ -23,43 +23,46 @@ from gateway.domain.proxy import Proxy
 from gateway.domain.text import plain
 
 ANSWER_WITHIN_S = 20.0
+"""Timeout in seconds for a request."""
 UPLOADS_TAKE = 1.5
-"""So many times as long, besides the time for its bytes."""
+"""Factor on the timeout of an upload, besides the time for its bytes."""
 WAIT_UNTOLD_S = 30.0
-"""When Slack says "wait" and not for how long; the SDK's own choice."""
+"""Pause in seconds after a rate limit without a Retry-After; the SDK's own choice."""
 CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
+"""Methods that create a message."""
 READS = frozenset({"users.info", "conversations.history", "conversations.replies", "files.info"})
-"""Methods that take a form and no JSON, as does `files.getUploadURLExternal`."""
+"""Reading methods, which accept a form and no JSON."""
 FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.open"}
+"""Methods that are sent as a form."""
 BY_CHANNEL = frozenset({"chat.postMessage", "chat.update", "chat.delete"})
-"""Methods whose limits hold for a channel, and are delivery's to keep; the others are counted for the workspace."""
+"""Methods with limits per channel, kept by delivery; the others are limited per workspace."""
 LIMITED = "ratelimited"
 LIMITS = frozenset({LIMITED, "rate_limited", "message_limit_exceeded"})
-"""Refusals that may say for how long."""
+"""Refusals that may have a Retry-After."""
 UNCLEAR = frozenset({"fatal_error", "internal_error"})
-"""Refusals after which, as Slack's documentation says, some of it may have been done."""
+"""Refusals after which, by Slack's documentation, part of the request may have taken effect."""
 
 Json = dict[str, Any]
 
 
 class SlackFailure(SlackClientError):
-    """A request failed; says the method, and nothing of addresses or tokens."""
+    """Error for a failed request; names the method, and contains no URL or token."""
 
 
 class SlackNotSent(SlackFailure):
-    """The request did not get as far as Slack: nothing happened."""
+    """Error for a request that did not reach Slack: it had no effect."""
 
 
 class SlackUnreached(SlackNotSent):
-    """Nothing of this account gets as far as Slack now."""
+    """Error for an account whose requests do not reach Slack at all."""
 
 
 class SlackUnanswered(SlackFailure):
-    """The request was written, and no answer that can be read came back: what it asks for may have happened."""
+    """Error for a sent request without a readable answer: it may have taken effect."""
 
 
 class SlackDeclined(SlackFailure):
-    """Slack refused: nothing happened."""
+    """Error for a request that Slack refused: it had no effect."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class SlackDeclined(SlackFailure):
         needed: str = "",
         details: tuple[str, ...] = (),
     ) -> None:
-        """Take Slack's word for it; `needed`: the missing scopes; `details`: what else it says is wrong."""
+        """Take Slack's error code; `needed`: the missing scopes; `details`: further messages from Slack."""
         more = f": {'; '.join(details)}" if details else ""
         super().__init__(f"Slack refused {method or 'a request'}: {error}{more}")
         self.error = error
@@ -82,7 +85,7 @@ class SlackDeclined(SlackFailure):
 
 
 class SlackClient(AsyncWebClient):
-    """The Web API with one token. Its `repr` keeps the token to itself; the HTTP client belongs to the daemon."""
+    """Web API client for one token. Its `repr` omits the token; the HTTP client belongs to the daemon."""
 
     def __init__(
         self,
@@ -95,10 +98,10 @@ class SlackClient(AsyncWebClient):
         proxy: Proxy | None = None,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
-        """Take the address of the Web API (`https://slack.com/api/`) and what to call it over."""
-        # "Any", for the SDK's own types have holes.
+        """Take the Web API's URL (`https://slack.com/api/`), the HTTP client, the bans and the proxy."""
+        # "Any", because the SDK's own types are incomplete.
         cast("Any", super()).__init__(token=token, base_url=root, session=client, retry_handlers=[])
-        self.proxy = None  # the SDK's own, of the environment; ours is the wire's
+        self.proxy = None  # overrides the SDK's proxy from the environment; ours is in `Wire`
         self._wire = Wire("Slack", client, proxy)
         self._fail_point = fail_point
         self._bans = bans
@@ -109,11 +112,11 @@ class SlackClient(AsyncWebClient):
         return "SlackClient"
 
     async def call(self, method: str, parameters: Mapping[str, object]) -> Json:
-        """Call a method and return its answer as it came. Raises `NotSent`, `Unanswered` or `Declined`."""
+        """Call a method and return its raw answer. Raises `NotSent`, `Unanswered` or `Declined`."""
         return (await self.told(method, parameters))[0]
 
     async def told(self, method: str, parameters: Mapping[str, object]) -> tuple[Json, Mapping[str, str]]:
-        """Do the same, and return the answer's headers too: they name the scopes of the token."""
+        """Call a method and return its answer and headers, which name the token's scopes."""
         given = dict(parameters)
         if method in FORMS:
             response: Any = await cast("Any", super()).api_call(method, data=_form(given))
@@ -122,19 +125,19 @@ class SlackClient(AsyncWebClient):
         return cast("Json", response.data), cast("Mapping[str, str]", response.headers)
 
     async def upload(self, url: str, data: bytes | BinaryIO) -> None:
-        """Put a file's bytes where `files.getUploadURLExternal` said. Repeating it is harmless: nobody sees it yet.
+        """Upload a file's bytes to the URL from `files.getUploadURLExternal`. Idempotent: nobody sees the file yet.
 
-        An open file is sent piece by piece.
+        An open file is streamed in chunks.
         """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
         limits = within(self._answer_within_s * UPLOADS_TAKE, length_of(data))
         file = None if isinstance(data, bytes) else data
         answer = await self._ask("POST", url, "a file's upload", arguments, limits, file)
         if answer.status != 200:
-            raise SlackUnanswered(f"Slack did not take a file (status {answer.status}).")
+            raise SlackUnanswered(f"Slack did not accept a file (status {answer.status}).")
 
     async def get(self, url: URL, *, with_token: bool) -> aiohttp.ClientResponse:
-        """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
+        """Request a file and return the response before its body; redirects are not followed.
 
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
@@ -144,23 +147,23 @@ class SlackClient(AsyncWebClient):
         return found
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: Json) -> Json:
-        """Send one request: the transport of slack_sdk, which all methods of the client go through."""
+        """Send one request; slack_sdk's transport hook, used by all methods of the client."""
         called = api_url.rpartition("/")[2]
-        await self._obey(called)
+        await self._apply_retry_after(called)
         arguments = {key: value for key, value in req_args.items() if value is not None}
         answer = await self._ask(http_verb, api_url, called, arguments, self._limits)
         if called in CREATES:
             await self._fail_point("J17")
         try:
-            told = _good(called, answer)
+            data = _good(called, answer)
         except SlackDeclined as declined:
             if declined.error == LIMITED and called not in BY_CHANNEL:
                 await self._bans.learn(called, declined.retry_after_s)
             raise
-        return {"data": told, "headers": answer.headers, "status_code": answer.status}
+        return {"data": data, "headers": answer.headers, "status_code": answer.status}
 
-    async def _obey(self, called: str) -> None:
-        """Refuse in Slack's name what it would refuse for some time yet, in this workspace. Raises `Declined`."""
+    async def _apply_retry_after(self, called: str) -> None:
+        """Raise `Declined` for a method that Slack has banned in this workspace, without calling it."""
         left_s = 0.0 if called in BY_CHANNEL else await self._bans.left_s(called)
         if left_s > 0:
             raise SlackDeclined(LIMITED, method=called, status=429, retry_after_s=left_s)
@@ -197,7 +200,7 @@ def _text(value: object) -> str:
 
 
 def _good(called: str, came: HttpAnswer) -> Json:
-    """Return a good answer. Raises `Declined` where Slack itself said no, else `Unanswered`."""
+    """Return a successful answer. Raises `Declined` if Slack itself refused, else `Unanswered`."""
     status, answer = came.status, _json(came.body)
     if status == 200 and answer.get("ok") is True:
         return answer
@@ -207,7 +210,7 @@ def _good(called: str, came: HttpAnswer) -> Json:
         raise SlackDeclined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
     if not told or status >= 500 or told in UNCLEAR:
         raise SlackUnanswered(
-            f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''})."
+            f"Slack did not report the outcome of {called} (status {status}{', ' + told if told else ''})."
         )
     raise SlackDeclined(
         told,
@@ -225,7 +228,7 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _details(answer: Json) -> tuple[str, ...]:
-    """What `response_metadata` says of the arguments."""
+    """Return the messages about arguments in `response_metadata`."""
     metadata = answer.get("response_metadata")
     messages = cast("Json", metadata).get("messages") if isinstance(metadata, dict) else None
     found = cast("list[object]", messages) if isinstance(messages, list) else []

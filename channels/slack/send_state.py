@@ -1,4 +1,4 @@
-"""The way out, between two tries: what the earlier ones of a slot have left to know. It is lost with the process."""
+"""State of a slot between send attempts. Used by `adapter` and `showing`; lost with the process."""
 
 from __future__ import annotations
 
@@ -9,50 +9,52 @@ from enum import IntEnum
 from gateway.domain.ids import SlotId
 
 FIRST_S = 2.0
-"""So long what may be repeated waits after a silence; after each further one twice as long, up to `LONGEST_S`."""
+"""Backoff in seconds after the first unanswered request; doubled with each further one, up to `LONGEST_S`."""
 LONGEST_S = 60.0
 PATIENT_FOR_S = 6 * 3600.0
-"""Of one slot. An outage is over by then; what breaks Slack each time must not hold up its channel for ever."""
+"""Seconds of uncounted retries per slot. An outage is over by then; a slot that breaks Slack each time must not block
+its channel for ever."""
 KEPT = 1_000
+"""Slots remembered, at most."""
 
 
 @dataclass(slots=True)
 class Look:
-    """How far one part was looked for. Some apps are given few messages at once, and one answer a minute."""
+    """Progress of the lookup of one part. Some apps get few messages per answer, and one answer a minute."""
 
     number: int
-    """The part's place in its slot, from 0."""
+    """Index of the part in its slot, from 0."""
     cursor: str = ""
-    """Where to go on; empty at the beginning."""
+    """Cursor of the next page; empty at the beginning."""
     pages: int = 0
-    """Pages that were read."""
+    """Pages read so far."""
 
 
 class Form(IntEnum):
-    """How a text is shown; each next form takes less room in messages."""
+    """Form of a text; each next form needs less space in messages."""
 
     WHOLE = 0
-    """In messages, unless it takes too many by our own limits."""
+    """In messages, unless it needs too many by our own limits."""
     BEGINNING = 1
-    """The beginning in a message, all of it in a file."""
+    """The beginning in a message, the whole in a file."""
     FILE = 2
-    """All of it in a file, and a message that says so."""
+    """The whole in a file, with a message that says so."""
 
 
 @dataclass(slots=True)
 class SendStates:
-    """What is known of one slot from its earlier tries."""
+    """State of one slot from its earlier attempts."""
 
     look: Look | None = None
-    """A look for what is in doubt that has not come to its end."""
+    """Unfinished lookup of an uncertain message."""
     form: Form = Form.WHOLE
-    """In which the slot's text is shown."""
+    """Form of the slot's text."""
     _silences: int = 0
     _since_s: float = 0.0
 
     def silent(self, now_s: float) -> float:
-        """Slack said nothing, or failed. Return after how many seconds to try again without counting this as a try;
-        0: it was silent for so long that it counts. `now_s`: by a clock that never goes back.
+        """Record an unanswered or failed request, and return the backoff in seconds for an uncounted retry; 0 once the
+        outage is so long that the attempt counts. `now_s`: monotonic time.
         """
         self._since_s = self._since_s if self._silences else now_s
         self._silences += 1
@@ -61,21 +63,21 @@ class SendStates:
         return min(FIRST_S * 2.0 ** min(self._silences - 1, 10), LONGEST_S)
 
     def look_for(self, number: int) -> Look:
-        """Return the look for a part, to go on with; another part's is forgotten."""
+        """Return the lookup of a part, to continue it; drop another part's."""
         if self.look is None or self.look.number != number:
             self.look = Look(number)
         return self.look
 
 
 class Unfinished:
-    """The tries of the slots that are not shown yet; those not asked for the longest are forgotten first."""
+    """LRU cache of the send states of slots not yet shown."""
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start empty."""
         self._kept: OrderedDict[SlotId, SendStates] = OrderedDict()
 
     def of(self, slot: SlotId) -> SendStates:
-        """Return what is known of a slot."""
+        """Return a slot's state."""
         tries = self._kept.setdefault(slot, SendStates())
         self._kept.move_to_end(slot)
         while len(self._kept) > KEPT:
@@ -83,5 +85,5 @@ class Unfinished:
         return tries
 
     def shown(self, slot: SlotId) -> None:
-        """Forget a slot: it is shown."""
+        """Drop a slot that is shown."""
         self._kept.pop(slot, None)

@@ -1,7 +1,7 @@
-"""Slack's own settings, read by the configuration before any message can come.
+"""Settings of the Slack channel. Read by the configuration at start, used by `adapter`.
 
 `[channels.slack]` is one workspace, called `main`; `[channels.slack.accounts.NAME]` are several. The configuration
-makes the same `SlackSettings` of both, so whoever uses them only sees `accounts`.
+builds the same `SlackSettings` from both, so users of the settings see only `accounts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from channels._shared.settings import ProxySetting, check_account_name, flaw, li
 Mode: TypeAlias = Literal["socket", "http"]
 OFFICIAL_API = "https://slack.com/api/"
 SECRETS = (r"x(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}",)
-"""What Slack's tokens look like, to be hidden whosever they are."""
+"""Pattern of any Slack token, for redaction."""
 _TOKEN_REST = re.compile(r"[A-Za-z0-9-]{1,500}")
 _SIGNING_SECRET = re.compile(r"[!-~]{8,256}")  # Slack's are 32 hex digits; the tests' own servers have others
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -33,7 +33,7 @@ _TAKE_SIGNING = "Take the Signing Secret from the app's page Basic Information"
 
 
 def endpoint_path(account: str) -> str:
-    """Where Slack sends an account's events, presses and commands with `mode = "http"`."""
+    """Return the path of an account's endpoint for events, presses and commands with `mode = "http"`."""
     return f"/slack/{account}"
 
 
@@ -64,7 +64,7 @@ def _api_root(text: str) -> str:
 
 
 class SlackLimits(BaseModel):
-    """`[channels.slack.limits]`: how fast messages go out. 0 is no limit."""
+    """Rate limits of outgoing messages, `[channels.slack.limits]`. 0 is no limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,7 +77,7 @@ class SlackLimits(BaseModel):
 
 
 class SlackAccount(BaseModel):
-    """One workspace: `[channels.slack]` or `[channels.slack.accounts.NAME]`."""
+    """Settings of one workspace, `[channels.slack]` or `[channels.slack.accounts.NAME]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -114,7 +114,7 @@ class SlackAccount(BaseModel):
 
 
 class SlackSettings(BaseModel):
-    """`[channels.slack]`: all workspaces, by name, in the order of the configuration."""
+    """Settings of all workspaces, `[channels.slack]`, by name, in the order of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -134,7 +134,7 @@ class SlackSettings(BaseModel):
                 continue
             other = apps.setdefault(account.app_token.get_secret_value(), name)
             if other != name:
-                # Slack gives each event to any one of an app's sockets, whichever workspace it is of.
+                # Slack sends each event to any one of an app's sockets, whatever its workspace.
                 what = f"{other} and {name} have the same app_token, so each would be given the other's events"
                 cure = "Make an app of its own for each workspace; `dragoman slack-manifest` prints what it needs"
                 raise flaw(what, cure, "accounts")

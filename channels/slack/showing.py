@@ -1,28 +1,40 @@
-"""The way out: makes the messages of a conversation equal to the parts of a slot, in one workspace.
+"""Synchronisation of a conversation's messages with the parts of a slot, in one workspace. Used by `adapter`.
 
-A slot's `platform_id` is the timestamps of its messages, in order, with commas; a file's id stands for its message:
-`1795248720.000100,F0AA`.
+A slot's `platform_id` is the timestamps of its messages, in order, joined by commas; a file's id stands for its
+message: `1795248720.000100,F0AA`.
+
+After an uncertain send the message is looked up before anything is sent: Slack has no idempotency key. Each message
+carries its slot and index as metadata, which people do not see; a file has a mark of both in its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import cast
 
 from channels._shared import showing
-from channels.slack import files, sending
+from channels.slack import files
 from channels.slack.failures import SlackAct, SlackRemedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, SlackStoredPart, SlackTextPart
 from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure, SlackNotSent, SlackUnanswered
-from channels.slack.send_state import SendStates
-from channels.slack.sending import Doubt
+from channels.slack.send_state import Look, SendStates
+from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Clock
 
+EVENT = "dragoman_slot"
+BEFORE = timedelta(seconds=5)
+"""Margin before the slot's creation from which messages are looked up: clocks differ."""
+PAGE = 200
+"""Messages requested per page; some apps get only 15."""
+PAGES = 5
+"""Pages read, at most, over all attempts; a message not found by then is sent with the re-sent mark."""
 PLAIN_TRIES = 2
-"""As it is, and once without blocks."""
+"""Attempts per request: one as it is, one without blocks."""
 CANNOT_LOOK = frozenset(
     {
         "channel_not_found",
@@ -33,24 +45,24 @@ CANNOT_LOOK = frozenset(
         "thread_not_found",
     }
 )
-"""Refusals after which it will never be known what stands there: what may stand there already is marked then."""
+"""Refusals that make a lookup impossible for good: an uncertain message is then sent with the re-sent mark."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SlackMessageSync(showing.MessageSync[Part]):
-    """One channel, or thread, to show one slot in. Every method raises `SendFailed`."""
+    """Synchroniser of one slot in one channel or thread. Every method raises `SendFailed`."""
 
     client: SlackClient
     slot: Slot
     clock: Clock
     refused: Callable[[SlackDeclined], Awaitable[None]]
-    """Told what Slack refused, for some of it concerns the whole account."""
+    """Callback for refusals: some concern the whole account."""
     tries: SendStates
     _doubt: bool = field(init=False)
-    """The next message that is made may stand there already."""
+    """True if the next message to create may already exist."""
 
     def __post_init__(self) -> None:
-        """Begin with the doubt that the slot has."""
+        """Take over the slot's uncertainty."""
         self._doubt = self.slot.uncertain
 
     @property
@@ -59,24 +71,24 @@ class SlackMessageSync(showing.MessageSync[Part]):
 
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart | SlackStoredPart):
-            return message.startswith(files.FILE) and not known  # after a restart: a file's content never changes
+            return message.startswith(files.FILE) and not known  # after a restart only the digest is unknown
         return not message.startswith(files.FILE) and await self._edit(message, part)
 
-    # --- making -------------------------------------------------------------------------------------
+    # --- creating -----------------------------------------------------------------------------------
 
     async def _create(self, at: int, part: Part) -> str:
-        """Show a part in a new message; in the one that is found there, if it may stand there already."""
+        """Show a part in a new message, or in the existing one that an uncertain send left."""
         act = SlackAct.CREATE
         if self._doubt:
             there, looked = await self._look(at, part)
             self._doubt = False
             if there and not isinstance(part, SlackTextPart):
                 self.digests.put(self._key(there), part.digest)
-                return there  # with this very content
+                return there  # it has exactly this content
             if there:
                 return await self._refresh(there, at, part)
             if looked:
-                act = SlackAct.RECREATE  # the slot stays in doubt until it is shown
+                act = SlackAct.RECREATE  # the slot stays uncertain until it is shown
             else:
                 part = part.sent_again()
         made = await (
@@ -86,10 +98,10 @@ class SlackMessageSync(showing.MessageSync[Part]):
         return made
 
     async def _look(self, at: int, part: Part) -> tuple[str, bool]:
-        """Return the message that may stand there, if it does, and whether Slack could say so."""
+        """Return the id of an uncertain message, empty if it does not exist, and whether that is certain."""
         doubt = Doubt(conversation=self._place, slot=self.slot.id, number=at, part=part, since=self.slot.created_at)
         try:
-            answer = await sending.found(self.client, doubt, self.tries.look_for(at))
+            answer = await find_sent(self.client, doubt, self.tries.look_for(at))
         except SlackDeclined as declined:
             if declined.error in CANNOT_LOOK:
                 self.tries.look = None
@@ -101,12 +113,12 @@ class SlackMessageSync(showing.MessageSync[Part]):
             self.tries.look = None
             return answer
         judged = await self._judge(failure, SlackAct.LOOK)
-        assert isinstance(judged, SendFailed), "there is no remedy for what cannot be seen"
+        assert isinstance(judged, SendFailed), "a failed lookup has no remedy"
         raise judged
 
     async def _send_text(self, at: int, part: SlackTextPart, act: SlackAct) -> str:
         where = self._in_thread({"channel": self._place.chat})
-        fixed = where | NO_PREVIEWS | {"metadata": sending.metadata(self.slot.id, at)}
+        fixed = where | NO_PREVIEWS | {"metadata": metadata(self.slot.id, at)}
 
         async def ask(content: Json) -> str:
             ts = (await self.client.call("chat.postMessage", fixed | content)).get("ts")
@@ -131,11 +143,11 @@ class SlackMessageSync(showing.MessageSync[Part]):
 
         return _certain(await self._call(act, show))
 
-    # --- changing and taking away -------------------------------------------------------------------
+    # --- editing and deleting -----------------------------------------------------------------------
 
     async def _edit(self, message: str, part: SlackTextPart) -> bool:
-        """Change a message; False when that is not possible any more."""
-        # Not known until it is answered: an edit that is not may be made late.
+        """Edit a message; return False when that is no longer possible."""
+        # Unknown until the edit is answered: an unanswered edit may take effect late.
         self.digests.drop(self._key(message))
 
         async def ask(content: Json) -> str:
@@ -158,12 +170,12 @@ class SlackMessageSync(showing.MessageSync[Part]):
         await self._call(SlackAct.DELETE, ask)
         self.digests.drop(self._key(message))
 
-    # --- asking -------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------
 
     async def _call(
         self, act: SlackAct, ask: Callable[[Json], Awaitable[str]], part: SlackTextPart | None = None
     ) -> str | SlackRemedy:
-        """Ask with a part's content, and once more without blocks where Slack refuses those."""
+        """Send a request with a part's content, and again without blocks if Slack refuses them."""
         content = part.payload() if part is not None else {}
         why = ""
         for _ in range(PLAIN_TRIES):
@@ -171,7 +183,7 @@ class SlackMessageSync(showing.MessageSync[Part]):
                 return await ask(content)
             except SlackFailure as error:
                 failure, why = error, str(error)
-            # Here, not above: what is raised in an `except` block keeps the other error with it.
+            # Raised here, not above: inside the `except` block the other error would be attached.
             judged = await self._judge(failure, act)
             if isinstance(judged, SendFailed):
                 raise judged
@@ -200,3 +212,66 @@ class SlackMessageSync(showing.MessageSync[Part]):
 def _certain(made: str | SlackRemedy) -> str:
     assert not isinstance(made, SlackRemedy), "only edits and deletions are done without an answer"
     return made
+
+
+# --- looking up an uncertain send ---------------------------------------------------------------
+
+
+def metadata(slot: SlotId, part: int) -> Json:
+    """Return the metadata of a message for part `part` (from 0) of a slot."""
+    return {"event_type": EVENT, "event_payload": {"slot": str(slot), "part": part}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Message that may already exist in a conversation."""
+
+    conversation: Conversation
+    slot: SlotId
+    number: int
+    """Index of the part in its slot, from 0."""
+    part: Part
+    since: datetime
+    """Creation of the slot."""
+
+
+async def find_sent(client: SlackClient, doubt: Doubt, look: Look) -> tuple[str, bool]:
+    """Return the id of a message that may have been sent, empty if not found, and whether that is certain: in a busy
+    channel not all messages are read.
+
+    Raises `SlackFailure` if Slack does not answer; `look` then holds the place to continue.
+    """
+    where = doubt.conversation
+    asked: Json = {
+        "channel": where.chat,
+        "oldest": f"{(doubt.since - BEFORE).timestamp():.6f}",
+        "limit": PAGE,
+        "include_all_metadata": True,
+    }
+    method = "conversations.replies" if where.thread else "conversations.history"
+    asked |= {"ts": where.thread} if where.thread else {}
+    while look.pages < PAGES:
+        asked |= {"cursor": look.cursor} if look.cursor else {}
+        answer = await client.call(method, asked)
+        look.pages += 1
+        listed = answer.get("messages")
+        for message in cast("list[object]", listed) if isinstance(listed, list) else []:
+            if isinstance(message, dict) and (there := _matching_id(cast("Json", message), doubt)):
+                return there, True
+        look.cursor = _next_cursor(answer)
+        if not look.cursor:
+            return "", True
+    return "", False
+
+
+def _matching_id(message: Json, doubt: Doubt) -> str:
+    if isinstance(doubt.part, FilePart | SlackStoredPart):
+        return files.shows(message, files.mark_of(doubt.slot, doubt.number, doubt.part))
+    told, ts = message.get("metadata"), message.get("ts")
+    return ts if told == metadata(doubt.slot, doubt.number) and isinstance(ts, str) else ""
+
+
+def _next_cursor(answer: Json) -> str:
+    more = answer.get("response_metadata")
+    cursor = cast("Json", more).get("next_cursor") if isinstance(more, dict) else None
+    return cursor if isinstance(cursor, str) else ""

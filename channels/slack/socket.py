@@ -1,8 +1,8 @@
-"""The way in by Socket Mode: two connections that Slack sends payloads over, each watched and replaced when it is dead.
+"""Socket Mode client: two monitored connections that deliver payloads. Run by `account`.
 
-On aiohttp, not on the client of slack_sdk: that one works in tasks that nobody awaits and so loses the order within a
-channel, answers an envelope on whatever connection it has by then, closes the old one before it has a new one, opens a
-session of its own, and logs what it hears. Its wall clock would take a jump of the time for a dead connection.
+Built on aiohttp, not on slack_sdk's client: that one uses unawaited tasks and so loses the order within a channel,
+acknowledges an envelope on whichever connection is current, closes the old connection before it has a new one, opens
+its own session, and logs payloads. It uses the wall clock, so a clock change looks like a dead connection.
 """
 
 from __future__ import annotations
@@ -24,53 +24,56 @@ from gateway.domain.proxy import Proxy, through
 from gateway.ports import Clock
 
 SOCKETS = 2
-"""One goes on while the other is replaced. Slack allows ten for all machines of an app."""
+"""Connections; one continues while the other is replaced. Slack allows ten for all machines of an app."""
 IN_FLIGHT = 64
-"""Payloads of one connection that are being stored; what comes then waits in the connection."""
+"""Payloads per connection processed at once; further ones wait in the connection."""
 MESSAGE_BYTES = 4_194_304
+"""Bytes of one WebSocket message, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds."""
+    """Timeouts in seconds of a connection."""
 
     connect: float = 10.0
+    """Timeout for connecting."""
     hello: float = 10.0
-    """Slack says hello on a connection that works; one without it is dead."""
+    """Timeout for Slack's hello; a connection without it is dead."""
     ping: float = 10.0
-    """After so long without a word we ask, with a ping."""
+    """Silence before a ping."""
     pings: int = 2
-    """So many without any answer: the connection is dead, 30 s after its last word."""
+    """Unanswered pings before a connection is dead, 30 s after its last message."""
     told_after: float = 10.0
-    """So long without any connection is no trouble yet: it is being replaced."""
+    """Time without any connection before trouble is reported: a replacement takes a while."""
     one_told_after: float = 20.0
-    """So long with one connection only is no trouble yet: a dead one shows within a minute of its last word."""
+    """Time with only one connection before trouble is reported. A dead one is found within a minute."""
     close: float = 3.0
+    """Timeout for closing."""
 
 
 class Dead(Exception):
-    """A connection broke, or says nothing any more."""
+    """Error for a broken or silent connection."""
 
 
 class LinkDisabled(Exception):
-    """Somebody switched Socket Mode off."""
+    """Error for Socket Mode that was switched off."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """One of the connections."""
+    """State of one connection."""
 
     up: bool = False
-    """It said hello, and nothing bad is known of it."""
+    """True from Slack's hello until the connection ends."""
     since: float = 0.0
-    """When it came up, or went down."""
+    """Monotonic time of the last change of `up`."""
 
-    def rose(self, now: float) -> None:
-        """It stands from now on."""
+    def mark_up(self, now: float) -> None:
+        """Record that the connection works."""
         self.up, self.since = True, now
 
-    def fell(self, now: float) -> float:
-        """It stands no more, or never did. Return for how long it stood."""
+    def mark_down(self, now: float) -> float:
+        """Record that the connection ended, and return its lifetime in seconds; 0 if it never worked."""
         if not self.up:
             return 0.0
         stood_s, self.up, self.since = now - self.since, False, now
@@ -79,17 +82,17 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class Sockets:
-    """The connections of one account."""
+    """Socket Mode connections of one account."""
 
     name: str
-    """The account's, for tasks and the log."""
+    """Account name, for tasks and the log."""
     open: Callable[[], Awaitable[str]]
-    """Asks Slack where to connect to; raises `SlackFailure`."""
-    bear: Callable[[Exception | None, float], Awaitable[None]]
-    """Says what is wrong, and waits as long as that is worth before the next try. Told why a connection ended (None:
-    Slack asked for another one) and for how many seconds it stood."""
-    well: Callable[[], None]
-    """Told when a connection stands."""
+    """Requests the URL for a connection; raises `SlackFailure`."""
+    back_off: Callable[[Exception | None, float], Awaitable[None]]
+    """Reports the end of a connection and waits for the backoff. Takes the error (None: Slack asked for a new
+    connection) and the connection's lifetime in seconds."""
+    reset_failures: Callable[[], None]
+    """Called when a connection works."""
     take: Take
     client: aiohttp.ClientSession
     clock: Clock
@@ -108,7 +111,7 @@ class Sockets:
                 group.create_task(self._keep(line), name=f"slack {self.name} socket {n}")
 
     def trouble(self) -> str:
-        """Why nothing, or not all, is heard now; empty when all is well."""
+        """Return which connections are missing; empty when none is."""
         now = self.clock.monotonic()
         down = [now - line.since for line in self._lines if not line.up]
         if down and len(down) == len(self._lines) and min(down) > self.timing.told_after:
@@ -118,21 +121,21 @@ class Sockets:
         return ""
 
     def stand(self) -> bool:
-        """Whether anything is heard now: one connection is enough for that."""
+        """Return True if at least one connection works."""
         return any(line.up for line in self._lines)
 
     async def _keep(self, line: _Line) -> None:
-        """Have one connection, always."""
+        """Keep one connection open until cancelled."""
         while True:
             error: Exception | None = None
             try:
                 await self._serve(line)
             except* (SlackFailure, Dead, LinkDisabled, aiohttp.ClientError, OSError, TimeoutError) as failed:
-                error = _told(_first(failed), self.proxy)
-            await self.bear(error, line.fell(self.clock.monotonic()))
+                error = _without_url(_first(failed), self.proxy)
+            await self.back_off(error, line.mark_down(self.clock.monotonic()))
 
     async def _serve(self, line: _Line) -> None:
-        """Connect and take what comes, until Slack wants another connection. What it brought is finished."""
+        """Connect and process payloads until Slack asks for a new connection; finish those that arrived."""
         url = await self.open()
         async with asyncio.timeout(self.timing.connect):
             proxy = through(self.proxy)
@@ -141,15 +144,15 @@ class Sockets:
             async with asyncio.TaskGroup() as group:
                 await self._listen(line, socket, group)
         finally:
-            with suppress(TimeoutError):  # whoever is dead does not close either
+            with suppress(TimeoutError):  # a dead peer does not close either
                 async with asyncio.timeout(self.timing.close):
                     await socket.close()
 
     async def _listen(self, line: _Line, socket: aiohttp.ClientWebSocketResponse, group: asyncio.TaskGroup) -> None:
         places = asyncio.Semaphore(IN_FLIGHT)
         await self._expect_hello(socket)
-        line.rose(self.clock.monotonic())
-        self.well()
+        line.mark_up(self.clock.monotonic())
+        self.reset_failures()
         while True:
             said = await self._next(socket)
             kind = said.get("type")
@@ -161,15 +164,15 @@ class Sockets:
                 self._log.info("account %s: a message without an envelope: %r", self.name, str(kind)[:64])
                 continue
             if said.get("retry_attempt"):
-                self._log.info("account %s: Slack sends something again: %r", self.name, said.get("retry_reason"))
+                self._log.info("account %s: Slack redelivers an event: %r", self.name, said.get("retry_reason"))
             await places.acquire()
-            # Tasks begin in the order in which they are made, so each finds its place in its channel's queue.
+            # Tasks start in the order of creation, so each enters its channel's queue in order.
             handling = group.create_task(self._handle(socket, envelope, said), name=f"slack {self.name} envelope")
             handling.add_done_callback(lambda _: places.release())
 
     def _leave(self, said: dict[str, Any]) -> None:
         reason = said.get("reason")
-        self._log.info("account %s: Slack wants another connection: %r", self.name, str(reason)[:64])
+        self._log.info("account %s: Slack asks for a new connection: %r", self.name, str(reason)[:64])
         if reason == "link_disabled":
             raise LinkDisabled
 
@@ -181,7 +184,7 @@ class Sockets:
                     raise Dead("Slack wants no connection now.")
 
     async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
-        """Return the next message. Raises `Dead`; anything that comes, a pong too, is a sign of life."""
+        """Return the next message. Raises `Dead`; any frame, a pong too, proves that the connection lives."""
         unanswered = 0
         while True:
             try:
@@ -189,7 +192,7 @@ class Sockets:
                     got = await socket.receive()
             except TimeoutError:
                 if unanswered >= self.timing.pings:
-                    raise Dead("A connection to Slack said nothing any more.") from None
+                    raise Dead("A connection to Slack fell silent.") from None
                 unanswered += 1
                 await self._send(socket.ping())
                 continue
@@ -202,7 +205,7 @@ class Sockets:
                 raise Dead("A connection to Slack was closed.")
 
     async def _handle(self, socket: aiohttp.ClientWebSocketResponse, envelope: str, said: dict[str, Any]) -> None:
-        """Store, then acknowledge, on the connection that it came over: what is not acknowledged comes again."""
+        """Store a payload, then acknowledge it on its own connection; an unacknowledged one is redelivered."""
         answer = await self._stored(said.get("payload"))
         if not answer.stored or socket.closed:
             return
@@ -210,7 +213,7 @@ class Sockets:
         try:
             await self._send(socket.send_str(json.dumps({"envelope_id": envelope} | body)))
         except (Dead, aiohttp.ClientError, OSError):
-            return  # what is stored is known when it comes again
+            return  # the redelivery of a stored event is a duplicate
         await self.fail_point("J3")
 
     async def _stored(self, payload: object) -> SlackAck:
@@ -221,16 +224,16 @@ class Sockets:
             return SlackAck(stored=False)
 
     async def _send(self, sending: Awaitable[object]) -> None:
-        """Write to a connection. One that takes nothing for long is dead."""
+        """Write to a connection; one whose writes time out is dead."""
         try:
             async with asyncio.timeout(self.timing.ping):
                 await sending
         except TimeoutError:
-            raise Dead("A connection to Slack takes nothing any more.") from None
+            raise Dead("A write to a connection to Slack timed out.") from None
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Read a message; one that is no JSON object says nothing."""
+    """Parse a message; anything but a JSON object counts as empty."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -245,11 +248,11 @@ def _first(failed: BaseExceptionGroup[Exception]) -> Exception:
     return found
 
 
-def _told(error: Exception, proxy: Proxy | None) -> Exception:
-    """Return one of ours: others say in their text where they connected to, and that is a ticket."""
+def _without_url(error: Exception, proxy: Proxy | None) -> Exception:
+    """Return an error of our own: others contain the URL, which is a ticket."""
     if isinstance(error, SlackFailure | Dead | LinkDisabled):
         return error
     if why := by_proxy(error, proxy):
         return Dead(why)
-    what = "too late" if isinstance(error, TimeoutError) else type(error).__name__
+    what = "it timed out" if isinstance(error, TimeoutError) else type(error).__name__
     return Dead(f"No connection to Slack: {what}.")

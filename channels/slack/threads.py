@@ -1,4 +1,4 @@
-"""On the way in: the threads that the bot takes part in. In those it is meant without being named."""
+"""Threads in which the bot takes part and needs no mention. Used by `updates`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from gateway.errors import StoreError
 from gateway.ports import ChannelKeyValue
 
 KEPT_AT_MOST = 1_000
-"""Of one account; the longest unused are forgotten, and the bot has to be named there again."""
+"""Threads per account, at most; in the least recently used ones the bot must be mentioned again."""
 
 
 class Threads:
-    """The threads of one account, by channel and ts. Kept over a restart, in one of the channel's notes."""
+    """Threads of one account, by channel and timestamp. Stored under one key of the channel's namespace."""
 
     def __init__(self, account: str, key_value: ChannelKeyValue) -> None:
-        """Read nothing yet."""
+        """Take the key-value store; read nothing yet."""
         self._key = f"threads/{account}"
         self._key_value = key_value
         self._known: OrderedDict[str, None] | None = None
 
     async def takes_part(self, channel: str, thread: str) -> bool:
-        """Whether the bot answers in this thread. Raises `StoreError`."""
+        """Return True if the bot takes part in this thread. Raises `StoreError`."""
         known = await self._read()
         return thread_key(channel, thread) in known
 
     async def join(self, channel: str, thread: str) -> None:
-        """It does from now on. Raises `StoreError`; twice is safe."""
+        """Store that the bot takes part from now on. Idempotent. Raises `StoreError`."""
         known = await self._read()
         name = thread_key(channel, thread)
         if name in known:
@@ -47,7 +47,7 @@ class Threads:
     async def _read(self) -> OrderedDict[str, None]:
         if self._known is None:
             stored = _names((await self._key_value.read()).get(self._key, ""))
-            if self._known is None:  # else somebody else read it meanwhile, and may have joined one
+            if self._known is None:  # else another call read it meanwhile and may have added a thread
                 self._known = OrderedDict.fromkeys(stored[-KEPT_AT_MOST:])
         return self._known
 

@@ -1,8 +1,8 @@
-"""The way in of what Slack tells: each channel's in order, channels side by side, into the gateway's sink.
+"""Delivery of Slack's payloads to the gateway's sink: in order per channel, channels in parallel.
 
-A payload is acknowledged when it is stored. One that is not comes again, and is known by its key if it was stored after
-all, so a repetition is harmless. What follows it in its channel may be stored before it then: Slack says it again after
-a minute, and nobody's next word is held back as long as that.
+Called through `bolt_dispatch`. A payload is acknowledged when it is stored. An unstored one is redelivered, and its
+event key makes redelivery harmless. Later payloads of the channel may then be stored before it: Slack redelivers after
+a minute, and the next message does not wait that long.
 """
 
 from __future__ import annotations
@@ -43,52 +43,53 @@ from gateway.errors import NotKnownYet, StoreError
 from gateway.ports import Clock, Sink
 
 UNTITLED_KEPT = 200
+"""Untitled threads of the assistant view remembered, at most."""
 TOLD = frozenset({PressResult.NOT_ALLOWED, PressResult.NOT_VALID, PressResult.EXPIRED, PressResult.ALREADY})
-"""What is said to whoever pressed; what was decided is on the card."""
+"""Results sent to the person who pressed; decisions are shown on the card."""
 NO_FORM = "The form could not be opened. Press the button again."
 
 
 class Later(Protocol):
-    """Does something beside the acknowledgement; returns at once."""
+    """Scheduler of work outside the acknowledgement; returns at once."""
 
     def __call__(self, what: Coroutine[Any, Any, object], name: str) -> None:
-        """Begin it."""
+        """Start the work."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class SlackUpdates:
-    """Takes the payloads of one account."""
+    """Processor of one account's payloads."""
 
     me: Identity
     sink: Sink
     clock: Clock
     people: SlackDirectory
     threads: Threads
-    courtesies: Presence
+    presence: Presence
     commands: Collection[str]
     later: Later
     ended: Callable[[str], None]
-    """Told when the app was removed, or its token revoked."""
+    """Callback for a removed app or a revoked token."""
     broken: Callable[[], None]
-    """Told of a payload that was put aside."""
-    _lanes: OrderedQueue = field(default_factory=OrderedQueue)
+    """Callback for a payload that was put aside."""
+    _queues: OrderedQueue = field(default_factory=OrderedQueue)
     _poison: Poison = field(init=False)
     _untitled: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict[tuple[str, str], None])
-    """Threads of the assistant view in which nothing was said yet."""
+    """Threads of the assistant view without a message yet."""
 
     def __post_init__(self) -> None:
-        """Begin with nothing broken."""
+        """Create the quarantine."""
         self._poison = Poison(channel=ids.CHANNEL, account=self.me.account, sink=self.sink, broken=self.broken)
 
     async def take(self, payload: object) -> SlackAck:
-        """Store one payload; return after the commit. Never raises for a store."""
+        """Store one payload; return after the commit. Never raises `StoreError`."""
         if _is_echo(payload, self.me):
             return SlackAck(stored=True)
         who = inbound.about(payload)
         if who is None:
             return SlackAck(stored=await self._stored(payload, who))
-        async with self._lanes.turn(who.channel, who.at):
+        async with self._queues.turn(who.channel, who.at):
             return SlackAck(stored=await self._stored(payload, who))
 
     async def _stored(self, payload: object, who: About | None) -> bool:
@@ -96,9 +97,9 @@ class SlackUpdates:
         try:
             known = Known() if who is None else await self._known(who)
             if who is not None and _is_elsewhere(who) and not known.direct:
-                # Taken for where it was given, answers would go to two people between whom the bot is not, and later
-                # cards too. Slack tells whoever gave it that it failed.
-                log.warning("a command for %s is not taken: Slack does not say where its person is reached", who.user)
+                # Otherwise answers, and later cards, would go to a conversation of two people without the bot. Slack
+                # tells the person that the command failed.
+                log.warning("a command of %s is refused: Slack names no direct conversation with them", who.user)
                 return False
             await self._hand_over(inbound.read(payload, self.me, self.clock.now(), known))
         except StoreError as error:
@@ -132,7 +133,7 @@ class SlackUpdates:
                 pressed = await self.sink.press(meaning.press)
                 self._tell(meaning, pressed.result)
             case Asking():
-                # The gateway says whether this person may deny it at all, before anybody is asked to write.
+                # The gateway first checks that this person may deny it at all.
                 pressed = await self.sink.press(replace(meaning.press, can_ask_reason=True))
                 if pressed.result is PressResult.ASK_REASON:
                     self.later(self._ask(meaning), "form")
@@ -141,7 +142,7 @@ class SlackUpdates:
             case Stopping():
                 await self.sink.message(meaning.message)
                 place = meaning.message.conversation
-                self.later(self.courtesies.stopped(place.chat, place.thread), "stopped")
+                self.later(self.presence.stopped(place.chat, place.thread), "stopped")
             case Opened():
                 self._opened(meaning)
             case Looked():
@@ -151,10 +152,10 @@ class SlackUpdates:
             case Refused():
                 await self.sink.refuse(replace(meaning, raw=meaning.raw[:POISON_KEPT]))
 
-    # --- what follows -------------------------------------------------------------------------------
+    # --- after storing ------------------------------------------------------------------------------
 
     async def _taken(self, message: Inbound, accepted: Accepted | None) -> None:
-        """Take part in the thread from now on, before it is acknowledged; show that it was taken."""
+        """Join the message's thread, before the acknowledgement, and show that the message was accepted."""
         place = message.conversation
         if accepted is None or message.edits:
             return
@@ -163,12 +164,12 @@ class SlackUpdates:
         if accepted.duplicate:
             return
         if message.direct and place.thread:
-            self.later(self.courtesies.working(place.chat, place.thread), "status")
+            self.later(self.presence.working(place.chat, place.thread), "status")
             if (place.chat, place.thread) in self._untitled:
                 del self._untitled[place.chat, place.thread]
-                self.later(self.courtesies.title(place.chat, place.thread, message.text), "title")
+                self.later(self.presence.title(place.chat, place.thread, message.text), "title")
         elif ts := _ts(message):
-            self.later(self.courtesies.seen(place.chat, ts), "reaction")
+            self.later(self.presence.seen(place.chat, ts), "reaction")
 
     def _opened(self, opened: Opened) -> None:
         channel, thread = opened.channel, opened.thread
@@ -176,7 +177,7 @@ class SlackUpdates:
             self._untitled[channel, thread] = None
             while len(self._untitled) > UNTITLED_KEPT:
                 self._untitled.popitem(last=False)
-        self.later(self.courtesies.suggest(channel, thread, PROMPTS), "prompts")
+        self.later(self.presence.suggest(channel, thread, PROMPTS), "prompts")
 
     def _tell(self, pressing: SlackPress | Asking, result: PressResult) -> None:
         if result in TOLD:
@@ -184,41 +185,41 @@ class SlackUpdates:
 
     def _say(self, pressing: SlackPress | Asking, text: str) -> None:
         thread = pressing.press.conversation.thread
-        self.later(self.courtesies.tell(pressing.channel, pressing.user, text, thread), "answer")
+        self.later(self.presence.tell(pressing.channel, pressing.user, text, thread), "answer")
 
     async def _ask(self, asking: Asking) -> None:
-        if not await self.courtesies.open_view(asking.trigger, reason_form(asking.press)):
+        if not await self.presence.open_view(asking.trigger, reason_form(asking.press)):
             self._say(asking, NO_FORM)
 
-    # --- what breaks --------------------------------------------------------------------------------
+    # --- failures -----------------------------------------------------------------------------------
 
     async def _put_aside(self, payload: object, error: Exception) -> bool:
-        """Count a payload that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
+        """Count a failed payload. False: Slack shall redeliver it. True: it is stored as poison."""
         raw = inbound.written(payload, most=None)
         key = f"b{hashlib.sha256(raw.encode()).hexdigest()[:32]}"
         return await self._poison.put_aside(key, raw, error)
 
 
 class Errands:
-    """`Later` in a task group."""
+    """`Later` on a task group."""
 
     def __init__(self, account: str, group: asyncio.TaskGroup) -> None:
-        """Take the group that the tasks belong to."""
+        """Take the task group."""
         self._account = account
         self._group = group
 
     def __call__(self, what: Coroutine[Any, Any, object], name: str) -> None:
-        """Begin it. It must not fail."""
+        """Start the work, which must not raise."""
         self._group.create_task(what, name=f"slack {self._account} {name}")
 
 
 def _is_elsewhere(who: About) -> bool:
-    """Whether a command was given in a conversation of people, which need not be the bot's own with one of them."""
+    """Return True for a command given in a direct conversation, which may be one without the bot."""
     return who.command and who.channel.startswith("D")
 
 
 def _is_echo(payload: object, me: Identity) -> bool:
-    """Whether Slack tells us of a message of our own. An answer that streams would else make a row a second."""
+    """Return True for an event about the bot's own message. Otherwise a streamed answer would add a row a second."""
     event = _object(_object(payload).get("event"))
     if event.get("type") != "message":
         return False
@@ -231,6 +232,6 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _ts(message: Inbound) -> str:
-    """The timestamp of a message; empty for a command, which is none."""
+    """Return a message's timestamp; empty for a command, which has none."""
     ts = message.event_key.rpartition(f".{message.conversation.chat}.")[2]
     return "" if ts.startswith("c") else ts

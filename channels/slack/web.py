@@ -1,5 +1,6 @@
-"""The way in by HTTP: whose request it is is checked over the raw body before anything is read, and 200 said once it
-is stored. Events, button presses, views and slash commands of one account all come to its one address.
+"""HTTP endpoint of one account, for events, presses, views and slash commands. Used by `account`.
+
+The signature over the raw body is checked before parsing; 200 is answered once the payload is stored.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ SIGNATURE = "X-Slack-Signature"
 TIMESTAMP = "X-Slack-Request-Timestamp"
 VERSION = "v0"
 AGE_S = 300
-"""How old, or how far ahead, a signature may be."""
+"""Seconds that a signature's time may differ from ours."""
 RETRY = ("X-Slack-Retry-Num", "X-Slack-Retry-Reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackAck:
-    """What Slack is told of a payload."""
+    """Acknowledgement of a payload."""
 
     stored: bool
-    """False: it shall come again."""
+    """False: Slack shall redeliver it."""
     body: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What it is told besides, such as the challenge of an address that it checks."""
+    """Response body, such as the challenge at a URL verification."""
 
 
 Take: TypeAlias = Callable[[object], Awaitable[SlackAck]]
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """Return what Slack writes over a request: HMAC-SHA256 of version, time and the body as it came."""
+    """Return Slack's signature of a request: HMAC-SHA256 over version, time and raw body."""
     base = b":".join((VERSION.encode(), timestamp.encode(), body))
     return f"{VERSION}={hmac.new(secret, base, hashlib.sha256).hexdigest()}"
 
 
 class Web:
-    """One account's endpoint."""
+    """HTTP handler of one account."""
 
     def __init__(self, secret: str, take: Take, clock: Clock, fail_point: Callable[[str], Awaitable[None]]) -> None:
-        """Take the app's signing secret, and what stores a payload and says what is answered."""
+        """Take the app's signing secret, and the callback that stores a payload and returns the acknowledgement."""
         if not secret:
             raise ValueError("an endpoint for Slack needs a signing secret")
         self._secret = secret.encode()
@@ -60,15 +61,15 @@ class Web:
         self._log = logging.getLogger(__name__)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one call. Slack repeats what is not answered with 200 in 3 s, three times."""
+        """Answer one call. Slack redelivers three times without a 200 within 3 s."""
         body = await body_of(request)
         if body is None:
             return too_large()
         if not self._signed(request, body):
             return web.Response(status=401, text="The signature is not that of this app.")
         if again := " ".join(request.headers.get(name, "")[:64] for name in RETRY).strip():
-            # Nothing else: the first one may never have come, or may not have been stored.
-            self._log.info("Slack sends something again: %r", again)
+            # Only logged: the first delivery may have been lost or not stored.
+            self._log.info("Slack redelivers an event: %r", again)
         answer = await self._take(payload(body, media_type(request.headers.get("Content-Type", ""))))
         if not answer.stored:
             return not_stored()
@@ -76,7 +77,7 @@ class Web:
         return await acknowledge(request, response, self._fail_point)
 
     def _signed(self, request: web.Request, body: bytes) -> bool:
-        """Whether Slack wrote this, lately. Whatever else the headers are is a no."""
+        """Return True only for a valid, recent signature; other headers are refused."""
         times, shown = request.headers.getall(TIMESTAMP, []), request.headers.getall(SIGNATURE, [])
         if len(times) != 1 or len(shown) != 1:
             return False
@@ -90,9 +91,9 @@ class Web:
 
 
 def payload(body: bytes, content_type: str) -> object:
-    """Read a body: JSON for events, a form for commands, a form with JSON in it for presses and views.
+    """Parse a body: JSON for events, a form for commands, a form with JSON in it for presses and views.
 
-    What is none of them is handed on as text, to be kept as poison: a repetition would be no better.
+    Any other body is passed on as text and stored as poison: redelivery would not help.
     """
     text = body.decode(errors="replace")
     if content_type == "application/x-www-form-urlencoded":

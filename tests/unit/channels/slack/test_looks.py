@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from channels.slack.adapter import SlackChannel, build
-from channels.slack.sending import PAGE, PAGES
+from channels.slack.showing import PAGE, PAGES
 from gateway.domain.slots import RenderedSlot
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.clock import FakeClock

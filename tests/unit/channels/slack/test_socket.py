@@ -71,7 +71,7 @@ class Place:
     taken: list[Any] = field(default_factory=list[Any])
     borne: list[tuple[Exception | None, float]] = field(default_factory=list[tuple[Exception | None, float]])
     points: list[str] = field(default_factory=list[str])
-    well: int = 0
+    resets: int = 0
     take: Callable[[object], Awaitable[SlackAck]] | None = None
     opens: bool = True
 
@@ -84,12 +84,12 @@ class Place:
         self.taken.append(payload)
         return SlackAck(stored=True) if self.take is None else await self.take(payload)
 
-    async def _bear(self, error: Exception | None, stood_s: float) -> None:
+    async def _back_off(self, error: Exception | None, stood_s: float) -> None:
         self.borne.append((error, stood_s))
         await asyncio.sleep(0.01)
 
-    def _well(self) -> None:
-        self.well += 1
+    def _reset_failures(self) -> None:
+        self.resets += 1
 
     async def _passed(self, point: str) -> None:
         self.points.append(point)
@@ -99,8 +99,8 @@ class Place:
         sockets = Sockets(
             name="main",
             open=self._open,
-            bear=self._bear,
-            well=self._well,
+            back_off=self._back_off,
+            reset_failures=self._reset_failures,
             take=self._take,
             client=self.client,
             clock=self.clock,
@@ -140,7 +140,7 @@ async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_ac
 
     place.take = take
     async with place.running() as sockets:
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         assert sockets.trouble() == ""
         for n in (0, 1):
             await place.server.event(n, f"envelope-{n}", text=f"hello {n}")
@@ -158,7 +158,7 @@ async def test_what_is_not_stored_or_breaks_is_not_acknowledged(place: Place) ->
 
     place.take = take
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         for word in ("bad", "breaks", "good"):
             await place.server.event(0, word, text=word)
         await until(lambda: place.server.acks)
@@ -173,7 +173,7 @@ async def test_an_answer_goes_along_only_where_it_may(place: Place) -> None:
 
     place.take = take
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await place.server.say(0, envelope_id="a", type="interactive", payload={}, accepts_response_payload=True)
         await place.server.say(0, envelope_id="b", type="events_api", payload={}, accepts_response_payload=False)
         await until(lambda: len(place.server.acks) == 2)
@@ -183,7 +183,7 @@ async def test_an_answer_goes_along_only_where_it_may(place: Place) -> None:
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "5", '{"type": 5}', '{"envelope_id": 7}', "[" * 50_000, "null"])
 async def test_a_message_that_makes_no_sense_ends_nothing(place: Place, text: str) -> None:
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await place.server.connections[0].send_str(text)
         await place.server.event(0, "after it", text="hello")
         await until(lambda: place.server.acknowledged == ["after it"])
@@ -192,7 +192,7 @@ async def test_a_message_that_makes_no_sense_ends_nothing(place: Place, text: st
 
 async def test_payloads_begin_in_the_order_in_which_they_come(place: Place) -> None:
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         for n in range(200):
             await place.server.event(0, str(n), number=n)
         await until(lambda: len(place.server.acks) == 200)
@@ -209,10 +209,10 @@ async def test_a_connection_that_shall_go_is_replaced_after_what_it_brought_is_a
 
     place.take = take
     async with place.running() as sockets:
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await place.server.event(0, "under way", text="hello")
         await place.server.say(0, type="disconnect", reason=reason)
-        await until(lambda: place.well == 3)
+        await until(lambda: place.resets == 3)
         assert sockets.trouble() == ""
     assert place.server.acks == [(0, {"envelope_id": "under way"})]
     assert place.borne[0][0] is None
@@ -220,7 +220,7 @@ async def test_a_connection_that_shall_go_is_replaced_after_what_it_brought_is_a
 
 async def test_a_link_that_was_switched_off_is_said(place: Place) -> None:
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await place.server.say(1, type="disconnect", reason="link_disabled")
         await until(lambda: place.borne)
     assert isinstance(place.borne[0][0], LinkDisabled)
@@ -228,30 +228,30 @@ async def test_a_link_that_was_switched_off_is_said(place: Place) -> None:
 
 async def test_a_connection_that_is_closed_is_replaced(place: Place) -> None:
     async with place.running():
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await place.server.connections[0].close()
-        await until(lambda: place.well == 3)
+        await until(lambda: place.resets == 3)
     assert isinstance(place.borne[0][0], Dead)
 
 
 async def test_a_silent_connection_is_replaced_and_is_trouble_meanwhile(place: Place) -> None:
     place.timing = QUICK
     async with place.running() as sockets:
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         place.server.answers_pings = place.server.greets = False
         await until(lambda: len(place.borne) >= 2)  # of both: one that the server answers again in time would stay
         place.clock.advance(1.0)
         await until(lambda: "connection" in sockets.trouble())
         assert isinstance(place.borne[0][0], Dead)
         place.server.answers_pings = place.server.greets = True
-        await until(lambda: place.well >= 4)
+        await until(lambda: place.resets >= 4)
         await until(lambda: sockets.trouble() == "")
 
 
 async def test_pongs_keep_a_quiet_connection(place: Place) -> None:
     place.timing = QUICK
     async with place.running() as sockets:
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         await asyncio.sleep(0.4)  # eight times as long as until the first ping
         assert sockets.trouble() == ""
     assert place.borne == []
@@ -263,7 +263,7 @@ async def test_a_connection_that_does_not_say_hello_is_none(place: Place) -> Non
         await until(lambda: len(place.borne) >= 2)
         place.clock.advance(1.0)
         assert "No connection to Slack has stood" in sockets.trouble()
-    assert place.well == 0
+    assert place.resets == 0
 
 
 async def test_no_address_is_borne_and_asked_for_again(place: Place) -> None:
@@ -280,7 +280,7 @@ async def test_no_address_is_borne_and_asked_for_again(place: Place) -> None:
 
 async def test_one_dead_connection_is_trouble_when_it_cannot_be_replaced(place: Place) -> None:
     async with place.running() as sockets:
-        await until(lambda: place.well == 2)
+        await until(lambda: place.resets == 2)
         place.opens = False
         await place.server.connections[0].close()
         await until(lambda: len(place.borne) >= 2)
