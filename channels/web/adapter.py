@@ -1,6 +1,6 @@
-"""The web page as a channel: it serves the page, takes messages and presses over a WebSocket, and shows sessions live.
+"""Web page channel: serves the page, receives messages and presses over a WebSocket, and streams sessions.
 
-What is shown there are the rows themselves, so a slot on the page is sent when it is stored.
+The page shows the rows themselves, so a slot on the page counts as sent once it is stored.
 """
 
 from __future__ import annotations
@@ -28,18 +28,24 @@ from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, Se
 from gateway.ports import COOKIE, ArtifactKind, Auth, ChannelContext, Credential, Endpoint, Progress, Sink, WebApi
 
 FRAME_AT_MOST = 1_048_576
+"""Bytes of a frame from the page, at most."""
 SIGN_IN_AT_MOST = 4096
-"""Bytes that are looked at of somebody who is not signed in yet: a code has fewer than a hundred."""
+"""Bytes of an unauthenticated sign-in request that are parsed, at most: a code has fewer than a hundred."""
 PING_S = 15.0
+"""Interval in seconds of WebSocket pings and of recorded visits."""
 ASK_AGAIN_S = 2.0
+"""Interval in seconds between checks of the page's sign-in."""
 LIST_EVERY_S = 0.3
+"""Debounce in seconds for changes of the session list."""
 SEND_WITHIN_S = 20.0
+"""Timeout in seconds for sending a frame."""
 CLOSE_WITHIN_S = 0.5
+"""Timeout in seconds for closing a socket."""
 OPEN_AT_MOST = 20
-"""Sessions that a page follows: main, those at work below it, what is shown with its own, and a few for a moment."""
+"""Sessions that a page follows, at most: main, active ones below it, the shown one with its own, a few for a moment."""
 PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
 SHOWN = {ending: kind for kind, ending in PICTURES.items()}
-"""What is handed out to be shown, by how its file ends."""
+"""Media types of pictures served for display, by file extension."""
 FILE = r"/api/output/{turn}/{n:\d+}/file/{file:\d+}"
 
 PRESSED = {
@@ -50,12 +56,12 @@ PRESSED = {
 
 
 class WebChannel:
-    """`ports.HttpChannel`."""
+    """The page's `ports.HttpChannel`."""
 
     name = ids.CHANNEL
 
     def __init__(self, context: ChannelContext) -> None:
-        """Take the desk to read from. Serves once `run` was called."""
+        """Take the web API and the settings. Sockets are accepted once `run` was called."""
         self._web_api = context.web_api
         self._clock = context.clock
         self._fail_point = context.fail_point
@@ -68,7 +74,7 @@ class WebChannel:
         self._pages: set[_Page] = set()
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The page, its sign-in and its socket."""
+        """Return the routes of the page, its sign-in and its socket."""
         return [
             Endpoint(method="GET", path="/", handler=self._index, auth=Auth.PUBLIC),
             Endpoint(method="GET", path="/static/{path:.+}", handler=self._static, auth=Auth.PUBLIC),
@@ -82,7 +88,7 @@ class WebChannel:
         ]
 
     async def run(self, sink: Sink) -> None:
-        """Take messages until cancelled; then close every open page's socket."""
+        """Accept messages until cancelled; then close the sockets of all open pages."""
         self._sink = sink
         try:
             await asyncio.Event().wait()
@@ -92,31 +98,31 @@ class WebChannel:
                 page.stop()
 
     async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Never called: a slot on the page is sent when it is stored."""
+        """Raise `SendFailed`; never called, since a slot on the page counts as sent once it is stored."""
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 
     async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Never called, like `send`."""
+        """Raise `SendFailed`, like `send`."""
         return await self.send(showing, progress)
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Never called: no files come with what is said on the page."""
+        """Raise `FetchFailed`; never called, since messages from the page have no files."""
         raise FetchFailed("Files cannot be sent from the web page yet.")
 
     async def typing(self, conversation: Conversation) -> None:
-        """The page sees by itself that a turn runs."""
+        """Do nothing: the page sees the running turn itself."""
 
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
-        """None: nothing is sent."""
+        """Return no limits: nothing is sent."""
         return ()
 
     @property
     def streams(self) -> bool:
-        """False: the page reads the deltas themselves, and needs no slot before the answer's end."""
+        """Return False: the page receives the deltas, and needs no slot before the answer's end."""
         return False
 
     def trouble(self) -> str:
-        """None of its own: it is as well as the server that serves it."""
+        """Return no trouble: the page works while its server works."""
         return ""
 
     # --- files and sign-in --------------------------------------------------------------------
@@ -180,7 +186,7 @@ class WebChannel:
         return web.FileResponse(path, headers={"Content-Type": kind})
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
+        """Return a call's file as a download, never for display: a tool or a stranger chose its content."""
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
         path = await self._web_api.output(
             request["owner"], turn, n, ArtifactKind.FILE, int(request.match_info["file"][:9])
@@ -220,12 +226,12 @@ class WebChannel:
         return socket
 
     async def saw(self, owner: OwnerName) -> None:
-        """Date the last visit. A full disk does not close the page."""
+        """Record a visit of the owner. A full disk does not close the page."""
         with suppress(StoreError):
             await self._web_api.saw(owner)
 
     async def take(self, page: _Page, frame: dict[str, Any]) -> None:
-        """Do what a frame asks for."""
+        """Execute the request in a frame."""
         match inbound.parse(frame, page.owner, self._clock.now()):
             case inbound.Open(session, after):
                 page.follow(session, after)
@@ -245,32 +251,32 @@ class WebChannel:
 
     def _open_sink(self) -> Sink:
         if self._sink is None:
-            # No refusal, which would be for good: the page keeps what has no answer, and sends it again.
+            # No refusal, which would be final: the page keeps unanswered frames and sends them again.
             raise ConnectionError("Dragoman is stopping.")
         return self._sink
 
     @property
-    def desk(self) -> WebApi:
-        """What the pages read from."""
+    def web_api(self) -> WebApi:
+        """Return the web API that the pages read from."""
         return self._web_api
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Page:
-    """One open page."""
+    """Session of one open page."""
 
     channel: WebChannel
     socket: web.WebSocketResponse
     owner: OwnerName
     signed_in_by: Credential
     signed_in: Callable[[], Awaitable[OwnerName | None]]
-    """Says who the page's cookie means now: a sign-in ends while its page is open too."""
+    """Returns the owner of the page's cookie now: a sign-in may end while its page is open."""
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _followed: dict[SessionId, asyncio.Task[None]] = field(default_factory=dict[SessionId, asyncio.Task[None]])
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     async def serve(self) -> None:
-        """Talk until the page goes away."""
+        """Serve the page until it disconnects."""
         try:
             async with self._group as group:
                 works = {
@@ -282,38 +288,38 @@ class _Page:
                 for name, work in works.items():
                     self._tasks.append(group.create_task(work, name=f"page {self.owner} {name}"))
         except* (ConnectionError, TimeoutError):
-            pass  # the page went away; it comes back by itself
+            pass  # the page disconnected; it reconnects by itself
         except* StoreError:
-            pass  # nothing can be read: it comes back, and goes on from the revision that it has
+            pass  # nothing can be read: the page reconnects and continues from its revision
 
     def stop(self) -> None:
-        """End this page's tasks; the socket closes behind them."""
+        """Cancel this page's tasks; the socket closes after them."""
         for task in [*self._tasks, *self._followed.values()]:
             task.cancel()
 
     async def close(self) -> None:
-        """Close the socket. A page that does not answer that, such as one that sleeps, must not hold up a stop."""
+        """Close the socket. An unresponsive page, such as one on a sleeping device, must not delay a shutdown."""
         with suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await self.socket.close()
 
     async def send(self, frame: outbound.Json) -> None:
-        """Send a frame; a page that does not read for 20 s is given up."""
+        """Send a frame; drop a page that does not read for 20 s."""
         async with asyncio.timeout(SEND_WITHIN_S):
             await self.socket.send_json(frame)
 
     async def send_all(self, frames: Iterable[outbound.Json]) -> None:
-        """Send frames, each made when the one before it is sent; others have their turn between them."""
+        """Send frames, each built after the one before it is sent; yield to other tasks between them."""
         for frame in frames:
             await self.send(frame)
             await asyncio.sleep(0)
 
     def card(self, wait: Wait) -> CardRow:
-        """An approval with the buttons of this page."""
-        return self.channel.desk.card(self.owner, wait)
+        """Return an approval with the buttons for this page."""
+        return self.channel.web_api.card(self.owner, wait)
 
     def follow(self, session: SessionId, after: int | None) -> None:
-        """Show a session from a revision on, and what happens in it."""
+        """Send a session's rows from a revision on, and follow its changes."""
         self.leave(session)
         if len(self._followed) >= OPEN_AT_MOST:
             raise BadRequest(f"At most {OPEN_AT_MOST} sessions are open at once.")
@@ -321,7 +327,7 @@ class _Page:
         self._followed[session] = self._group.create_task(work, name=f"page {self.owner} {session}")
 
     def leave(self, session: SessionId) -> None:
-        """Follow a session no longer."""
+        """Stop following a session."""
         task = self._followed.pop(session, None)
         if task is not None:
             task.cancel()
@@ -343,15 +349,15 @@ class _Page:
             await self.send(_refused(frame, str(error)))
 
     async def _list(self) -> None:
-        """Keep the list of sessions right; a burst of changes is one frame, with the lines that changed."""
-        desk = self.channel.desk
+        """Keep the session list current; a burst of changes becomes one frame with the changed lines."""
+        web_api = self.channel.web_api
         shown: Mapping[SessionId, SessionLine] | None = None
         while True:
-            # Watched anew each time, and before it is read: what piled up meanwhile is one change.
-            async with desk.watch(SESSIONS) as events:
-                lines = {line.session.id: line for line in await desk.sessions(self.owner)}
+            # Subscribed anew each time, before the read: changes that piled up count as one.
+            async with web_api.watch(SESSIONS) as events:
+                lines = {line.session.id: line for line in await web_api.sessions(self.owner)}
                 if shown is None:
-                    await self.send(outbound.welcome(desk.welcome(self.owner), [*lines.values()]))
+                    await self.send(outbound.welcome(web_api.welcome(self.owner), [*lines.values()]))
                 elif lines != shown:
                     await self.send(outbound.lines(lines, shown))
                 shown = lines
@@ -359,22 +365,22 @@ class _Page:
             await asyncio.sleep(LIST_EVERY_S)
 
     async def _visits(self) -> None:
-        """Say that the page is open, now and every 15 s."""
+        """Record a visit now and every 15 s."""
         while True:
             await self.channel.saw(self.owner)
             await asyncio.sleep(PING_S)
 
     async def _until_signed_out(self) -> None:
-        """End the page within two seconds of its sign-in's end."""
+        """Close the page within two seconds after its sign-in ends."""
         while True:
             if await self.signed_in() != self.owner:
                 return self.stop()
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def _show(self, session: SessionId, after: int | None) -> None:
-        desk = self.channel.desk
+        web_api = self.channel.web_api
         try:
-            async with desk.watch(session_topic(session)) as events:
+            async with web_api.watch(session_topic(session)) as events:
                 rev = await self._catch_up(session, after, answer=True)
                 async for event in events:
                     if isinstance(event, Changed):
@@ -384,22 +390,22 @@ class _Page:
         except StoreError:
             raise
         except DragomanError as error:
-            self._followed.pop(session, None)  # what was refused is not open
+            self._followed.pop(session, None)  # a refused session is not open
             await self.send({"op": "error", "text": str(error)})
 
     async def _catch_up(self, session: SessionId, after: int | None, *, answer: bool = False) -> int:
-        """Send the newest rows, or everything after a revision; return the revision reached.
+        """Send the newest rows, or all after a revision; return the revision reached.
 
-        An answer is sent also when there is nothing new: a page that gets none takes its connection for dead.
+        With `answer`, a frame is sent even without new rows: a page without an answer assumes a dead connection.
         """
-        desk = self.channel.desk
+        web_api = self.channel.web_api
         if after is None:
-            found = await desk.older(self.owner, session, None)
+            found = await web_api.older(self.owner, session, None)
             await self.send_all(outbound.newest(found, self.card, older=False))
             return found.rev
         rev = after
         while True:
-            found = await desk.changes(self.owner, session, rev)
+            found = await web_api.changes(self.owner, session, rev)
             if found.rows or answer:
                 await self.send_all(outbound.changed(found, self.card))
                 answer = False
@@ -409,7 +415,7 @@ class _Page:
 
 
 def _refused(frame: dict[str, Any], error: str) -> outbound.Json:
-    """Answer a frame that was refused, by its id when it has one, so that the page can tell which."""
+    """Return the answer to a refused frame, with its id if it has one, so that the page can match it."""
     op, id = frame.get("op"), frame.get("id")
     if op == "say" and isinstance(id, str):
         return {"op": "said", "id": id, "ok": False, "error": error}
@@ -419,7 +425,7 @@ def _refused(frame: dict[str, Any], error: str) -> outbound.Json:
 
 
 async def _code(request: web.Request) -> str:
-    """What it is asked to be signed in with; empty when there is nothing that could be."""
+    """Return the sign-in code in a request; empty if there is no plausible one."""
     text = await request.read()
     if len(text) > SIGN_IN_AT_MOST:
         return ""
@@ -441,5 +447,5 @@ def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
 
 
 def build(context: ChannelContext) -> WebChannel:
-    """Make the channel."""
+    """Create the channel."""
     return WebChannel(context)

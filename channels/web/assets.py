@@ -1,4 +1,4 @@
-"""The page's own files, read once from the package, below one hash that names the version of them all."""
+"""Static files of the page, read once from the package, under one content hash. Served by `adapter`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES: Final = {
 }
 ENTRY: Final = "app.js"
 STALE: Final = "stale.js"
-"""The script that helps a page of another version, which therefore gets it too."""
+"""Script that reloads a page of another version; therefore served under every version."""
 FOR_EVER: Final = "public, max-age=31536000, immutable"
 ASK_EACH_TIME: Final = "no-cache"
 NEVER_KEEP: Final = "no-store"
@@ -32,7 +32,7 @@ _PRELOADS = "<!-- modules -->"
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as it is served."""
+    """File as served."""
 
     body: bytes
     content_type: str
@@ -40,25 +40,25 @@ class Asset:
 
 
 class Assets:
-    """All files below `static/`.
+    """Files below `static/`.
 
-    The version stands in the path, so that modules find each other by relative imports within it.
+    The version is part of the path, so that modules find each other by relative imports within it.
     """
 
     def __init__(self) -> None:
-        """Read them."""
+        """Read all files."""
         self._files: dict[str, Asset] = {}
         self._read(files("channels.web").joinpath("static"), "")
         tags = "".join(f"{name} {asset.etag}\n" for name, asset in sorted(self._files.items()))
         self.version: Final = hashlib.sha256(tags.encode()).hexdigest()[:16]
         self.imports: Final = self._below(ENTRY)
-        """By module, in the order in which they are first imported: what it imports. None without the first of all."""
+        """Imports of each module, in the order of first import, starting with the entry module."""
         self.index: Final = _asset("index.html", self._index().encode())
 
     def find(self, path: str) -> tuple[Asset, str] | None:
-        """Return the file at this path below `/static/` and its `Cache-Control`; only what was read at start exists.
+        """Return the file at this path below `/static/` and its `Cache-Control`; only files read at start exist.
 
-        Of another version nothing is left but the script that helps its page.
+        Under another version only the script `STALE` exists.
         """
         versioned = _VERSION.fullmatch(path)
         version, name = versioned.groups() if versioned else ("", path)
@@ -69,13 +69,13 @@ class Assets:
         return None if asset is None else (asset, cache)
 
     def _index(self) -> str:
-        """Return the page, with every file below the version, and every module named before it is imported."""
+        """Return the page with versioned file paths and a preload link for every module."""
         body = self._files["index.html"].body.decode()
         links = "\n".join(f'<link rel="modulepreload" href="/static/{name}">' for name in self.imports)
         return _REFERENCE.sub(rf"\1/{self.version}/", body.replace(_PRELOADS, links))
 
     def _below(self, entry: str) -> dict[str, list[str]]:
-        """Return the modules that one imports, directly or not, itself first."""
+        """Return a module's transitive imports, itself first."""
         found: dict[str, list[str]] = {}
         waiting = [entry]
         while waiting:

@@ -1,4 +1,4 @@
-"""Ids of the web page: one conversation and one principal for each owner."""
+"""Ids of the web page: one conversation and one principal per owner. Used by `inbound`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 def conversation(owner: OwnerName) -> Conversation:
-    """The page of an owner."""
+    """Return the conversation of an owner's page."""
     return owner_page(owner)
 
 
 def principal(owner: OwnerName) -> Principal:
-    """Who speaks there."""
+    """Return the principal of an owner's page."""
     return web_principal(owner)
 
 
 def event_key(owner: OwnerName, client_id: str) -> str:
-    """The key of something that the page sent: the page's own id, which it keeps when it sends again.
+    """Return the event key of a frame: the page's own id, which a retry repeats.
 
-    Raises `ValueError` when the id is not usable.
+    Raises `ValueError` for an invalid id.
     """
     if not _CLIENT_ID.fullmatch(client_id):
         raise ValueError("id: 8 to 64 letters, digits, - or _")

@@ -1,4 +1,4 @@
-"""From a frame of the page to what it asks for. Pure."""
+"""Parser of the page's WebSocket frames. Used by `adapter`; pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gateway.domain.messages import REASON_AT_MOST, Inbound, Press
 from gateway.errors import BadRequest
 
 TEXT_AT_MOST = 200_000
-"""Characters of one message."""
+"""Characters of one message, at most."""
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # JSON can name halves of characters; no store can keep them
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Show a session and follow it."""
+    """Request to show and follow a session."""
 
     session: SessionId
     after: int | None
@@ -28,14 +28,14 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Follow it no longer."""
+    """Request to stop following a session."""
 
     session: SessionId
 
 
 @dataclass(frozen=True, slots=True)
 class Older:
-    """Show rows before a place."""
+    """Request for rows before a position."""
 
     session: SessionId
     before: int
@@ -43,7 +43,7 @@ class Older:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A message."""
+    """Message from the page."""
 
     id: str
     message: Inbound
@@ -51,7 +51,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class PagePress:
-    """A press."""
+    """Button press on the page."""
 
     id: str
     press: Press
@@ -61,7 +61,7 @@ Frame: TypeAlias = Open | Close | Older | Say | PagePress
 
 
 def unpack(text: str) -> dict[str, Any]:
-    """Read a frame's JSON, once: a large one takes its time. Raises `BadRequest` when it is no object."""
+    """Return a frame's JSON object; parse it once, since a large one takes long. Raises `BadRequest` if it is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -72,7 +72,7 @@ def unpack(text: str) -> dict[str, Any]:
 
 
 def parse(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Frame:
-    """Say what a frame asks for. Raises `BadRequest` that says what is wrong with it."""
+    """Return the request in a frame. Raises `BadRequest` with the fault."""
     match frame.get("op"):
         case "open":
             after = frame.get("after")
@@ -92,7 +92,7 @@ def parse(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Frame:
 def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
     text = _text(frame, "text")
     if not text.strip():
-        raise BadRequest("text: there is nothing in it.")
+        raise BadRequest("text: it is empty.")
     if len(text) > TEXT_AT_MOST:
         raise BadRequest(f"text: longer than {TEXT_AT_MOST:,} characters. Send it in parts.")
     message = Inbound(

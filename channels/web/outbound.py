@@ -1,4 +1,4 @@
-"""From rows to frames of the page (PROTOCOL.md). Pure but for `card`, which makes an approval's buttons."""
+"""Conversion of rows to the page's frames (PROTOCOL.md). Used by `adapter`; pure but for `card`, which adds buttons."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from gateway.ports import Welcome
 
 Json = dict[str, Any]
 ARGUMENTS_AT_MOST = 65_536
+"""Characters of a call's arguments in a row: a model may write megabytes, and a page loads 200 rows at once."""
 TOOL_AT_MOST = 200
-"""Characters that a row shows of what a model calls; a model may write megabytes, and a page loads 200 rows at once."""
+"""Characters of a tool's name in a row, for the same reason."""
 FRAME_BYTES = 1_000_000
-"""Of rows in one frame, or one row more: 200 rows in one were 76 MB, and stopped everything for two seconds."""
+"""Bytes of rows in one frame, exceeded by at most one row: 200 rows in one frame were 76 MB and blocked for 2 s."""
 FRAMES_AT_MOST = 4
-"""Of rows that are loaded at once; the page asks for those before them when it comes there."""
+"""Frames of rows loaded at once; the page requests older rows when it scrolls there."""
 QUOTED_AT_MOST = 65_536
-"""Characters of a sub-session's last words that its parent's row shows; all of them are in its own session."""
+"""Characters of a sub-session's last answer in its parent's row; its own session has all."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
-"""Of slots. Cards, status lines and files are for chats: the page shows the approvals and the steps themselves."""
+"""Kinds of slots on the page. Cards, status lines and files are for chats: the page shows approvals and steps."""
 NAME_AT_MOST = 120
-"""Characters of what a file is called."""
+"""Characters of a file's name, at most."""
 
 
 def time(at: datetime | None) -> str | None:
-    """ISO 8601 in UTC with `Z`."""
+    """Return a time as ISO 8601 in UTC with `Z`."""
     return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
-    """The first frame."""
+    """Return the first frame."""
     return {
         "op": "welcome",
         "owner": found.owner,
@@ -56,7 +57,7 @@ def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
 
 
 def lines(now: Mapping[SessionId, SessionLine], before: Mapping[SessionId, SessionLine]) -> Json:
-    """What is not as it was in a list: with hundreds of sessions most lines stay while one works."""
+    """Return the changed lines of the list: with hundreds of sessions most lines stay while one works."""
     return {
         "op": "lines",
         "sessions": [line(one) for id, one in now.items() if before.get(id) != one],
@@ -65,7 +66,7 @@ def lines(now: Mapping[SessionId, SessionLine], before: Mapping[SessionId, Sessi
 
 
 def line(one: SessionLine) -> Json:
-    """A session of the list."""
+    """Return a session's line in the list."""
     session = one.session
     place = session.id.partition(":")[2]
     return {
@@ -98,7 +99,7 @@ def _lineage(found: Lineage) -> Json:
 
 
 def changed(found: Rows, card: Callable[[Wait], CardRow]) -> Iterator[Json]:
-    """Frames with all rows, in their order. Each says up to where every change is with the page when it has it."""
+    """Yield frames with all rows, in order. Each has the revision up to which the page then has every change."""
     for shown, done in _portions(found.rows, card):
         if done < len(found.rows):
             yield _rows(found, shown, rev=found.rows[done - 1].rev, more=False, older=False)
@@ -107,9 +108,9 @@ def changed(found: Rows, card: Callable[[Wait], CardRow]) -> Iterator[Json]:
 
 
 def newest(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Iterator[Json]:
-    """Frames with the last rows, the newest first, as far as they fit. All but the first are older ones.
+    """Yield frames with the last rows that fit, the newest frame first; all others are marked older.
 
-    So what a page has is right after each of them: it goes forward with the first, and back with the others.
+    So the page is consistent after each frame: the first moves it forward, the others back.
     """
     for n, (shown, done) in enumerate(_portions(found.rows[::-1], card)):
         more = found.more or done < len(found.rows)
@@ -119,7 +120,7 @@ def newest(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Iter
 
 
 def _portions(found: Sequence[Row], card: Callable[[Wait], CardRow]) -> Iterator[tuple[list[Json], int]]:
-    """What is shown of the rows, as much as a frame may hold, and how many rows are through then; at least once."""
+    """Yield the shown rows in portions of one frame, with the number of rows processed so far; at least one portion."""
     shown: list[Json] = []
     size = 0
     for done, one in enumerate(found, 1):
@@ -138,7 +139,7 @@ def _rows(found: Rows, shown: list[Json], *, rev: int, more: bool, older: bool) 
 
 
 def row(found: Row, card: Callable[[Wait], CardRow]) -> Json | None:
-    """One row, or None when the page does not show it."""
+    """Return a row for the page; None if the page does not show it."""
     match found.item:
         case Received() as received:
             body = _message(received)
@@ -154,7 +155,7 @@ def row(found: Row, card: Callable[[Wait], CardRow]) -> Json | None:
 
 
 def delta(event: TextDelta | OutputDelta) -> Json:
-    """A piece of streamed text."""
+    """Return the frame of a piece of streamed text."""
     op = "delta" if isinstance(event, TextDelta) else "output"
     return {
         "op": op,
@@ -189,12 +190,12 @@ def _attachments(received: Received) -> list[tuple[Attachment, FetchedFile | Non
 
 
 def _attached(file: Attachment, found: FetchedFile | None) -> Json:
-    """A file that came with a message: what it is called, and why it is not there."""
+    """Return an attachment's name and the reason if it could not be fetched."""
     return {"name": shown_name(file.name), "trouble": found.trouble if found is not None else ""}
 
 
 def _role(message: Inbound) -> Json:
-    """Who speaks: a person, whoever spawned this session, or a sub-session that has ended."""
+    """Return the speaker's role: a person, the task from the parent session, or an ended sub-session."""
     if message.principal == SYSTEM_CHILD:
         child = message.event_key.removeprefix("child/").removesuffix("/end")
         return {"role": "child", "child": child, "quoted": cut(message.quoted, QUOTED_AT_MOST)}
@@ -202,7 +203,7 @@ def _role(message: Inbound) -> Json:
 
 
 def _channel(place: Conversation) -> str:
-    """The name of the platform; `child` for a sub-session, whose turns take place nowhere but in it."""
+    """Return the platform's name; `child` for a sub-session, whose turns appear only in it."""
     return "child" if _is_child(place) else place.channel
 
 
@@ -273,7 +274,7 @@ def _result(step: Step, result: ToolResult) -> Json:
 
 
 def shown_name(name: str) -> str:
-    """What a file is called, in a form that it can be saved under: no path, nothing hidden, nothing that turns text."""
+    """Return a file's name in a form safe to save: no path, not hidden, no bidirectional overrides."""
     last = name.replace("\\", "/").rpartition("/")[2]
     seen = "".join(char for char in plain(last) if char not in '<>:"|?*').strip(". ")
     stem, dot, ending = seen.rpartition(".")
@@ -283,7 +284,7 @@ def shown_name(name: str) -> str:
 
 
 def header_name(name: str) -> str:
-    """The same for a header: ASCII alone."""
+    """Return a file's safe name in ASCII, for a header."""
     return "".join(char if char.isascii() else "_" for char in shown_name(name))
 
 
@@ -298,7 +299,7 @@ def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:
 
 
 def _child(wait: Wait) -> Json:
-    """A sub-session that the turn waits for. What it said is the result of the call."""
+    """Return a sub-session that the turn waits for. Its answer is the result of the call."""
     end = ChildEnd.of(wait)
     return {
         "type": "child",

@@ -1,4 +1,4 @@
-"""The web page's own settings, read by the configuration before any message can come."""
+"""Settings of the web page. Read by the configuration at start, used by `adapter`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 SECRETS: tuple[str, ...] = ()
-"""Nothing of its own: keys of the page have no form, and a sign-in link's code is hidden everywhere."""
+"""Patterns for redaction: none. The page's keys have no fixed form, and a sign-in code is redacted everywhere."""
 
 
 class WebSettings(BaseModel):
-    """`[channels.web]`. Durations are written `"30d"`; the configuration reads them."""
+    """Settings `[channels.web]`. Durations are written `"30d"`; the configuration parses them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
