@@ -1,4 +1,4 @@
-/** Between the wire and the state: what frames change, and what the person does. Views call these functions and nothing below them. */
+/** State changes from frames and from the person's actions. Views call only these functions, never the wire. */
 import { batch } from "./html.js";
 import { Following } from "./follow.js";
 import { below } from "./kin.js";
@@ -28,11 +28,11 @@ import {
   unfolded,
 } from "./state.js";
 
-/** A press that was not confirmed in this time is not sent again: the person may have changed their mind. */
+/** Time in ms after which an unconfirmed press is not sent again: the person may have changed their mind. */
 const PRESS_LIFE = 60_000;
-/** Bytes of a message on the wire. The server ends the connection at 1 MiB, and the message would be sent again for ever. */
+/** Bytes of a message on the wire, at most. The server closes the connection at 1 MiB, and the message would be retried for ever. */
 const MESSAGE_AT_MOST = 1_000_000;
-/** How long an accepted message without a row (a control command has none) stays on the page, ms. */
+/** Time in ms that an accepted message without a row (a control command has none) stays on the page. */
 const LINGER = 1500;
 
 const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`, {
@@ -50,11 +50,11 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
 
 const following = new Following((frame) => wire.send(frame));
 
-/** Asks the server whether this browser is signed in. A way there that swallows the question counts as none: null. */
+/** Asks the server whether this browser is signed in. Returns null if no answer comes. */
 const whoAmI = () =>
   fetch("/api/me", { headers: keep.keyHeader(), signal: AbortSignal.timeout(10_000) }).catch(() => null);
 
-/** Finds out who is here, and connects. A code in the address is used and erased first. */
+/** Checks the sign-in and connects. A code in the address is used and erased first. */
 export async function boot() {
   const code = takeCode();
   if (code) return redeem(code);
@@ -65,7 +65,7 @@ export async function boot() {
   signedIn();
 }
 
-/** Takes the code of a sign-in link out of the address bar and the history. */
+/** Removes the code of a sign-in link from the address bar and the history, and returns it. */
 export function takeCode() {
   const match = /^#code=(.+)$/.exec(location.hash);
   if (!match) return "";
@@ -89,7 +89,7 @@ export async function redeem(code) {
     signIn.value = { busy: false, error: "" };
     return signedIn();
   }
-  // A used link that is opened again, from the history or a chat, must not cost the sign-in that it once gave.
+  // Reopening a used link, from the history or a chat, must not end the sign-in that it created.
   const still = Boolean((await whoAmI())?.ok);
   signIn.value = { busy: false, error: still ? "" : await signInError(answer) };
   if (!still) return;
@@ -113,7 +113,7 @@ function signedIn() {
   wire.up();
 }
 
-/** Somebody else has signed in here: what the one before wrote and pressed is not theirs to send. The storage keeps it for its author. */
+/** Drops the previous owner's unsent messages and presses after another sign-in. The storage keeps them for their author. */
 function forgetPerson() {
   forgetSessions();
   following.forget();
@@ -136,7 +136,7 @@ function signedOut(error) {
   });
 }
 
-/** Ends the sign-in here, and what was kept in this browser for it. */
+/** Ends the sign-in here, and deletes its data in this browser. */
 export async function signOut() {
   const answer = await fetch("/api/signout", { method: "POST", headers: keep.keyHeader() }).catch(() => null);
   if (!answer?.ok && answer?.status !== 401) return tell("Not signed out: the server did not answer. Try again.");
@@ -149,7 +149,7 @@ export async function signOut() {
 /** Reconnects without waiting. */
 export const retryNow = () => wire.retryNow();
 
-/** After the page was hidden: is the line still good? */
+/** Checks the connection after the page was hidden. */
 export function wake() {
   if (auth.value !== "in" || !current.value) return;
   const state = sessionState(current.value);
@@ -170,7 +170,7 @@ export function tell(text) {
 const handlers = {
   /** @param {any} frame */
   welcome(frame) {
-    // A store that has gone back to a backup: of what is shown here some never happened, and what happens has lower revisions.
+    // The store was restored from a backup: some shown rows no longer exist, and new ones have lower revisions.
     if (frame.sessions.some(isBehind)) return location.reload();
     const { owner, main, model, version, currency } = frame;
     if (me.value.owner && me.value.owner !== owner) forgetPerson();
@@ -196,7 +196,7 @@ const handlers = {
     const before = state.store.rev;
     const fresh = !state.store.loaded;
     const resuming = state.resuming && !frame.older;
-    // A sub-session is opened when it begins, and may have asked for something by then.
+    // A sub-session is opened when it begins, and may have open approvals by then.
     if ((!fresh || kin.value.byId.get(frame.session)?.lineage) && !frame.older) announce(state, frame.rows);
     state.take(frame, !readingUp.has(frame.session));
     if (!frame.older) state.resuming = false;
@@ -237,10 +237,10 @@ const handlers = {
   },
 };
 
-/** Sessions that are read further up than their end: nothing is taken away from under the reader. @type {Set<string>} */
+/** Sessions scrolled up from their end: no rows are removed there. @type {Set<string>} */
 export const readingUp = new Set();
 
-/** Tells screen readers. They hear changes alone: what is said twice differs by a space. @param {{value: string}} region @param {string} text */
+/** Announces a text to screen readers. They notice only changes: a repeated text differs by a space. @param {{value: string}} region @param {string} text */
 const speak = (region, text) => void (region.value = region.value === text ? `${text}\u00a0` : text);
 
 /** @param {import("./state.js").SessionState} state @param {any[]} rows */
@@ -256,7 +256,7 @@ function announce(state, rows) {
   }
 }
 
-// ---- what the person does -------------------------------------------------------------------------------------------
+// ---- the person's actions -----------------------------------------------------------------------------------------
 
 /** Shows a session. The main one stays live, others only while they, or one above them, are shown. @param {string} id */
 export function show(id) {
@@ -293,7 +293,7 @@ export function step(by) {
   if (next) show(next);
 }
 
-/** Asks for the rows before those that are here without a gap. @param {string} id @returns {boolean} whether it was asked */
+/** Requests the rows before the oldest contiguous one. @param {string} id @returns {boolean} whether it was asked */
 export function loadOlder(id) {
   const state = sessionState(id);
   if (!state.store.list.length || !state.store.more || state.loadingOlder.value) return false;
@@ -301,7 +301,7 @@ export function loadOlder(id) {
   return state.loadingOlder.value;
 }
 
-/** Sends a message to the main session, and again with the same id until the server says it has it. @param {string} text */
+/** Sends a message to the main session; retries with the same id until the server confirms it. @param {string} text */
 export function say(text) {
   const pending = {
     id: uuid(),
@@ -315,7 +315,7 @@ export function say(text) {
   post(pending);
 }
 
-/** Sends a message, unless it is so long that no server would take it. @param {import("./types.js").Pending} item */
+/** Sends a message, unless it is too long for the server. @param {import("./types.js").Pending} item */
 function post(item) {
   const frame = { op: "say", id: item.id, text: item.text };
   if (new Blob([JSON.stringify(frame)]).size < MESSAGE_AT_MOST) return wire.check(frame);
@@ -334,7 +334,7 @@ function changePending(id, change) {
   keep.saveOutbox(me.value.owner, outbox.value);
 }
 
-/** A message whose row is here needs no second showing. @param {any[]} rows */
+/** Removes pending messages whose rows have arrived. @param {any[]} rows */
 function settleOutbox(rows) {
   for (const row of rows) {
     if (row.type !== "message" || row.channel !== "web") continue;
@@ -347,7 +347,7 @@ function settleOutbox(rows) {
   }
 }
 
-/** After a reconnect: everything that was not confirmed. */
+/** Sends everything unconfirmed again after a reconnect. */
 function resend() {
   const stored = keep.loadOutbox(me.value.owner);
   const known = new Set(outbox.value.map((/** @type {any} */ item) => item.id));
@@ -376,7 +376,7 @@ export function press(handle, reason) {
   wire.check(frame);
 }
 
-/** Stops what runs in the main session. */
+/** Stops the running turn of the main session. */
 export function stop() {
   if (current.value !== me.value.main) return tell("Stop works in your main session. Go back to main first.");
   say("/stop");

@@ -1,4 +1,4 @@
-/** The page's first module: finds out who is here, draws the views, starts the clock and the keyboard. Nothing imports it. */
+/** The page's entry module: checks the sign-in, renders the views, starts the clock and the keyboard. Nothing imports it. */
 import { boot, redeem, takeCode, wake } from "./actions.js";
 import { effect, html, render } from "./html.js";
 import { onKey } from "./keys.js";

@@ -1,4 +1,4 @@
-/** What steps and turns took and cost, in words. Pure. */
+/** Durations and costs of steps and turns, as text. Pure. */
 import { between, duration, plural } from "./format.js";
 
 /** @typedef {import("./types.js").Usage} Usage */
@@ -26,7 +26,7 @@ export function sumOf(all) {
   return sum;
 }
 
-/** "3,360 tokens · $0.004"; what is not known is left out. @param {Usage|null|undefined} usage @param {string} currency @returns {string[]} */
+/** "3,360 tokens · $0.004"; unknown figures are omitted. @param {Usage|null|undefined} usage @param {string} currency @returns {string[]} */
 export function costs(usage, currency) {
   const tokens = usage ? usage.input_tokens + usage.output_tokens : 0;
   return [
@@ -36,7 +36,7 @@ export function costs(usage, currency) {
 }
 
 /**
- * When the model was asked for an answer, as far as its turn tells: from when there was all that it was given, ms.
+ * Returns the time in ms when the model was called, as far as the turn's rows show: when all its input existed.
  * @param {any[]} rows  of its session @param {import("./types.js").StepRow} step @param {any} turn
  */
 export function askedAt(rows, step, turn) {
@@ -55,7 +55,7 @@ export function answerFigures(rows, step, currency) {
   return [step.model ?? "", ms ? duration(ms) : "", ...costs(step.usage, currency)].filter(Boolean);
 }
 
-/** Time that at least one of some stretches lasted, ms. @param {[number, number][]} spans */
+/** Returns the union length of time spans in ms. @param {[number, number][]} spans */
 function together(spans) {
   let total = 0;
   let covered = -Infinity;
@@ -67,7 +67,7 @@ function together(spans) {
 }
 
 /**
- * What an ended turn took: waiting for a person does not count, waiting for sub-sessions does; their cost is in its own.
+ * Returns the totals of an ended turn. Waiting for a person is excluded, waiting for sub-sessions included; their cost is part of its own.
  * @param {any[]} rows  of its session @param {import("./types.js").TurnRow} turn
  */
 export function turnSums(rows, turn) {

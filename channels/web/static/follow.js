@@ -1,4 +1,4 @@
-/** Which sessions the server is asked to keep live here: main, what is shown, and what is at work below either. */
+/** Subscriptions to sessions: main, the shown one, and active ones below either. Driven by actions.js. */
 import { liveBelow } from "./kin.js";
 import { current, kin, me, sessionState } from "./state.js";
 
@@ -9,25 +9,25 @@ export class Following {
   /** @param {(frame: object) => boolean} send */
   constructor(send) {
     this.send = send;
-    /** What the server was asked to follow. @type {Set<string>} */
+    /** Sessions that the server follows for this page. @type {Set<string>} */
     this.followed = new Set();
-    /** Sub-sessions whose rows are wanted once, because a view shows how they ended. @type {Set<string>} */
+    /** Sub-sessions whose rows are loaded once, because a view shows their outcome. @type {Set<string>} */
     this.glances = new Set();
   }
 
-  /** After a connect: the server follows nothing yet. */
+  /** Resets after a connect: the server follows nothing yet. */
   anew() {
     this.followed.clear();
     this.fit();
   }
 
-  /** Somebody else may sign in. */
+  /** Resets after a sign-out: somebody else may sign in. */
   forget() {
     this.followed.clear();
     this.glances.clear();
   }
 
-  /** Makes it fit what is shown. Called whenever either may have changed; mostly there is nothing to do. */
+  /** Updates the subscriptions to the shown sessions. Called on every possible change; usually there is nothing to do. */
   fit() {
     for (const id of this.glances) if (!kin.value.live.has(id) && this.caughtUp(id)) this.glances.delete(id);
     const wanted = this.wanted();
@@ -39,7 +39,7 @@ export class Following {
     for (const id of wanted) if (!this.followed.has(id) && this.followed.size < AT_MOST) this.open(id);
   }
 
-  /** Main first: whatever else there is, that is live. */
+  /** Returns the wanted sessions; main comes first, so it is always followed. */
   wanted() {
     const ids = new Set([me.value.main, current.value].filter(Boolean));
     for (const id of [...ids]) for (const line of liveBelow(kin.value, id)) ids.add(line.id);
@@ -47,7 +47,7 @@ export class Following {
     return new Set([...ids].slice(0, AT_MOST));
   }
 
-  /** Whether all that the list knows of is here: a session that has ended is left only after its last rows. @param {string} id */
+  /** Returns whether all listed rows have arrived: an ended session is unsubscribed only after its last rows. @param {string} id */
   caughtUp(id) {
     const line = kin.value.byId.get(id);
     const { store } = sessionState(id);
@@ -61,7 +61,7 @@ export class Following {
     this.fit();
   }
 
-  /** Asks for what is new in a session since what is here, and for all that comes. @param {string} id */
+  /** Subscribes to a session, from the rows already here. @param {string} id */
   open(id) {
     const state = sessionState(id);
     this.followed.add(id);
@@ -69,7 +69,7 @@ export class Following {
     this.send(this.ask(state));
   }
 
-  /** The frame for that. @param {import("./state.js").SessionState} state */
+  /** Returns the `open` frame of a session. @param {import("./state.js").SessionState} state */
   ask(state) {
     state.resuming = state.store.loaded;
     return { op: "open", session: state.id, after: state.store.loaded ? state.store.rev : null };

@@ -1,4 +1,4 @@
-/** Words and figures for people: times, durations, sizes, names of things. Pure. */
+/** Formatting for people: times, durations, sizes, names. Pure. */
 
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
@@ -9,7 +9,7 @@ export const exactTime = (iso) => EXACT.format(new Date(iso));
 /** @param {string} iso */
 export const clockTime = (iso) => TIME.format(new Date(iso));
 
-/** "now", "3 min", "12:03", "Mon 12:03"…: short, and never longer than it must be. @param {string} iso @param {number} now  ms */
+/** "now", "3 min", "12:03", "Mon 12:03"…: as short as possible. @param {string} iso @param {number} now  ms */
 export function relativeTime(iso, now) {
   const then = Date.parse(iso);
   const seconds = (now - then) / 1000;
@@ -32,17 +32,17 @@ export function duration(ms) {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Letters that run from right to left, as the first of a text. */
+/** Matches a text whose first letter is right-to-left. */
 const FROM_THE_RIGHT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Nko}\p{Script=Syriac}\p{Script=Thaana}]/u;
-/** For `dir`, of what a person writes. `auto` says the same, and takes seconds for a pasted megabyte. @param {string} text */
+/** Returns `dir` for a person's text. `auto` gives the same, but takes seconds for a pasted megabyte. @param {string} text */
 export const direction = (text) => (FROM_THE_RIGHT.test(text) ? "rtl" : "ltr");
 
-/** What a program writes to a terminal for colours, titles and the place of the cursor. */
+/** Terminal escape sequences for colours, titles and the cursor. */
 const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])/g;
 /** @param {string} text  what a program printed */
 export const withoutEscapes = (text) => text.replace(ESCAPES, "");
 
-/** "12 min", "40 s": what is left of a wait. @param {number} ms */
+/** "12 min", "40 s": the time left of a wait. @param {number} ms */
 export function left(ms) {
   if (ms <= 0) return "now";
   if (ms < 90_000) return `in ${Math.ceil(ms / 1000)} s`;
@@ -64,7 +64,7 @@ export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 
 /** @param {string|null|undefined} a @param {string|null|undefined} b */
 export const between = (a, b) => (a && b ? Date.parse(b) - Date.parse(a) : null);
 
-/** The part of a call's arguments that a person looks for first, on one line. @param {string|undefined} text  JSON */
+/** Returns the most telling part of a call's arguments, on one line. @param {string|undefined} text  JSON */
 export function summary(text) {
   const value = parsed(text);
   if (!value || typeof value !== "object") return text ?? "";

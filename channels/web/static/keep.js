@@ -1,4 +1,4 @@
-/** What survives a reload in this browser: unsent messages, the draft, the theme. Storage may be forbidden or full: then nothing is kept. */
+/** Browser storage for unsent messages, the draft and the theme. If storage is forbidden or full, nothing is stored. */
 
 /** @param {string} key @param {any} otherwise @param {"localStorage"|"sessionStorage"} [place] */
 function read(key, otherwise, place = "localStorage") {
@@ -20,18 +20,18 @@ function write(key, value, place = "localStorage") {
   }
 }
 
-/** The key where it cannot be kept: it lasts as long as the page. */
+/** The sign-in key without storage: it lasts as long as the page. */
 let unkept = "";
-/** The key of this sign-in: what the cookie is worth nothing without. Kept here because other ports of this host get the cookie too. */
+/** Key of this sign-in; the cookie alone is not sufficient. Stored here because other ports of this host receive the cookie too. */
 export const loadKey = () => unkept || read("dragoman.key", "");
 /** @param {string} key  empty forgets it */
 export const saveKey = (key) => void (unkept = write("dragoman.key", key || null) ? "" : key);
-/** What every request that needs a sign-in carries. */
+/** Returns the headers of every signed-in request. */
 export const keyHeader = () => ({ "X-Dragoman-Key": loadKey() });
 /** @param {string} owner @returns {any[]} */
 export const loadOutbox = (owner) => read(`dragoman.outbox.${owner}`, []);
 /**
- * Only what is still on its way is kept, beside what other tabs keep.
+ * Stores only pending messages, next to those of other tabs.
  * @param {string} owner @param {any[]} items  this tab's @param {string} [gone]  id of one that is none any more
  */
 export function saveOutbox(owner, items, gone) {
@@ -41,7 +41,7 @@ export function saveOutbox(owner, items, gone) {
   const all = [...others, ...unsent];
   write(`dragoman.outbox.${owner}`, all.length ? all : null);
 }
-/** This tab's own; a tab that has none begins with the last one of all. @param {string} owner @returns {string} */
+/** Returns this tab's draft; a tab without one starts with the most recent of all. @param {string} owner @returns {string} */
 export const loadDraft = (owner) =>
   read(`dragoman.draft.${owner}`, null, "sessionStorage") ?? read(`dragoman.draft.${owner}`, "");
 /** @param {string} owner @param {string} text */
@@ -57,7 +57,7 @@ export function clear(owner) {
   write(`dragoman.draft.${owner}`, null, "sessionStorage");
 }
 
-/** Whether one-letter keys do something; they do until somebody switches them off here. @returns {boolean} */
+/** Returns whether one-letter keys are on; they are until switched off in this browser. @returns {boolean} */
 export const loadShortcuts = () => read("dragoman.shortcuts", true) !== false;
 /** @param {boolean} on */
 export const saveShortcuts = (on) => void write("dragoman.shortcuts", on ? null : false);

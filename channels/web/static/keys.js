@@ -1,4 +1,4 @@
-/** The keyboard outside of fields. One key, no modifier; each also has a button, so all of them can be switched off. */
+/** Keyboard shortcuts outside input fields: single keys. Each also has a button, so all can be switched off. */
 import { show, step, stop, tell } from "./actions.js";
 import { drawerOpen, helpOpen, inspected, sessions, current, sessionState, shortcuts } from "./state.js";
 
@@ -17,7 +17,7 @@ export const KEYS = [
   ["Shift Enter", "new line"],
 ];
 
-/** What the conversation offers to the keyboard; it fills this in while it is shown. */
+/** Actions of the conversation for the keyboard, set while it is shown. */
 export const conversation = {
   /** Shows and focuses the oldest waiting card of the session. @returns {boolean} */
   toWaiting: () => false,
@@ -25,14 +25,14 @@ export const conversation = {
   focusComposer: (_start) => {},
 };
 
-/** Whether a key belongs to an input method. Safari ends the composition before the Enter that ends it. @param {KeyboardEvent} event */
+/** Returns whether a key belongs to an input method. Safari reports the end of a composition before its Enter. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 /** @param {EventTarget|null} target */
 const isField = (target) =>
   target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
-/** To the oldest waiting card: of this session, else of the first session that waits. */
+/** Goes to the oldest waiting card of this session, else of the first waiting session. */
 export function goToWaiting() {
   if (conversation.toWaiting()) return;
   const other = sessions.value.find((/** @type {any} */ line) => line.waiting > 0 && line.id !== current.value);
@@ -41,7 +41,7 @@ export function goToWaiting() {
   wanted.session = other.id;
 }
 
-/** The session whose waiting card is to be shown as soon as its rows are here. */
+/** Session whose waiting card is shown as soon as its rows arrive. */
 export const wanted = { session: "" };
 
 /** Presses the n-th button of the card that has the focus. @param {number} n @param {Element|null} focus */

@@ -1,4 +1,4 @@
-/** Who spawned whom: the list of sessions as a tree, and how each sub-session stands. Plain data in, plain data out. */
+/** Tree of sessions and sub-sessions, with the status of each. Pure; used by state.js. */
 
 /** @typedef {import("./types.js").SessionLine} SessionLine */
 /**
@@ -28,33 +28,33 @@ export function kinOf(lines) {
 const byBirth = (a, b) =>
   Date.parse(a.created_at) - Date.parse(b.created_at) || (a.lineage?.n ?? 0) - (b.lineage?.n ?? 0);
 
-/** Whoever waits for it is live too; whoever is only told later is not. @param {Kin} kin @param {SessionLine} line */
+/** Marks a session active, with the parents that wait for it (mode `run`). @param {Kin} kin @param {SessionLine} line */
 function markLive(kin, line) {
   kin.live.add(line.id);
   const parent = line.lineage?.mode === "run" ? kin.byId.get(line.lineage.parent) : undefined;
   if (parent && !kin.live.has(parent.id)) markLive(kin, parent);
 }
 
-/** All below a session, each parent before its own children. @param {Kin} kin @param {string} id @returns {SessionLine[]} */
+/** Returns all descendants of a session, each parent before its children. @param {Kin} kin @param {string} id @returns {SessionLine[]} */
 export function below(kin, id) {
   return (kin.children.get(id) ?? []).flatMap((line) => [line, ...below(kin, line.id)]);
 }
 
-/** The sub-sessions at work below a session. @param {Kin} kin @param {string} id */
+/** Returns the active descendants of a session. @param {Kin} kin @param {string} id */
 export const liveBelow = (kin, id) => below(kin, id).filter((line) => kin.live.has(line.id));
 
-/** Cards that wait for a decision in a session and all below it. @param {Kin} kin @param {SessionLine} line */
+/** Returns the number of waiting cards in a session and its descendants. @param {Kin} kin @param {SessionLine} line */
 export const waitingIn = (kin, line) =>
   below(kin, line.id).reduce((sum, child) => sum + child.waiting, line.waiting);
 
 /**
- * One line of the list: a session, or the fold that those of its children stand behind that have ended.
+ * One line of the list: a session, or the fold with its ended children.
  * @typedef {{kind: "session", line: SessionLine, depth: number}} SessionItem
  * @typedef {{kind: "fold", parent: string, count: number, open: boolean, depth: number}} FoldItem
  */
 
 /**
- * The list as it is drawn: sessions in the order given, below each the children at work, then a fold for the others.
+ * Returns the list as drawn: sessions in the given order, each followed by its active children and a fold for the others.
  * @param {Kin} kin @param {SessionLine[]} sorted @param {Set<string>} unfolded  parents whose fold is open
  * @param {string} current  always in the list
  * @returns {(SessionItem|FoldItem)[]}
@@ -78,7 +78,7 @@ export function treeOf(kin, sorted, unfolded, current) {
   return out;
 }
 
-/** Word, icon and tone of how a sub-session stands. @typedef {{word: string, icon: string, tone: string, ended: boolean}} Standing */
+/** Word, icon and tone of a sub-session's status. @typedef {{word: string, icon: string, tone: string, ended: boolean}} Standing */
 
 /** @type {Record<string, Standing>} */
 const ENDS = {

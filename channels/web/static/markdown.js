@@ -67,10 +67,10 @@ const ALLOWED_ATTR = [
   "tabindex",
   "role",
 ];
-/** What any attribute may hold: an address of these kinds, or something without a scheme. */
+/** Allowed attribute values: a URL with one of these schemes, or a value without a scheme. */
 const ADDRESSES = /^(?!\/\/)(?:(?:https?|mailto):|data:image\/(?:png|jpeg|gif|webp);|[^:\\]*$)/i;
 const LINKS = /^(?:https?:|mailto:)/i;
-/** Pictures of this server, or in the text itself. */
+/** Allowed picture URLs: of this server, or inline data. */
 const PICTURES = /^(?:\/(?!\/)[^\\]*|data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/=]+)$/i;
 
 /** @param {string} tag @param {string} [className] */
@@ -97,7 +97,7 @@ function addressIn(text) {
   return whole.replace(/[.,;:!?'*_~]+$/, "");
 }
 
-/** Opens nothing but web and mail addresses, and gives the other side nothing. @param {HTMLElement} element @param {string} address */
+/** Sets a link's target; only web and mail URLs, without referrer or opener. @param {HTMLElement} element @param {string} address */
 function link(element, address) {
   const clean = address.trim();
   if (!LINKS.test(clean)) return;
@@ -106,7 +106,7 @@ function link(element, address) {
   element.setAttribute("target", "_blank");
 }
 
-/** A picture of another host becomes a link to it: showing it would tell that host who reads. @param {HTMLElement} holder @param {string} address */
+/** Shows a picture; one of another host becomes a link: loading it would tell that host who reads. @param {HTMLElement} holder @param {string} address */
 function picture(holder, address) {
   const alt = holder.textContent ?? "";
   if (PICTURES.test(address)) {
@@ -159,7 +159,7 @@ function place(parent, token) {
   return parent.appendChild(element);
 }
 
-/** What a link names, without its title and the brackets around an address. @param {string} text */
+/** Returns a link's target without its title and angle brackets. @param {string} text */
 const target = (text) =>
   text
     .replace(/\s(?:"[^"]*"|'[^']*')$/, "")
@@ -178,7 +178,7 @@ function setAttr(element, attr, value) {
   }
 }
 
-/** What opens those that have been taken for Markdown and may turn out to be text. @type {Record<number, string>} */
+/** Opening marks of elements that may turn out to be text. @type {Record<number, string>} */
 const MARKS = {
   [smd.LINK]: "[",
   [smd.ITALIC_UND]: "_",
@@ -186,7 +186,7 @@ const MARKS = {
   [smd.ITALIC_AST]: "*",
   [smd.STRONG_AST]: "**",
 };
-/** Where neither a backslash nor an address is anything but text. @type {Set<number>} */
+/** Tokens in which backslashes and URLs are plain text. @type {Set<number>} */
 const VERBATIM = new Set([smd.CODE_BLOCK, smd.CODE_FENCE, smd.CODE_INLINE, smd.RAW_URL, smd.EQUATION_BLOCK, smd.EQUATION_INLINE]);
 /** Before an underscore within a word, of which no word has more at once than are looked at. */
 const IN_A_WORD = /(?<=[\p{L}\p{N}]_{0,20})(?=_{1,20}[\p{L}\p{N}])/u;
@@ -196,18 +196,18 @@ const UNDECIDED = /(?:https?:(?:\/|\/\/\S{0,1999})?|[\p{L}\p{N}][\p{L}\p{N}_]{0,
 
 /** Of the text's end as much as `UNDECIDED` can match: 2,007 characters, each of up to two units. */
 const HELD_AT_MOST = 4100;
-/** Elements within each other, at most: those of a few thousand quotations take the browser's tab with them. */
+/** Nesting depth, at most: a few thousand nested quotes crash the browser's tab. */
 const DEEPEST = 100;
-/** Characters that stay undecided, at most: for each that comes the parser goes through all of them again. */
+/** Undecided characters, at most: the parser rescans all of them for each new one. */
 const PENDING_AT_MOST = 500;
 
-/** By how much more than the text of its list a block of code is indented. @param {any} parser  at the block's beginning */
+/** Returns a code block's extra indentation relative to its list. @param {any} parser  at the block's beginning */
 function indentation(parser) {
   const item = parser.tokens.lastIndexOf(smd.LIST_ITEM, parser.len);
   return parser.indent_len - (item < 0 ? 0 : parser.spaces[item]);
 }
 
-/** Whether the parser reads what a link names. @param {any} parser */
+/** Returns whether the parser is inside a link's target. @param {any} parser */
 const inTarget = (parser) => parser.pending.startsWith("](");
 
 /** A blank line would end the code in a list, unless it is indented with the list. @param {any} parser @param {string} text */
@@ -264,13 +264,13 @@ function feedWords(parser, text) {
   }
 }
 
-/** Nothing is undecided any more, and an address ends: a backslash does both, and is taken back before it escapes anything. @param {any} parser */
+/** Ends all undecided text and any URL with a backslash, which is removed before it escapes anything. @param {any} parser */
 function settle(parser) {
   smd.parser_write(parser, "\\");
   parser.pending = "";
 }
 
-/** Gives text to the parser, each address in it as a whole. @param {any} parser @param {string} text */
+/** Passes text to the parser, each URL as a unit. @param {any} parser @param {string} text */
 function feed(parser, text) {
   for (const piece of text.split(BEFORE_AN_ADDRESS)) {
     const address = addressIn(piece);
@@ -281,7 +281,7 @@ function feed(parser, text) {
       feedWords(parser, piece.slice(address.length));
     } else if (address && !verbatim) {
       settle(parser);
-      // In the words of a link an address is text.
+      // Inside a link's label a URL is text.
       if (parser.token === smd.LINK) feedWords(parser, address);
       else smd.parser_write(parser, address);
       settle(parser);
@@ -308,9 +308,9 @@ function feed(parser, text) {
  */
 export function writer(root) {
   const nodes = [root];
-  /** What was opened. @type {Opened[]} */
+  /** Open elements. @type {Opened[]} */
   const open = [];
-  /** What turned out to be text, the innermost first. @type {{element: HTMLElement, mark: string, end: string}[]} */
+  /** Elements that turned out to be text, the innermost first. @type {{element: HTMLElement, mark: string, end: string}[]} */
   const texts = [];
   const close = () => {
     const element = /** @type {HTMLElement} */ (nodes.pop());
@@ -321,7 +321,7 @@ export function writer(root) {
       element.textContent = (element.textContent ?? "").replace(new RegExp(`^ {1,${indent}}`, "gm"), "");
     if (!meant && MARKS[token]) texts.push({ element, mark: MARKS[token], end: ended ? "]" : "" });
   };
-  /** The outermost first: what is in one moves once, however many are around it. */
+  /** Outermost first, so that nested content moves only once. */
   const unwrap = () => {
     for (const { element, mark, end } of texts.splice(0).reverse()) {
       element.before(mark);
@@ -371,7 +371,7 @@ export function writer(root) {
   };
 }
 
-/** Shows a whole answer. @param {HTMLElement} root  emptied first @param {string} text */
+/** Renders a complete answer. @param {HTMLElement} root  emptied first @param {string} text */
 export function renderMarkdown(root, text) {
   const fresh = document.createElement("div");
   const whole = writer(fresh);
@@ -387,7 +387,7 @@ export function renderMarkdown(root, text) {
   root.replaceChildren(...fresh.childNodes);
 }
 
-/** For the element around answers: its copy buttons work. @param {MouseEvent} event */
+/** Click handler for the copy buttons of answers. @param {MouseEvent} event */
 export async function onCopyClick(event) {
   const button = event.target instanceof Element ? event.target.closest("button.copy") : null;
   if (!button) return;
@@ -397,7 +397,7 @@ export async function onCopyClick(event) {
   setTimeout(() => (button.textContent = "Copy"), 1500);
 }
 
-/** The clipboard's new door exists only on secure origins; the old one works over plain http too. @param {string} text */
+/** Copies a text. The modern clipboard API exists only on secure origins; the old one works over plain http too. @param {string} text */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,4 +1,4 @@
-/** Between the wire and the views: a session's rows, upserted by (type, id), in order of `ord`. No browser, no signals: plain data. */
+/** Row store of one session: rows upserted by (type, id), in order of `ord`. Plain data between the wire and the views. */
 
 /** @typedef {import("./types.js").Row} Row @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").StepRow} StepRow */
 /**
@@ -45,8 +45,8 @@ export function upsert(store, rows) {
 }
 
 /**
- * Takes a `rows` frame. Only a frame that goes forward moves `rev`: a page of older rows may hold a change
- * whose neighbours did not come yet.
+ * Applies a `rows` frame. Only a forward frame advances `rev`: a page of older rows may contain a change
+ * whose neighbours have not arrived yet.
  * @param {Store} store @param {{rows: Row[], rev: number, more: boolean, older?: boolean}} frame @param {boolean} fresh  the answer to an open from nothing
  */
 export function applyFrame(store, frame, fresh) {
@@ -64,7 +64,7 @@ export function applyFrame(store, frame, fresh) {
 }
 
 /**
- * Lets go of the oldest rows; they can be asked for again.
+ * Drops the oldest rows; they can be requested again.
  * @param {Store} store @param {number} keep
  */
 export function trim(store, keep) {
@@ -75,7 +75,7 @@ export function trim(store, keep) {
   store.more = true;
 }
 
-/** First index whose ord is not below. @param {{ord: number}[]} list @param {number} ord */
+/** Returns the first index whose ord is not lower. @param {{ord: number}[]} list @param {number} ord */
 export function lowerBound(list, ord) {
   let low = 0;
   let high = list.length;
@@ -94,7 +94,7 @@ function indexOf(list, row) {
   return i;
 }
 
-/** What the rows say about each other: the last approval and sub-session of each step, turns and the messages that began them, steps with a result. @param {Row[]} list */
+/** Returns relations between rows: the last approval and sub-session of each step, turns and the messages that began them, steps with a result. @param {Row[]} list */
 function relate(list) {
   const approvals = new Map();
   const steps = new Map();
@@ -119,7 +119,7 @@ function relate(list) {
 /** @param {StepRow|null|undefined} step */
 const hasRun = (step) => Boolean(step && (step.state === "started" || step.result));
 
-/** Under a card only what the card's own line does not say already. @param {StepRow|null|undefined} step @param {boolean} [spawned] */
+/** Returns whether a step below a card shows anything that the card does not. @param {StepRow|null|undefined} step @param {boolean} [spawned] */
 const worthShowing = (step, spawned = false) => {
   if (step && spawned) return true;
   if (!step || !hasRun(step)) return false;
@@ -132,9 +132,9 @@ const worthShowing = (step, spawned = false) => {
 };
 
 /**
- * The conversation as it is shown. A step that was asked about stands under its card; the answer of a command turn is
- * left out when its step has a result; the last entry of a turn carries the turn when there is something to say about it.
- * A row from before those that are loaded waits until what is between is here too: it would stand where others are missing.
+ * Returns the conversation's entries. A step with an approval is placed under its card; the answer of a command turn is
+ * omitted when its step has a result; the last entry of a turn carries the turn when it has something to show.
+ * A row before the loaded ones is held back until the rows between have arrived.
  * @param {Store} store @param {string[]} live  keys `turn/n` of answers that are being written
  * @returns {Entry[]}
  */
@@ -144,7 +144,7 @@ export function entriesOf(store, live = []) {
   const out = [];
   const writing = new Set(live);
   for (const row of store.more ? store.list.slice(lowerBound(store.list, store.from)) : store.list) {
-    // A chat shows an answer's beginning as a slot of its own; here what streams is more.
+    // A chat shows a partial answer as a slot; here the streamed text is longer.
     if (row.type === "slot" && row.n !== null && writing.has(stepKey(row.turn, row.n))) continue;
     const entry = entryOf(row, known);
     if (entry) out.push(entry);
@@ -158,7 +158,7 @@ export function entriesOf(store, live = []) {
 function entryOf(row, known) {
   const base = { key: keyOf(row), ord: row.ord, turn: row.turn ?? null, row };
   if (row.type === "message") {
-    // What began a turn is being answered, though the model has not been given it yet as the store counts.
+    // The message that began a turn counts as given, although the store marks it later.
     return { ...base, kind: "message", waits: !row.given && known.began.get(row.turn) !== row };
   }
   if (row.type === "approval") {
@@ -175,7 +175,7 @@ function entryOf(row, known) {
   if (row.type !== "slot" || !row.text) return null;
   const repeats = row.kind === "answer" && known.turns.get(row.turn)?.kind === "command" && known.ran.has(row.turn);
   if (repeats) return null;
-  // What an answer says is stored behind the calls that it makes, and is said before them.
+  // An answer's text is stored after its calls, but shown before them.
   const step = known.answers.get(stepKey(row.turn, row.n));
   return { ...base, kind: row.kind, ord: Math.min(row.ord, step?.ord ?? row.ord), step };
 }
@@ -208,8 +208,8 @@ function finish(out, turns) {
 }
 
 /**
- * More text at an offset counted in characters (code points, as the server counts). What is already here is left out; a gap becomes "…".
- * At 0 it begins anew: a model failed and another answers, or a call is run again.
+ * Returns the text with a delta at an offset in code points, as the server counts. Known text is skipped; a gap becomes "…".
+ * Offset 0 restarts the text: another model took over, or a call runs again.
  * @param {{text: string, next: number}} held @param {number} start @param {string} text
  * @returns {{text: string, next: number}} `text` is everything so far
  */

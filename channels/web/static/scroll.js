@@ -1,11 +1,11 @@
 /**
- * Where the conversation stands when its content changes.
+ * Scroll position of the conversation while its content changes.
  *
- * In this order: a button that could be pressed stays where it is on the screen; then, whoever was at the end stays at the end;
- * then, what is read stays where it is. The browser's own scroll anchoring does not know about buttons, so it is switched off.
+ * Priorities, in order: visible buttons keep their place on the screen; a reader at the end stays at the end;
+ * the visible text keeps its place. The browser's own scroll anchoring ignores buttons, so it is switched off.
  */
 
-/** When buttons were moved all the same (there was no room to scroll), ms of `performance.now()`: a press right after is not meant. */
+/** Time, in ms of `performance.now()`, when buttons moved for lack of scroll space: a press right after it is ignored. */
 export const moved = { at: -Infinity };
 const NEAR = 700;
 
@@ -19,13 +19,13 @@ export class Anchor {
     this.content = content;
     this.events = events;
     this.follow = true;
-    /** Where it stood last by our own doing, until that scrolling is told. */
+    /** Last position set by this code, until its scroll event arrives. */
     this.expected = -Infinity;
-    /** True from the moment another part is drawn until `show`: what is on the screen meanwhile decides nothing. */
+    /** True from drawing another part until `show`: the screen's content is ignored meanwhile. */
     this.jumping = false;
     /** @type {{el: Element, top: number}[]} */
     this.marks = [];
-    /** How many of the marks, from the first, are button rows. */
+    /** Number of leading marks that are button rows. */
     this.buttons = 0;
     this.observer = new ResizeObserver(() => this.settle());
     const gutter = (scroller.offsetWidth - scroller.clientWidth) / 2;
@@ -63,7 +63,7 @@ export class Anchor {
     else if (scrollHeight - scrollTop - clientHeight < NEAR) this.events.bottom();
   }
 
-  /** After content changed, before it is painted. */
+  /** Restores the position after a content change, before the paint. */
   settle() {
     if (this.jumping) return;
     const held = this.marks.findIndex((mark) => mark.el.isConnected);
@@ -88,7 +88,7 @@ export class Anchor {
     this.expected = this.scroller.scrollTop;
   }
 
-  /** Notes where things are now: button rows that can be seen, then the first entry that can be seen. */
+  /** Records the positions of visible button rows, then of the first visible entry. */
   remember() {
     const view = this.scroller.getBoundingClientRect();
     /** @type {{el: Element, top: number}[]} */
@@ -103,7 +103,7 @@ export class Anchor {
     this.marks = [...rows, ...this.firstSeen(view.top)];
   }
 
-  /** Some entries from the first that can be seen: one of them will still be there after a change. @param {number} edge */
+  /** Returns some entries from the first visible one: one of them survives a change. @param {number} edge */
   firstSeen(edge) {
     const entries = this.content.querySelectorAll("[data-entry]");
     let low = 0;
@@ -118,7 +118,7 @@ export class Anchor {
       .map((el) => ({ el, top: el.getBoundingClientRect().top }));
   }
 
-  /** The person asked for the end. */
+  /** Goes to the end, at the person's request. */
   toEnd() {
     this.follow = true;
     this.scrollTo(this.scroller.scrollHeight);

@@ -1,11 +1,11 @@
-/* Before anything else: what to do when a file of the page cannot be had, as after an upgrade. A plain script, because a module may be what is missing. */
+/* Recovery when a file of the page is missing, as after an upgrade. Loaded first; a plain script, because a module may be missing. */
 (function () {
   var KEY = "dragoman.stale";
-  /** Milliseconds before the page loads itself anew by itself again: a page that stays broken must not do so for ever. */
+  /** Pause in ms between automatic reloads: a page that stays broken must not reload for ever. */
   var PAUSE = 60000;
   var handled = false;
 
-  /** Whether it may load itself anew. Where nothing can be remembered, the person decides. */
+  /** Returns whether an automatic reload is allowed. Without storage, the person decides. */
   function mayReload() {
     try {
       if (Date.now() - Number(sessionStorage.getItem(KEY)) < PAUSE) return false;
@@ -31,7 +31,7 @@
   function recover() {
     if (handled) return;
     handled = true;
-    // A server that does not answer would turn the page into the browser's own error.
+    // Without an answering server, a reload would show the browser's error page.
     fetch(location.pathname, { cache: "no-store" }).then(function (answer) {
       if (answer.ok && mayReload()) location.reload();
       else show();

@@ -1,4 +1,4 @@
-/** What the page knows, as signals: who is signed in, the connection, the sessions and their rows. Changed by actions.js, read by views. */
+/** The page's state as signals: sign-in, connection, sessions and their rows. Changed by actions.js, read by views. */
 import { batch, computed, signal } from "./html.js";
 import { loadShortcuts } from "./keep.js";
 import { below, kinOf, treeOf, waitingIn } from "./kin.js";
@@ -8,7 +8,7 @@ import { applyFrame, appendDelta, emptyStore, entriesOf, stepKey, trim } from ".
 
 /** @type {import("./vendor/signals-core.js").Signal<"checking"|"out"|"in"|"unreachable">} */
 export const auth = signal("checking");
-/** What the sign-in view says: words for the person, and whether a code is being checked. */
+/** State of the sign-in view: text for the person, and whether a code is being checked. */
 export const signIn = signal({ busy: false, error: "" });
 /** @type {any} `connecting` (first time), `open`, `offline`; `retryAt` in ms when the next attempt is due */
 export const connection = signal({ state: "connecting", retryAt: 0 });
@@ -25,15 +25,15 @@ export const unfolded = signal(new Set());
 export const inspected = signal(null);
 export const drawerOpen = signal(false);
 export const helpOpen = signal(false);
-/** Whether one-letter keys do something in this browser. */
+/** True if one-letter keys are on in this browser. */
 export const shortcuts = signal(loadShortcuts());
 /** @type {any} {@link import("./types.js").Pending}[] messages that have no row yet */
 export const outbox = signal([]);
-/** @type {any} by handle: a press on its way, or what the server said to it */
+/** @type {any} by handle: a pending press, or the server's answer */
 export const presses = signal({});
-/** A line for the person that goes away by itself. */
+/** Notice for the person that disappears by itself. */
 export const toast = signal("");
-/** What screen readers are told: answers politely, cards at once. */
+/** Announcements to screen readers: answers politely, cards at once. */
 export const polite = signal("");
 export const assertive = signal("");
 /** ms; ticks each second while something counts down, each 20 s otherwise. */
@@ -44,13 +44,13 @@ matchMedia("(min-width: 900px)").addEventListener("change", (event) => {
   wide.value = event.matches;
 });
 
-/** Rows kept of a session that is read at its end; more are held while somebody reads further up. */
+/** Rows held of a session shown at its end; more are held while the person reads further up. */
 const KEEP = 3000;
-/** Characters of live output kept on the page; all of it is behind the result's link. */
+/** Characters of live output held on the page; the result's link has all. */
 const LIVE_LIMIT = 60_000;
 
 /**
- * One session's rows and what streams into it.
+ * Rows and streams of one session.
  */
 export class SessionState {
   /** @param {string} id */
@@ -74,7 +74,7 @@ export class SessionState {
     this.waiting = computed(() =>
       this.entries.value.filter((entry) => entry.kind === "card" && entry.row.state === "open"),
     );
-    /** All that was asked here, oldest first. */
+    /** All approvals, oldest first. */
     this.asked = computed(() => {
       this.version.value;
       return this.store.list.filter((row) => row.type === "approval");
@@ -91,7 +91,7 @@ export class SessionState {
     batch(() => {
       applyFrame(this.store, frame, !this.resuming && !this.store.loaded);
       if (frame.older) this.loadingOlder.value = false;
-      // Older rows were asked for: a card is looked for among them, or somebody is on the way up.
+      // Older rows were requested: for a card, or because the person scrolls up.
       const asked = frame.older || this.loadingOlder.value;
       if (atEnd && !asked && this.store.list.length > KEEP * 1.3) trim(this.store, KEEP);
       for (const row of frame.rows) this.settle(row);
@@ -99,7 +99,7 @@ export class SessionState {
     });
   }
 
-  /** A row replaces what was streamed of it. @param {any} row */
+  /** Drops the stream that a row replaces. @param {any} row */
   settle(row) {
     if (row.type === "step" && row.kind === "model") this.dropLive(stepKey(row.turn, row.n));
     if (row.type === "step" && row.kind === "tool" && row.result) this.outputs.delete(stepKey(row.turn, row.n));
@@ -158,15 +158,15 @@ export function sessionState(id) {
   return state;
 }
 
-/** True when more is known here of a session than its line says there is. @param {any} line */
+/** Returns whether the rows here are newer than the session's line. @param {any} line */
 export const isBehind = (line) => (opened.get(line.id)?.store.rev ?? 0) > line.rev;
 
-/** Forgets everything that belongs to a sign-in. */
+/** Clears all state of a sign-in. */
 export function forgetSessions() {
   opened.clear();
 }
 
-/** Who spawned whom. */
+/** Tree of sessions. */
 export const kin = computed(() => kinOf(sessions.value));
 /** The list as it is drawn. Main first, then what waits, then by last activity; sub-sessions below their parents. */
 export const sessionTree = computed(() => {

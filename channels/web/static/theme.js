@@ -1,4 +1,4 @@
-/* Before the first paint: the person's choice of light or dark, so that nothing flashes. A plain script, because modules run too late. */
+/* Light or dark theme, set before the first paint, so that nothing flashes. A plain script, because modules run too late. */
 (function () {
   var choice = "";
   try {

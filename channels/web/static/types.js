@@ -30,13 +30,12 @@
  *   at: string}} SlotRow
  * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|ChildRow|SlotRow} Row
  *
- * One thing as the conversation shows it: a row, with what belongs under it. `step`: of an answer, the one it is; `told`: of a call
- * that spawned a sub-session and waits for it, what was told of that; `waits`: of a message, whether it came while the agent
- * was at work and is yet to be given to it.
+ * Entry of the conversation: a row with its parts. `step`: an answer's step; `told`: the child row of a call that spawned a
+ * sub-session and waits for it; `waits`: true for a message that arrived while the agent was busy and has not been given to it.
  * @typedef {{key: string, ord: number, kind: "message"|"step"|"card"|"answer"|"note"|"reply"|"live", turn: string|null, row: any,
  *   step?: StepRow|null, told?: ChildRow|null, waits?: boolean, head?: boolean, foot?: TurnRow|null}} Entry
  *
- * A message on its way: `sending` until the server said it has it, `accepted` until its row is here, `failed` with the server's words.
+ * Pending message: `sending` until the server confirms it, `accepted` until its row arrives, `failed` with the server's error.
  * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number}} Pending
  */
 export {};

@@ -1,18 +1,18 @@
-/** The one WebSocket: connects, comes back with growing pauses, hands frames on. Knows nothing of what they mean. */
+/** WebSocket connection with reconnect and backoff. Passes frames to actions.js without interpreting them. */
 
 import { loadKey } from "./keep.js";
 
 const PAUSES = [400, 1000, 2000, 4000, 8000, 15000];
-/** How long an answer may take, ms. */
+/** Timeout in ms for an answer. */
 const PATIENCE = 10_000;
-/** Bytes a ms that a line takes at least; what is still to be sent goes before the answer. */
+/** Slowest assumed line, in bytes per ms; unsent data delays the answer. */
 const SLOWEST = 5;
 
 /**
  * @typedef {object} WireEvents
  * @property {(frame: any) => void} frame
  * @property {(state: "connecting"|"open"|"offline", retryAt: number) => void} state
- * @property {() => Promise<boolean>} mayConnect  false when there is no sign-in any more: the wire then stays down
+ * @property {() => Promise<boolean>} mayConnect  false without a sign-in: the wire then stays down
  */
 
 export class Wire {
@@ -37,7 +37,7 @@ export class Wire {
     this.connect();
   }
 
-  /** Ends for good, until `up`. */
+  /** Disconnects until `up`. */
   end() {
     this.down = true;
     clearTimeout(this.timer);
@@ -51,7 +51,7 @@ export class Wire {
     return true;
   }
 
-  /** Does not wait for the pause to end. */
+  /** Reconnects without waiting for the backoff. */
   retryNow() {
     if (this.down || (this.socket && this.socket.readyState <= WebSocket.OPEN)) return;
     clearTimeout(this.timer);
@@ -59,7 +59,7 @@ export class Wire {
   }
 
   /**
-   * Sends a frame that must be answered, and reconnects when nothing comes: a socket may look open and be dead.
+   * Sends a frame that must be answered, and reconnects without an answer: an open socket may be dead.
    * @param {object} frame
    */
   check(frame) {
@@ -69,7 +69,7 @@ export class Wire {
     this.probe = setTimeout(() => this.drop(), PATIENCE + before);
   }
 
-  /** Gives the connection up and plans the next one. */
+  /** Drops the connection and schedules the next. */
   drop() {
     if (this.down) return;
     this.forget();
@@ -112,7 +112,7 @@ export class Wire {
     this.events.state("offline", Date.now() + pause);
     const timer = setTimeout(async () => {
       const may = await this.events.mayConnect();
-      // While that was asked, the person may have connected by hand.
+      // Meanwhile the person may have reconnected by hand.
       if (!this.down && may && this.timer === timer) this.connect();
     }, pause);
     this.timer = timer;

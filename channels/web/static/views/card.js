@@ -1,4 +1,4 @@
-/** A card: one exact action that waits for a person's decision, or one line about what was decided. */
+/** Approval card: one exact action that waits for a decision, or one line with its outcome. */
 import { press } from "../actions.js";
 import { clockTime, exactTime, left } from "../format.js";
 import { html, useLayoutEffect, useRef, useState } from "../html.js";
@@ -7,7 +7,7 @@ import { moved } from "../scroll.js";
 import { connection, now, presses, shortcuts } from "../state.js";
 import { Icon } from "./icons.js";
 
-/** A second press within this time after buttons moved is not meant, ms. */
+/** Time in ms after buttons moved during which a press is ignored. */
 const SETTLE = 400;
 /** Lines of an action before its block scrolls by itself. */
 const TALL = 24;
@@ -22,10 +22,10 @@ const ENDS = {
   superseded: ["Asked again below", "down"],
 };
 
-/** The card that had the focus when it was decided: its one line gets it, so the keyboard does not start anew. */
+/** Card that had the focus when it was decided: its line gets the focus, so the keyboard position is not lost. */
 const hadFocus = { card: "" };
 
-/** What is asked, without what came of it. @param {{row: import("../types.js").ApprovalRow}} props */
+/** Action of a card, without its outcome. @param {{row: import("../types.js").ApprovalRow}} props */
 export const Ask = ({ row }) =>
   row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`;
 
@@ -57,11 +57,11 @@ function OpenCard({ row }) {
   </section>`;
 }
 
-/** What is to be known of an action. @param {{facts: [string, string][]}} props */
+/** Facts about an action. @param {{facts: [string, string][]}} props */
 const Facts = ({ facts }) =>
   html`<dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-/** What is left of the time to answer, as a shrinking line and in words. @param {{row: import("../types.js").ApprovalRow}} props */
+/** Time left to answer, as a shrinking line and as text. @param {{row: import("../types.js").ApprovalRow}} props */
 function Expiry({ row }) {
   const end = Date.parse(row.expires_at);
   const rest = end - now.value;
@@ -126,7 +126,7 @@ function Reason({ row, onClose }) {
   </form>`;
 }
 
-/** What became of a press, in the place of the time to answer: nothing moves. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
+/** Result of a press, in the place of the time left, so that nothing moves. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
 function Said({ row, otherwise }) {
   const said = pressOf(row);
   const words = !said
@@ -139,7 +139,7 @@ function Said({ row, otherwise }) {
   return html`<p class=${said ? "said" : ""}>${words}</p>`;
 }
 
-/** What became of it, at this reader's hour: the server's words are for chats too, and say UTC. @param {import("../types.js").ApprovalRow} row */
+/** Outcome in the reader's time zone: the server's text is for chats too, and uses UTC. @param {import("../types.js").ApprovalRow} row */
 const outcomeOf = ({ outcome, decided_at: at }) =>
   at ? outcome.replace(`, ${at.slice(11, 16)} UTC`, `, ${clockTime(at)}`) : outcome;
 

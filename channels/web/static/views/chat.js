@@ -1,4 +1,4 @@
-/** The conversation of the session that is shown: a window of its entries, the activity line, the composer. */
+/** Conversation of the shown session: a window of its entries, the activity line, the composer. */
 import { loadOlder, readingUp, show, tell } from "../actions.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { conversation, goToWaiting, wanted } from "../keys.js";
@@ -95,7 +95,7 @@ function Conversation({ id }) {
   useLayoutEffect(() => anchor.current?.settle());
   useEffect(() => {
     conversation.toWaiting = () => showCard(state, view.current.from, setFrom, anchor);
-    // Asked again with each page of older rows, until the card is here or waits no more.
+    // Repeated with each page of older rows, until the card arrives or is decided.
     if (wanted.session === id && state.store.loaded && !state.loadingOlder.value) {
       wanted.session = "";
       conversation.toWaiting();
@@ -132,7 +132,7 @@ function slideDown(view, setFrom) {
   if (view.end < view.entries.length) setFrom(view.entries[Math.min(view.entries.length - 1, view.start + SLIDE)].ord);
 }
 
-/** At the end the window follows what comes; anywhere else it stands. @param {string} id @param {boolean} reached @param {any} view @param {(from: number|null) => void} setFrom @param {(at: boolean) => void} setAtEnd */
+/** Moves the window with new entries at the end; elsewhere it stays. @param {string} id @param {boolean} reached @param {any} view @param {(from: number|null) => void} setFrom @param {(at: boolean) => void} setAtEnd */
 function onEnd(id, reached, view, setFrom, setAtEnd) {
   const last = reached && view.end === view.entries.length;
   setAtEnd(last);
@@ -145,7 +145,7 @@ function onEnd(id, reached, view, setFrom, setAtEnd) {
   }
 }
 
-/** The entry of a session below which one of its sub-sessions, or one of theirs, is shown. @param {import("../state.js").SessionState} state @param {string} session */
+/** Returns the entry that contains a sub-session or its descendant. @param {import("../state.js").SessionState} state @param {string} session */
 function entryAbove(state, session) {
   let line = kin.value.byId.get(session);
   while (line?.lineage && line.lineage.parent !== state.id) line = kin.value.byId.get(line.lineage.parent);
@@ -153,7 +153,7 @@ function entryAbove(state, session) {
   return from && state.entries.value.find(({ step }) => step && step.turn === from.turn && step.n === from.n);
 }
 
-/** The card that waits longest, with the entry that it stands in. @param {import("../state.js").SessionState} state */
+/** Returns the longest-waiting card and its entry. @param {import("../state.js").SessionState} state */
 function oldestCard(state) {
   const own = state.waiting.value.map((entry) => ({ entry, row: entry.row }));
   const theirs = waitingBelow.value.map(({ row, session }) => ({ entry: entryAbove(state, session), row }));
@@ -163,7 +163,7 @@ function oldestCard(state) {
 }
 
 /**
- * Shows and focuses the oldest card that waits, here or in a sub-session; asks for older rows when it is not here yet.
+ * Shows and focuses the oldest waiting card, here or in a sub-session; requests older rows if it is not loaded.
  * @param {import("../state.js").SessionState} state @param {number|null} from @param {(from: number|null) => void} setFrom @param {{current: Anchor}} anchor
  */
 function showCard(state, from, setFrom, anchor) {
@@ -195,7 +195,7 @@ function focusCard(id, anchor, tries) {
   });
 }
 
-/** Above the first entry: older ones come, or this is where it began. @param {{state: any, reached: boolean, empty: boolean}} props */
+/** Line above the first entry: loading older ones, or the start of the session. @param {{state: any, reached: boolean, empty: boolean}} props */
 function Beginning({ state, reached, empty }) {
   state.version.value;
   if (!state.store.loaded)

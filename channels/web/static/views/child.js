@@ -1,4 +1,4 @@
-/** A sub-session where it was spawned: how it stands, what it does, and what it asks for, without leaving its parent. */
+/** Sub-session inside its parent: status, activity and approvals. */
 import { glance, show } from "../actions.js";
 import { costs, sumOf } from "../figures.js";
 import { direction, duration, summary } from "../format.js";
@@ -12,10 +12,10 @@ import { Markdown } from "./parts.js";
 /** @typedef {import("../types.js").StepRow} StepRow @typedef {import("../types.js").ChildRow} ChildRow */
 /** @typedef {import("../types.js").SessionLine} SessionLine */
 
-/** The line of the sub-session that a step spawned; null for every other step. @param {StepRow} step */
+/** Returns the line of the sub-session that a step spawned; null for other steps. @param {StepRow} step */
 export const spawnedBy = (step) => kin.value.bySpawn.get(`${step.turn}/${step.n}`) ?? null;
 
-/** What is known of a sub-session. @param {SessionLine|null} line @param {ChildRow|null} told */
+/** Returns the known facts of a sub-session. @param {SessionLine|null} line @param {ChildRow|null} told */
 function factsOf(line, told) {
   const state = line && sessionState(line.id);
   state?.version.value;
@@ -28,7 +28,7 @@ function factsOf(line, told) {
   return { state, rows, asked, turn, standing: standingOf({ line, live, told, turn, waiting }) };
 }
 
-/** What it does now, on one line. @param {any[]} rows @param {string[]} live  answers being written */
+/** Returns the current activity on one line. @param {any[]} rows @param {string[]} live  answers being written */
 function doing(rows, live) {
   const running = rows.filter((row) => row.type === "step" && row.tool && row.state === "started" && !row.result);
   if (running.length) return running.map((row) => `${row.tool}: ${summary(row.arguments)}`).join(" · ");
@@ -41,7 +41,7 @@ const lastAnswer = (rows) => rows.findLast((row) => row.type === "slot" && row.k
 /** @param {any[]} rows @returns {string} */
 const taskOf = (rows) => rows.find((row) => row.type === "message" && row.role === "task")?.text ?? "";
 
-/** The first line with something in it, without its marks. @param {string} text  Markdown */
+/** Returns the first non-empty line without markup. @param {string} text  Markdown */
 const firstLine = (text) =>
   text
     .split("\n")
@@ -49,7 +49,7 @@ const firstLine = (text) =>
     ?.replace(/[*_`#]+/g, "")
     .trim() ?? "";
 
-/** The line below its title: what it does, or what it said last. @param {ReturnType<typeof factsOf>} facts @param {string} said */
+/** Returns the line below the title: the activity, or the last answer. @param {ReturnType<typeof factsOf>} facts @param {string} said */
 function nowLine({ standing, rows, state }, said) {
   if (standing.tone === "busy") return doing(rows, state?.liveKeys.value ?? []);
   return firstLine(said || lastAnswer(rows) || (standing.word === "queued" ? "begins as soon as a place is free" : ""));
@@ -107,7 +107,7 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
 /** @param {string} id */
 const liveChildren = (id) => (kin.value.children.get(id) ?? []).filter((line) => kin.value.live.has(line.id));
 
-/** Its open cards, and of the decided ones the last: the one that was just pressed stays where it was. @param {{rows: any[]}} props */
+/** Open cards and the last decided one, so that the card just pressed keeps its place. @param {{rows: any[]}} props */
 function Asked({ rows }) {
   const byTime = rows.filter((row) => row.decided_at).sort((a, b) => Date.parse(a.decided_at) - Date.parse(b.decided_at));
   const last = byTime[byTime.length - 1];
@@ -130,7 +130,7 @@ function usageOf(rows) {
   return used.length ? sumOf(used) : null;
 }
 
-/** The message that tells of a sub-session's end: quiet, its words folded. @param {{row: import("../types.js").MessageRow}} props */
+/** Message about a sub-session's end, with its text folded. @param {{row: import("../types.js").MessageRow}} props */
 export function ChildEnded({ row }) {
   const line = kin.value.byId.get(row.child ?? "");
   const how = /: (done|failed|stopped)\.$/.exec(row.text)?.[1];
@@ -144,7 +144,7 @@ export function ChildEnded({ row }) {
   </article>`;
 }
 
-/** The first message of a sub-session: what it was asked to do, and by whom. @param {{row: import("../types.js").MessageRow, session: string}} props */
+/** First message of a sub-session: its task and its parent. @param {{row: import("../types.js").MessageRow, session: string}} props */
 export function Task({ row, session }) {
   const parent = kin.value.byId.get(kin.value.byId.get(session)?.lineage?.parent ?? "");
   return html`<article class="task" data-testid="task" aria-label="The task">

@@ -1,4 +1,4 @@
-/** Where a message is written: completion of commands, the kept draft, Enter to send. */
+/** Message composer: command completion, stored draft, Enter to send. */
 import { say, show, stop } from "../actions.js";
 import { direction, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
@@ -23,10 +23,10 @@ export function offersFor(text) {
     .slice(0, OFFERS);
 }
 
-/** The command that was begun, once its name is whole. @param {string} text */
+/** Returns the typed command, once its name is complete. @param {string} text */
 const begun = (text) => commands.value.find((/** @type {any} */ item) => text.startsWith(`/${item.name} `)) ?? null;
 
-/** The person's last message in the main session. The one that a press of Stop sends was not written. */
+/** Returns the person's last message in the main session, except one sent by the Stop button. */
 function lastMessage() {
   const written = (/** @type {any} */ item) => item.text !== "/stop";
   const sent = outbox.value.findLast(written);
@@ -131,7 +131,7 @@ function Offers({ offers, chosen, onPick }) {
   </ul>`;
 }
 
-/** Under another session: it can be read here, not written to. */
+/** Footer of another session, which is read-only here. */
 export function ReadOnly() {
   const line = currentLine.value;
   return html`<div class="read-only" role="note">
@@ -140,7 +140,7 @@ export function ReadOnly() {
   </div>`;
 }
 
-/** What the session is doing, in a line of fixed height: nothing moves when it changes. @param {{onShowWaiting: () => void}} props */
+/** Activity of the session, in a line of fixed height, so that nothing moves. @param {{onShowWaiting: () => void}} props */
 export function Activity({ onShowWaiting }) {
   const state = sessionState(current.value);
   const turns = state.active.value;

@@ -1,4 +1,4 @@
-/** One entry of the conversation: a message, an answer, a step, a card. Drawn again only when its rows changed. */
+/** Entry of the conversation: message, answer, step or card. Re-rendered only when its rows change. */
 import { dropPending } from "../actions.js";
 import { answerFigures, turnFigures, turnSums } from "../figures.js";
 import { direction } from "../format.js";
@@ -91,7 +91,7 @@ function Message({ row, mine, waits }) {
   </article>`;
 }
 
-/** How a turn ended, and the door to its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
+/** Outcome of a turn, with a button for its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
 function Foot({ turn, session }) {
   const sums = turnSums(sessionState(session).store.list, turn);
   const bad = turn.state === "failed" ? "This turn failed." : turn.state === "stopped" ? "Stopped." : "";
@@ -103,7 +103,7 @@ function Foot({ turn, session }) {
   </div>`;
 }
 
-/** A message on its way. @param {{item: import("../types.js").Pending}} props */
+/** Pending message. @param {{item: import("../types.js").Pending}} props */
 export function PendingView({ item }) {
   const failed = item.state === "failed";
   const slow = now.value - Date.parse(item.at) > 3000;

@@ -1,4 +1,4 @@
-/** Line icons of 16 px, drawn here. Decoration: the word beside an icon says what it means. */
+/** Line icons of 16 px, drawn here. Decorative: the word beside an icon has the meaning. */
 import { html } from "../html.js";
 
 const PATHS = {

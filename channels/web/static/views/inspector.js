@@ -1,4 +1,4 @@
-/** One turn taken apart: its steps on a line of time, so that it is seen where the time went; each opens to arguments and output. */
+/** Inspector of one turn: its steps on a timeline; each opens to arguments and output. */
 import { askedAt, costs, money, sumOf } from "../figures.js";
 import { channelName, clockTime, duration, exactTime, pretty, summary } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
@@ -18,7 +18,7 @@ const STATES = {
 };
 
 /**
- * A stretch of the turn.
+ * Time span of the turn.
  * @typedef {{key: string, kind: "model"|"tool"|"person"|"sent", name: string, word: string, from: number, to: number|null, row: any}} Span
  */
 

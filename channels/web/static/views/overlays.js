@@ -1,11 +1,11 @@
-/** What lies over or along the edge of everything: the state of the connection, the keyboard help, short notices. */
+/** Overlays: connection state, keyboard help, notices. */
 import { retryNow, switchShortcuts } from "../actions.js";
 import { html, useEffect, useRef } from "../html.js";
 import { KEYS } from "../keys.js";
 import { assertive, connection, helpOpen, now, outbox, polite, shortcuts, toast } from "../state.js";
 import { Icon } from "./icons.js";
 
-/** A thin bar, only when there is something to say. It lies over the top edge of the conversation, so nothing moves. */
+/** Thin bar for connection trouble. It overlays the top edge of the conversation, so nothing moves. */
 export function ConnectionBar() {
   const { state, retryAt } = connection.value;
   const unsent = outbox.value.filter((/** @type {any} */ item) => item.state === "sending").length;

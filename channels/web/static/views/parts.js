@@ -1,4 +1,4 @@
-/** Small pieces that several views share: times, badges of origin, Markdown, foldable output. */
+/** Small components that several views share: times, badges of origin, Markdown, foldable output. */
 import { bytes, channelName, exactTime, plural, relativeTime, withoutEscapes } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { renderMarkdown, writer } from "../markdown.js";
@@ -11,21 +11,21 @@ export function Time({ at }) {
   return html`<time datetime=${at} title=${exactTime(at)}>${relativeTime(at, now.value)}</time>`;
 }
 
-/** Where something came from. @param {{channel: string, origin?: string}} props */
+/** Badge of origin. @param {{channel: string, origin?: string}} props */
 export function Badge({ channel, origin }) {
   const child = origin === "child";
   const words = child ? "child" : channelName(channel);
   return html`<span class="badge" data-origin=${child ? "child" : channel}>${words}</span>`;
 }
 
-/** A whole answer. @param {{text: string, class?: string}} props */
+/** Complete answer. @param {{text: string, class?: string}} props */
 export function Markdown({ text, class: extra }) {
   const ref = useRef(/** @type {any} */ (null));
   useLayoutEffect(() => renderMarkdown(ref.current, text), [text]);
   return html`<div class=${`markdown ${extra ?? ""}`} ref=${ref}></div>`;
 }
 
-/** An answer that is being written: only what is new is added, once a frame, unless it began anew. @param {{source: any}} props  signal of {text} */
+/** Streaming answer: only new text is added, once a frame, unless it restarted. @param {{source: any}} props  signal of {text} */
 export function LiveMarkdown({ source }) {
   const ref = useRef(/** @type {any} */ (null));
   useEffect(() => {
@@ -58,7 +58,7 @@ export function LiveMarkdown({ source }) {
 /** Lines shown of an output before it is folded. */
 const FOLD = 12;
 
-/** What a call printed: the first lines, all of it on demand. @param {{text: string, full: string|null, dropped: number}} props */
+/** Output of a call: the first lines, all on demand. @param {{text: string, full: string|null, dropped: number}} props */
 export function Output({ text, full, dropped }) {
   const [open, setOpen] = useState(false);
   const lines = withoutEscapes(text).replace(/\n$/, "").split("\n");
@@ -83,7 +83,7 @@ export function Output({ text, full, dropped }) {
   </div>`;
 }
 
-/** Fetches a file with this page's key, which a plain link could not carry. @param {{from: string, name?: string}} props  `name`: what it is saved as */
+/** Fetches a file with this page's key, which a plain link could not carry. @param {{from: string, name?: string}} props  `name`: file name for saving */
 export function Download({ from, name }) {
   const [failed, setFailed] = useState(false);
   const fetchIt = async () => {
@@ -101,13 +101,13 @@ export function Download({ from, name }) {
   </button>`;
 }
 
-/** A picture that a call made, fetched with this page's key like a download, once it is about to be seen. @param {{from: string}} props */
+/** Picture from a call, fetched with this page's key when it is about to be visible. @param {{from: string}} props */
 export function Picture({ from }) {
   const [near, setNear] = useState(false);
   const [shown, setShown] = useState({ url: "", failed: false });
   const place = useRef(/** @type {any} */ (null));
   useEffect(() => {
-    // What `loading="lazy"` does for an address: a session may hold hundreds of pictures, and most are never looked at.
+    // Equivalent of `loading="lazy"`: a session may have hundreds of pictures, and most are never seen.
     const watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && setNear(true), { rootMargin: "600px" });
     if (place.current) watch.observe(place.current);
     return () => watch.disconnect();
@@ -134,7 +134,7 @@ export function Picture({ from }) {
   return html`<img class="result-picture" data-testid="picture" loading="lazy" src=${shown.url} alt="Picture that the call made" />`;
 }
 
-/** Output while it comes: its end is in view unless the person scrolled in it. @param {{source: any}} props  signal of {text} */
+/** Streaming output; its end stays visible unless the person scrolled. @param {{source: any}} props  signal of {text} */
 export function LiveOutput({ source }) {
   const ref = useRef(/** @type {any} */ (null));
   const { text } = source.value;

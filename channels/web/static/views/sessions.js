@@ -1,4 +1,4 @@
-/** The list of sessions, and under it who is signed in, the theme and the way out. */
+/** List of sessions, with the owner, the theme and the sign-out below. */
 import { fold, show, signOut } from "../actions.js";
 import { plural } from "../format.js";
 import { html, useState } from "../html.js";
@@ -57,7 +57,7 @@ function Line({ line }) {
 const Waiting = ({ count }) =>
   html`<span class="count" title="Cards that wait for a decision"><span class="dot" aria-hidden="true"></span>${count}<span class="off-screen"> waiting for a decision</span></span>`;
 
-/** A sub-session, below whoever spawned it. @param {{line: import("../types.js").SessionLine}} props */
+/** Sub-session, below its parent. @param {{line: import("../types.js").SessionLine}} props */
 function ChildLine({ line }) {
   const live = kin.value.live.has(line.id);
   const word = line.running > 0 ? "working" : line.queued > 0 ? "queued" : live ? "waits" : "";

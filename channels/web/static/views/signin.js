@@ -1,4 +1,4 @@
-/** Shown while nobody is signed in: what to do, and why it did not work. */
+/** Sign-in view: instructions, and the error of a failed attempt. */
 import { boot, redeem } from "../actions.js";
 import { html, useRef } from "../html.js";
 import { auth, signIn } from "../state.js";
@@ -8,7 +8,7 @@ import { ThemeSwitch } from "./sessions.js";
 /** The same address as in the page's head, so that it is loaded once. */
 const ICON = new URL("../icon.svg", import.meta.url).pathname;
 
-/** The code in what was pasted: a whole link or the code alone. @param {string} text */
+/** Returns the code in a pasted text: a whole link or the code alone. @param {string} text */
 const codeIn = (text) => /#code=([^\s]+)/.exec(text)?.[1] ?? text.trim();
 
 export function SignIn() {

@@ -1,4 +1,4 @@
-/** One tool call in the conversation: what was called, how it stands, what it printed. */
+/** Tool call in the conversation: name, status, output. */
 import { between, duration, summary } from "../format.js";
 import { computed, html, useMemo, useState } from "../html.js";
 import { inspected, now, sessionState } from "../state.js";
@@ -24,7 +24,7 @@ export function statusOf(step) {
   return failed ? ["done", "check", "dim"] : (STATUS[step.result.status] ?? STATUS.unknown);
 }
 
-/** "exit 1", "0.4 s": what is known of its end. @param {{step: import("../types.js").StepRow}} props */
+/** "exit 1", "0.4 s": facts about its end. @param {{step: import("../types.js").StepRow}} props */
 function Facts({ step }) {
   const { result } = step;
   const ms = result?.duration_ms ?? between(step.started_at, step.ended_at);
@@ -35,7 +35,7 @@ function Facts({ step }) {
 
 /** @param {{step: import("../types.js").StepRow, told?: import("../types.js").ChildRow|null, session: string, under?: boolean}} props  `under` a card, which has said what runs */
 export function Step({ step, told, session, under }) {
-  // Not read directly: every step would be drawn again whenever the list of sessions changes.
+  // Not read directly: every step would re-render at each change of the session list.
   const spawned = useMemo(() => computed(() => Boolean(spawnedBy(step))), [step.id]);
   if (told || spawned.value) return html`<${SpawnedChild} step=${step} told=${told ?? null} session=${session} />`;
   return html`<${Call} step=${step} session=${session} under=${under} />`;

@@ -1,4 +1,4 @@
-"""Accounts side by side: one that breaks begins again, and the others notice nothing."""
+"""Supervision of accounts: a crashed one restarts, and the others are unaffected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a card says of an action, and which buttons it may have, on every platform."""
+"""Content and buttons of a card, for every platform."""
 
 from __future__ import annotations
 

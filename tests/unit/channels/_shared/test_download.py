@@ -1,4 +1,4 @@
-"""The bytes of a file: passed on as they come, and told apart from half of them."""
+"""File downloads: streamed in chunks, and truncation detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading payloads of platforms, whatever they are: a field is what it should be, or refused by its name."""
+"""Readers of payload fields: a valid value, or a refusal that names the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are made of a text: what they are known by, and how they are cut."""
+"""Files made from text: their digest and how they are cut."""
 
 from __future__ import annotations
 

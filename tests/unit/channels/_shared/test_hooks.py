@@ -1,4 +1,4 @@
-"""Calls of platforms: read as far as is bearable, and answered before anything may die."""
+"""Webhook calls: bounded body, and an answer before any fail point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request to a platform: what came back, or what is known of it; nothing of its address either way."""
+"""One request to a platform: its response or a failure, without any part of the URL."""
 
 from __future__ import annotations
 

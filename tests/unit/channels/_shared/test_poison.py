@@ -1,4 +1,4 @@
-"""Events that break the gateway: they come again, are then put aside, and neither is forgotten nor grows."""
+"""Quarantine of crashing events: redelivered, then put aside, with bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to a platform through a real proxy on loopback, and the words where the proxy is in the way."""
+"""Requests through a real proxy on loopback, and the errors that the proxy causes."""
 
 from __future__ import annotations
 

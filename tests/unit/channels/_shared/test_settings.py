@@ -1,4 +1,4 @@
-"""What the settings of channels with accounts refuse, and how they say so."""
+"""Refusals and error texts of settings for channels with accounts."""
 
 from __future__ import annotations
 

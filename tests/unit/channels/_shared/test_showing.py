@@ -1,4 +1,4 @@
-"""The messages of a place become equal to the parts of a slot, whatever was shown before and whatever fails."""
+"""Synchronisation of messages with the parts of a slot, from any state and after any failure."""
 
 from __future__ import annotations
 

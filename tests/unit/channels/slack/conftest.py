@@ -1,4 +1,4 @@
-"""What the tests of the channel share: a Slack on loopback, and a channel on it."""
+"""Fixtures of the channel's tests: a Slack on loopback and a channel connected to it."""
 
 from __future__ import annotations
 

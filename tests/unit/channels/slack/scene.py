@@ -1,4 +1,4 @@
-"""The Slack channel in its tests: its surroundings, an account that is served, and what it is to show."""
+"""Surroundings of the Slack channel under test: a running account and the slots to show."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink, until
 
 
 def no_bans(clock: Clock | None = None) -> Bans:
-    """No method is banned yet, and nothing of this outlives the test."""
+    """Return bans without any entry, on a store for this test only."""
     return Bans("main", FakeNotes(), clock or SystemClock())
 
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One channel's surroundings."""
+    """Surroundings of one channel."""
 
     client: aiohttp.ClientSession
     workspaces: dict[str, FakeSlack]
@@ -45,7 +45,7 @@ class Scene:
     host: FakeHelm = field(default_factory=FakeHelm)
     notes: FakeNotes = field(default_factory=FakeNotes)
     clock: Clock = field(default_factory=SystemClock)
-    """The real one: the fake Slack has it too."""
+    """System clock, which the fake Slack uses too."""
     points: list[str] = field(default_factory=list[str])
 
     def settings(self) -> SlackSettings:
@@ -78,7 +78,7 @@ class Scene:
 def showing(
     text: str, chat: str, *, thread: str = "", account: str = "main", partial: bool = False, **slot: Any
 ) -> RenderedSlot:
-    """An answer to be shown, due for the first time unless `slot` says otherwise."""
+    """Return a rendered answer, for its first attempt unless `slot` differs."""
     where = Conversation(channel="slack", account=account, chat=chat, thread=thread)
     now = slot.get("created_at") or SystemClock().now()
     made = made_slot(where, id=SlotId("o1.1"), text=text, due_at=now, created_at=now)
@@ -91,7 +91,7 @@ TIMING = Timing(connect=2.0, hello=0.5, ping=0.1, pings=2, told_after=0.05, one_
 
 @asynccontextmanager
 async def served(account: SlackConnection, slack: FakeSlack) -> AsyncGenerator[None]:
-    """The account's endpoint, where it has one."""
+    """Return the account's endpoint, if it has one."""
     if account.web is None:
         yield
         return
@@ -113,7 +113,7 @@ async def running(
     pauses: SlackPauses = QUICK,
     timing: Timing = TIMING,
 ) -> AsyncGenerator[SlackConnection]:
-    """The account, served until the block ends."""
+    """Serve the account until the block ends."""
     scene.mode = mode
     slack = scene.workspaces[name]
     slack.install(manifest(scene.settings().accounts[name].mode, account=name))

@@ -1,4 +1,4 @@
-"""Slots and cards to be shown in Slack, made as the gateway makes them."""
+"""Builders of slots and cards for Slack, as the gateway makes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.shown import card_row, slot
 THREAD = Conversation(channel="slack", account="main", chat="C0KITCHEN", thread="1795248720.000100")
 RENDERER = SlackRenderer()
 row = partial(card_row, who=ANN_SLACK)
-"""A row of a card."""
+"""Return a row of a card."""
 
 
 def shown(
@@ -27,14 +27,14 @@ def shown(
     partial: bool = False,
     there: str = "",
 ) -> list[Part]:
-    """The messages of a text, of which some are `there` already."""
+    """Return the messages of a text, some of which exist already (`there`)."""
     return RENDERER.parts(
         RenderedSlot(slot=slot(THREAD, kind, uncertain=uncertain, platform_id=there), text=text, partial=partial)
     )
 
 
 def card(*rows: CardRow, uncertain: bool = False, there: str = "") -> list[Part]:
-    """The messages of a card."""
+    """Return the messages of a card."""
     again = slot(THREAD, SlotKind.CARD, uncertain=uncertain, platform_id=there)
     return RENDERER.parts(RenderedSlot(slot=again, text="", rows=rows))
 
@@ -48,17 +48,17 @@ def files(parts: Sequence[Part]) -> list[FilePart]:
 
 
 def kinds(part: SlackTextPart) -> list[str]:
-    """The types of a message's blocks."""
+    """Return the types of a message's blocks."""
     return [block["type"] for block in part.blocks]
 
 
 def code(part: SlackTextPart) -> list[str]:
-    """What a message shows letter by letter."""
+    """Return a message's preformatted texts."""
     found = [block["elements"][0] for block in part.blocks if block["type"] == "rich_text"]
     return [one["elements"][0]["text"] for one in found if one["type"] == "rich_text_preformatted"]
 
 
 def buttons(part: SlackTextPart) -> list[dict[str, Any]]:
-    """All buttons of a message."""
+    """Return all buttons of a message."""
     found = [cast("list[dict[str, Any]]", b["elements"]) for b in part.blocks if b["type"] == "actions"]
     return [button for line in found for button in line]

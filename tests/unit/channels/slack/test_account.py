@@ -1,4 +1,4 @@
-"""One workspace against a Slack on loopback: both modes, trouble, and that nothing is lost or taken twice."""
+"""One workspace against a Slack on loopback: both modes, trouble, no event lost or processed twice."""
 
 from __future__ import annotations
 

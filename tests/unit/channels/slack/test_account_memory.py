@@ -1,4 +1,4 @@
-"""What an account remembers: threads, people, queues. All of it has bounds, and survives what is stored wrongly."""
+"""Caches of an account: threads, people, queues. All are bounded and survive corrupt stored values."""
 
 from __future__ import annotations
 

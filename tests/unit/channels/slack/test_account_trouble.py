@@ -1,4 +1,4 @@
-"""One workspace against a Slack on loopback: what goes wrong outside is said, waited out and loses nothing."""
+"""One workspace against a Slack on loopback: errors are reported and retried, and lose nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way out against a Slack on loopback: what people see, what failed sends mean, and that doubts are looked up."""
+"""Sending against a Slack on loopback: shown messages, failed sends, lookups of uncertain sends."""
 
 from __future__ import annotations
 

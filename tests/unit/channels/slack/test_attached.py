@@ -1,4 +1,4 @@
-"""What a message says of the files that came with it: those that can be asked for, and an honest word of the others."""
+"""Attachment metadata: fetchable files, and phrases for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods that Slack wants not to be called for a while: each life knows what the ones before were told."""
+"""Rate-limit bans: each process knows those of the earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every payload finds whoever takes it: through bolt where that can read it, and without it where it cannot."""
+"""Dispatch of every payload: through bolt where it can parse it, else without it."""
 
 from __future__ import annotations
 

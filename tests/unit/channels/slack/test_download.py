@@ -1,4 +1,4 @@
-"""Files that people sent, read at the wire: from a Slack on loopback, and from hosts that only look like Slack's."""
+"""Downloads from a Slack on loopback, and from hosts that only resemble Slack's."""
 
 from __future__ import annotations
 

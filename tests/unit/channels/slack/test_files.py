@@ -1,4 +1,4 @@
-"""The mark in a file's name, by which it is known again."""
+"""The mark in a file's name that identifies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single payloads mean, and that nothing whatever makes the reading fail. Whole payloads: `test_samples`."""
+"""Meaning of single payloads; nothing makes the parser fail. Whole payloads: `test_samples`."""
 
 from __future__ import annotations
 

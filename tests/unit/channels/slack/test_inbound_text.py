@@ -1,4 +1,4 @@
-"""What Slack's notation says: names, places, links, escapes."""
+"""Conversion of Slack's notation: names, channels, links, escapes."""
 
 from __future__ import annotations
 

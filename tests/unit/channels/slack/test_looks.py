@@ -1,4 +1,4 @@
-"""After a doubt, where Slack says little at once: what was sent is looked for a page at a time, over several tries."""
+"""Lookup of an uncertain send with small pages: continued over several attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app that a workspace installs, checked against what Slack's schema of manifests says of each part."""
+"""The app manifest, checked against Slack's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown on its way to Slack: what stays as it is, what nobody is rung by, how it is cut, and what is left."""
+"""Markdown for Slack: unchanged text, broken mentions, cuts, plain text."""
 
 from __future__ import annotations
 

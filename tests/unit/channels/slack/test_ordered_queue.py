@@ -1,4 +1,4 @@
-"""Who is next in a place: the earliest that waits, whatever order it came in, and nobody who gave up."""
+"""Order of turns in a queue: the earliest waiting event first, cancelled ones skipped."""
 
 from __future__ import annotations
 

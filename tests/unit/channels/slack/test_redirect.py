@@ -1,4 +1,4 @@
-"""An answer of Slack's address that points elsewhere is not followed: the token is for that address alone."""
+"""Redirects of the Web API are not followed: the token is for its own origin."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every sample in `channels/slack/samples` means what it says it means; a new kind of payload is one more file.
+"""Samples in `channels/slack/samples`: each parses to its expected meaning; a new kind of payload is one more file.
 
-After a change that is meant, write what they mean anew with `DRAGOMAN_GOLDEN=write` in the environment, and read the
-difference before it is committed.
+After an intended change, rewrite the expectations with `DRAGOMAN_GOLDEN=write` in the environment, and read the
+difference before the commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long what may be repeated waits in an outage, and what is known of a slot between two tries."""
+"""Backoff in an outage, and the state of a slot between two attempts."""
 
 from __future__ import annotations
 

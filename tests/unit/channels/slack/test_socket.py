@@ -1,4 +1,4 @@
-"""Socket Mode against a server of our own: two connections, what is acknowledged and when, and what is replaced."""
+"""Socket Mode against our own server: two connections, acknowledgements, replacements."""
 
 from __future__ import annotations
 

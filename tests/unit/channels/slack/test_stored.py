@@ -1,4 +1,4 @@
-"""Files that came of a call, shown in a Slack on loopback: once, from where they are, and what failures mean."""
+"""Artifacts shown in a Slack on loopback: once, from the artifact store, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that fit by our own limits and that Slack finds too long all the same: they go as a file."""
+"""Texts within our limits that Slack finds too long: they go as a file."""
 
 from __future__ import annotations
 

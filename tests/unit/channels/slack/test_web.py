@@ -1,4 +1,4 @@
-"""The endpoint for Slack: the signature over the raw body first, then 200 only for what is stored."""
+"""The HTTP endpoint: the signature over the raw body first, then 200 only once stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the Web API against a server of our own: what is written, and what became of it."""
+"""Requests to the Web API against our own server: what is sent, and the outcome."""
 
 from __future__ import annotations
 

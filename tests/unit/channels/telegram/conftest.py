@@ -1,4 +1,4 @@
-"""What the tests of the adapter share: a Telegram on loopback, and a channel on it that does not wait long."""
+"""Fixtures of the adapter's tests: a Telegram on loopback, and a channel with short pauses."""
 
 from __future__ import annotations
 

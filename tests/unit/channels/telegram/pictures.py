@@ -1,4 +1,4 @@
-"""Pictures for the tests: the beginnings of files, as large as one likes."""
+"""Headers of image files of any size, for the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def png(width: int = 800, height: int = 600, *, size: int = 5_000) -> bytes:
 
 
 def jpeg(width: int = 800, height: int = 600, *, before: int = 3) -> bytes:
-    """With so many parts of 60 kB before the one that tells the size."""
+    """Return a JPEG with so many segments of 60 kB before the one with the size."""
     part = struct.pack(">BBH", 0xFF, 0xE1, 60_002) + bytes(60_000)
     frame = struct.pack(">BBHBHHB", 0xFF, 0xC2, 17, 8, height, width, 3) + bytes(9)
     return b"\xff\xd8" + part * before + frame + b"\xff\xda" + bytes(500)

@@ -1,4 +1,4 @@
-"""The Telegram channel in its tests: its surroundings, and updates as Telegram writes them."""
+"""Surroundings of the Telegram channel under test, and updates as Telegram writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = "a-webhook-secret"
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One channel's surroundings."""
+    """Surroundings of one channel."""
 
     client: aiohttp.ClientSession
     api_root: str = "http://127.0.0.1:9"
@@ -65,7 +65,7 @@ def person(user: int) -> dict[str, Any]:
 
 
 def message(update: int, text: str, *, user: int = 1001, chat: int | None = None, **more: Any) -> dict[str, Any]:
-    """An update with a message, directly from a person unless `chat` is a group."""
+    """Return an update with a message, direct unless `chat` is a group."""
     place = chat or user
     where = {"id": place, "type": "private" if place > 0 else "supergroup"}
     said = {"message_id": update + 10, "date": 1_750_000_000, "chat": where, "from": person(user), "text": text}
@@ -73,7 +73,7 @@ def message(update: int, text: str, *, user: int = 1001, chat: int | None = None
 
 
 def press(update: int, data: str = "a1:handle", *, user: int = 1001, query: str = "") -> dict[str, Any]:
-    """An update with a press on a message of the bot."""
+    """Return an update with a press on a message of the bot."""
     shown = {"message_id": 7, "date": 1_750_000_000, "chat": {"id": user, "type": "private"}}
     return {
         "update_id": update,

@@ -1,4 +1,4 @@
-"""Slots and cards to be shown in Telegram, made as the gateway makes them."""
+"""Builders of slots and cards for Telegram, as the gateway makes them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.support.shown import card_row, slot
 GROUP = Conversation(channel="telegram", account="default", chat="-1003")
 RENDERER = TelegramRenderer()
 row = bound(card_row, who=ANN_TELEGRAM)
-"""A row of a card."""
+"""Return a row of a card."""
 
 
 def shown(
     text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False, there: str = ""
 ) -> list[Part]:
-    """The messages of an answer, of which some are `there` already."""
+    """Return the messages of an answer, some of which exist already (`there`)."""
     again = slot(where, uncertain=uncertain, platform_id=there)
     return RENDERER.parts(RenderedSlot(slot=again, text=text, partial=partial))
 
 
 def status(text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False) -> list[Part]:
-    """The messages of a status line."""
+    """Return the messages of a status line."""
     line = slot(where, SlotKind.STATUS, uncertain=uncertain)
     return RENDERER.parts(RenderedSlot(slot=line, text=text, partial=partial))
 
 
 def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False, there: str = "") -> list[Part]:
-    """The messages of a card."""
+    """Return the messages of a card."""
     again = slot(where, SlotKind.CARD, uncertain=uncertain, platform_id=there)
     return RENDERER.parts(RenderedSlot(slot=again, text="", rows=rows))
 
@@ -47,7 +47,7 @@ def files(parts: Sequence[Part]) -> list[FilePart]:
 
 
 def pres(part: TelegramTextPart) -> list[str]:
-    """What a message shows preformatted, by its own entities."""
+    """Return a message's preformatted texts, by its entities."""
     raw = part.text.encode("utf-16-le")
     spans = [(2 * e["offset"], 2 * (e["offset"] + e["length"])) for e in part.entities if e["type"] == "pre"]
     return [raw[begin:end].decode("utf-16-le") for begin, end in spans]

@@ -1,5 +1,4 @@
-"""One bot against a Telegram on loopback: polling, leases, trouble, webhooks, and that nothing is lost or confirmed
-too early."""
+"""One bot against a Telegram on loopback: polling, leases, webhooks, no update lost or confirmed too early."""
 
 from __future__ import annotations
 

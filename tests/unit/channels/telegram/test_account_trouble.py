@@ -1,4 +1,4 @@
-"""One bot on a Telegram on loopback that fails, or that somebody else polls too: what it says, how long it waits."""
+"""One bot on a failing or contested Telegram on loopback: reports and backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telegram as the gateway meets it, against a Telegram on loopback: what is shown, what is waited for, what is said."""
+"""The adapter against a Telegram on loopback: shown messages, waits, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several bots on one channel: each is served by itself."""
+"""Several bots on one channel, each served independently."""
 
 from __future__ import annotations
 

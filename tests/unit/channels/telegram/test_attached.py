@@ -1,4 +1,4 @@
-"""What a message says of the file that came with it: what can be fetched, and an honest word of the rest."""
+"""Attachment metadata: fetchable files, and phrases for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that people sent, read at the wire from a Telegram on loopback. Their addresses contain the bot's token."""
+"""Downloads from a Telegram on loopback. The URLs contain the bot's token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of failures: what each answer means for what was being shown."""
+"""Table of failures: the meaning of each answer for the slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single updates mean, and that nothing whatever makes the reading fail. Whole payloads: `test_samples`."""
+"""Meaning of single updates; nothing makes the parser fail. Whole payloads: `test_samples`."""
 
 from __future__ import annotations
 

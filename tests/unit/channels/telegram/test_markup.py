@@ -1,4 +1,4 @@
-"""Markdown as people see it in Telegram, and texts cut into messages."""
+"""Markdown as shown in Telegram, and its division into messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a slot becomes in Telegram: messages, files, cards with buttons.
+"""Rendering of slots for Telegram: messages, files, cards with buttons.
 
-The files in `golden/` are whole renderings, compared exactly. After a change that is meant, write them anew with
-`DRAGOMAN_GOLDEN=write` in the environment, and read the difference before it is committed.
+The files in `golden/` are complete renderings, compared exactly. After an intended change, rewrite them with
+`DRAGOMAN_GOLDEN=write` in the environment, and read the difference before the commit.
 """
 
 from __future__ import annotations

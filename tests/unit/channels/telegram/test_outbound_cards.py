@@ -1,4 +1,4 @@
-"""How a card becomes messages with buttons."""
+"""Rendering of a card as messages with buttons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Telegram is asked to show as a photo, by the first bytes of a file."""
+"""Choice between photo and document, by the header of a file."""
 
 from __future__ import annotations
 

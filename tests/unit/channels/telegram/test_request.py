@@ -1,4 +1,4 @@
-"""The transport over real sockets: what a failure says about the request, and that no error holds the token."""
+"""The transport over real sockets: outcome of failures, and no token in any error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every sample in `channels/telegram/samples` means what it says it means; a new kind of payload is one more file."""
+"""Samples in `channels/telegram/samples`: each parses to its expected meaning; a new kind is one more file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be there already and is sent again: marked, and cut where it was."""
+"""Re-sent messages: marked, with unchanged cuts."""
 
 from __future__ import annotations
 

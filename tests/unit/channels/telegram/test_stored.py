@@ -1,4 +1,4 @@
-"""Files that came of a call, shown in a Telegram on loopback: as photos where that can be, from where they are."""
+"""Artifacts shown in a Telegram on loopback: as photos where possible, from the artifact store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of updates: what order they are taken in, and when they count as stored."""
+"""Batches of updates: their order, and when they count as stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook's endpoint: the secret first, then 200 only for what is stored."""
+"""The webhook endpoint: the secret first, then 200 only once stored."""
 
 from __future__ import annotations
 

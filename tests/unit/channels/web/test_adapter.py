@@ -1,4 +1,4 @@
-"""The page over a real server: sign-in, files, and a socket that survives whatever is sent to it."""
+"""The page over a real server: sign-in, files, and a socket that survives any input."""
 
 from __future__ import annotations
 

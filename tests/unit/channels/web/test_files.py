@@ -1,4 +1,4 @@
-"""Files of calls, from the page's server."""
+"""Files of calls, served by the page's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in to the page: what somebody may send who is nobody yet."""
+"""Sign-in requests of unauthenticated clients."""
 
 from __future__ import annotations
 
