@@ -63,7 +63,7 @@ class SlackChannel:
         self._streamed = {name: _PartialEdits(context.clock) for name in self._accounts}
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where Slack sends what happens, for the accounts that have it so."""
+        """Return the webhook endpoints of the accounts in HTTP mode."""
         return [
             Endpoint(method="POST", path=account.path, handler=account.web.handle, auth=Auth.SIGNED)
             for account in self._accounts.values()

@@ -82,8 +82,8 @@ async def _served(line: _Socket) -> None:
     sockets = Sockets(
         name="main",
         open=opened,
-        bear=bear,
-        well=lambda: None,
+        back_off=bear,
+        reset_failures=lambda: None,
         take=take,
         client=cast("Any", _Client(line)),
         clock=givens.CLOCK,
