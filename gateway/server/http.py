@@ -32,7 +32,7 @@ from gateway.errors import PortInUse, StartError, StoreError
 from gateway.ports import Auth, Clock, Endpoint, SignIns
 from gateway.server.http_answers import Connection, error, on_prepare
 from gateway.server.http_checks import Address, credential, refusal, source_of, speaks_for_others
-from gateway.server.http_clients import Arrival, ClientCounts
+from gateway.server.http_clients import ClientCounts, PendingConnection
 from gateway.system.logging_setup import LogThrottle, log
 from gateway.system.metrics import Metrics
 
@@ -130,7 +130,7 @@ class HttpServer:
         try:
             # Not aiohttp's `TCPSite`, which accepts everybody. asyncio accepts a whole backlog in one go.
             self._socket = await asyncio.get_running_loop().create_server(
-                partial(Arrival, self._admit), self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
+                partial(PendingConnection, self._admit), self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
             )
         except (OSError, socket.gaierror) as found:
             await self._runner.cleanup()

@@ -49,7 +49,7 @@ class ClientCounts:
             del self.taken[client]
 
 
-class Arrival(asyncio.Protocol):
+class PendingConnection(asyncio.Protocol):
     """Connection until its peer is known: then `admit` serves it, or it is closed unread with a 503."""
 
     def __init__(self, admit: Callable[[str], asyncio.Protocol | None]) -> None:

@@ -37,7 +37,7 @@ port = {port}
 """
 ANN, JOE, BOB, EVE = "1001", "1002", "2002", "6666"
 ROOM = "chat:test/bot/room"
-EACH = times(200, 1_000)
+EACH = times(200, 1_000, small=60)
 """Presses from each of the five directions."""
 REFUSED = {"already", "duplicate", "not_allowed", "not_valid", "expired"}
 

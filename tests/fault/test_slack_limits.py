@@ -120,6 +120,7 @@ async def test_a_banned_lookup_holds_up_what_is_in_doubt_and_nothing_else(tmp_pa
         assert [message.text for message in slack.shown(TO_ANN)] == ["You said: hello"]
 
 
+@pytest.mark.whole("waits for seconds; the banned channel stays")
 async def test_banned_methods_are_not_forgotten(tmp_path: Path) -> None:
     """Slack wants neither to be asked who somebody is nor to be given files for a time, and the daemon dies in it.
     No conversation makes it call either before the time is up; then all that waited is done.

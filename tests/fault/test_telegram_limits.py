@@ -239,6 +239,7 @@ async def deny(one: Wire, who: int, command: str) -> Shown:
     return card
 
 
+@pytest.mark.whole("waits for seconds; test_an_answer in test_delivery_limits stays")
 async def test_sends_that_nobody_knows_the_end_of(tmp_path: Path) -> None:
     """A message that may stand there comes once more, marked; an edit is simply repeated; who blocks us is let go."""
     bold = [Rule(reply=Reply(text="**Bold** words."))]
@@ -310,6 +311,7 @@ async def test_nobody_there_is_no_doubt(tmp_path: Path) -> None:
         assert texts == ["Here it is."]
 
 
+@pytest.mark.whole("waits for seconds; test_bans and the unit tests of delivery stay")
 async def test_an_outage_costs_no_answer(tmp_path: Path) -> None:
     """Telegram answers nothing but 502 for a while, then nobody is there at all: everybody gets everything later."""
     async with wire(tmp_path, friends=list(FRIENDS)) as one:
@@ -345,6 +347,7 @@ async def flood(telegram: FakeTelegram, owner_speaks: asyncio.Event) -> None:
             await asyncio.sleep(max(0.0, began + n * each - time.monotonic()))
 
 
+@pytest.mark.whole("waits for seconds; test_bans stays")
 @pytest.mark.by_the_clock
 async def test_a_crowd_of_strangers(tmp_path: Path) -> None:
     """Five thousand messages in ten seconds: they cost no model call, little memory, and the owner no time."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.conftest import is_alive
@@ -415,6 +416,7 @@ async def test_a_browser_that_crashes_is_started_anew(by_hand: World) -> None:
     await by_hand.by_hand(f"open {by_hand.pages.here}/other", "The other page")
 
 
+@pytest.mark.whole("a kill of seconds; the kill with a file on its way stays")
 async def test_killed_with_a_page_loading(world: World) -> None:
     """Nothing of the browser outlives the daemon; the cut call is told as unknown; the next one works."""
     pages, model, daemon = world.pages, world.model, world.daemon
@@ -465,6 +467,7 @@ async def test_killed_with_a_file_on_its_way(world: World) -> None:
     assert not part.exists()
 
 
+@pytest.mark.whole("waits half a minute; the pool closes idle browsers in test_pool")
 async def test_unused_it_is_shut_down(tmp_path: Path, pages: Pages, model: ScriptedModel) -> None:
     """After its time all of its processes are gone; the next call starts it again."""
     async with running(tmp_path, config(pages, browser='idle = "10s"')) as daemon, page_of(daemon) as page:

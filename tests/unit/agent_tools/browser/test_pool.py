@@ -30,6 +30,8 @@ from tests.support.enclosures import OpenPlace
 from tests.support.fakes import in_background
 from tests.support.surroundings import until
 
+pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
+
 SPIN = """<script>
     while (true) { const said = new XMLHttpRequest(); said.open('GET', '/spinning', false); said.send(); }
 </script>"""

@@ -11,6 +11,8 @@ from gateway.domain.tools import ResultStatus
 from tests.support.proof import figure
 from tests.unit.agent_tools.browser.conftest import Desk
 
+pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 

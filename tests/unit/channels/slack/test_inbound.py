@@ -33,6 +33,7 @@ from channels.slack.inbound import (
 from gateway.domain.messages import REASON_AT_MOST, Inbound, Refused, RefusedReason
 from gateway.domain.waits import Verb
 from tests.support.keys import conversation_of
+from tests.support.proof import examples
 
 SAMPLES = sorted((Path(channels.slack.__file__).parent / "samples").glob("*.json"))
 PAYLOADS: list[Any] = [json.loads(path.read_text())["payload"] for path in SAMPLES]
@@ -353,7 +354,7 @@ def test_no_field_that_is_missing_or_wrong_makes_it_fail(n: int) -> None:
                 check(changed(n, path, value))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(PLACES),
     st.sampled_from(["x", "😀", "\ud800", "<", "<@U0DRAGO>", "&amp;", "<@", " "]),
@@ -364,13 +365,13 @@ def test_no_field_that_is_huge_makes_it_fail(where: tuple[int, tuple[str | int, 
     check(changed(*where, huge))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(PLACES), JSON)
 def test_no_json_in_a_field_makes_it_fail(where: tuple[int, tuple[str | int, ...]], value: Any) -> None:
     check(changed(*where, value))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(JSON, st.sampled_from(["event", "actions", "view", "command", "type"]))
 def test_no_json_at_all_makes_it_fail(value: Any, key: str) -> None:
     check(value)

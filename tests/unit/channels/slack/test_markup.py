@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from channels.slack.markup import WORD_JOINER, SlackMarkup, safe
 from channels.slack.plain import clean
+from tests.support.proof import examples
 
 MARKUP = SlackMarkup()
 RINGS = re.compile(r"<[@!#][A-Za-z]+[\w^|@-]*>")
@@ -106,14 +107,14 @@ def shown(markdown: str) -> str:
     return re.sub(r"\s+", "", MARKUP.plain(markdown))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(MARKED, st.integers(200, 400))
 def test_pieces_fit(text: str, room: int) -> None:
     pieces = list(MARKUP.split(text * 8, room))
     assert all(0 < len(piece) <= room for piece in pieces)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30)), min_size=1, max_size=8), st.integers(200, 400))
 def test_code_stays_code_and_words_stay_words(blocks: list[tuple[bool, int]], room: int) -> None:
     parts: list[str] = []
@@ -184,7 +185,7 @@ def test_text_without_formatting_comes_out_as_it_went_in(text: str) -> None:
     assert safe(text) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(MARKED | TEXT)
 def test_whatever_it_says_can_be_sent(text: str) -> None:
     MARKUP.plain(text).encode()

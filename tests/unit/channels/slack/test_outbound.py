@@ -47,6 +47,7 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK, EPOCH
+from tests.support.proof import examples
 from tests.unit.channels.slack.showings import THREAD, buttons, card, code, files, kinds, row, shown, texts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -171,7 +172,7 @@ def test_slack_would_take_every_rendering(name: str) -> None:
     check(GOLDENS[name])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.text(st.characters(exclude_categories=()), max_size=60),
     st.integers(1, 800),
@@ -189,7 +190,7 @@ def test_any_text_can_be_sent(text: str, times: int, partial: bool, uncertain: b
     assert [part.digest for part in parts] == [part.digest for part in again]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.text(st.characters(exclude_categories=()), max_size=40), st.integers(1, 900)), max_size=8),
     st.sampled_from(WaitState),

@@ -26,6 +26,7 @@ from channels.telegram.inbound import (
     read,
 )
 from gateway.domain.messages import Inbound, Refused, RefusedReason
+from tests.support.proof import examples
 
 SAMPLES = sorted((Path(channels.telegram.__file__).parent / "samples").glob("*.json"))
 UPDATES: list[dict[str, Any]] = [json.loads(path.read_text())["update"] for path in SAMPLES]
@@ -337,20 +338,20 @@ def test_no_field_that_is_missing_or_wrong_makes_it_fail(n: int) -> None:
             check(changed(n, place, wrong))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(PLACES), st.sampled_from(["x", "😀", "\ud800", "\x00", "`", "/a@", " "]), st.booleans())
 def test_no_field_that_is_huge_makes_it_fail(where: tuple[int, tuple[str | int, ...]], unit: str, many: bool) -> None:
     huge: Any = [unit] * 200_000 if many else unit * 1_000_000
     check(changed(*where, huge))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(PLACES), JSON)
 def test_no_json_in_a_field_makes_it_fail(where: tuple[int, tuple[str | int, ...]], value: Any) -> None:
     check(changed(*where, value))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(JSON, st.sampled_from(["message", "edited_message", "callback_query", "channel_post", "other"]))
 def test_no_json_at_all_makes_it_fail(value: Any, kind: str) -> None:
     check(value)

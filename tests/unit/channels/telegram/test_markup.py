@@ -14,6 +14,7 @@ from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup, linkable
 from gateway.domain.text import visible
+from tests.support.proof import examples
 
 MARKUP = TelegramMarkup()
 EMOJI = "👍🏽"
@@ -291,7 +292,7 @@ def test_names_in_a_group_ring_nobody(markdown: str, text: str) -> None:
     assert WORD_JOINER not in MARKUP.rich(markdown).text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(MARKDOWN, st.booleans())
 def test_any_text_becomes_what_telegram_takes(markdown: str, quiet: bool) -> None:
     rich = MARKUP.rich(markdown, quiet=quiet)
@@ -299,7 +300,7 @@ def test_any_text_becomes_what_telegram_takes(markdown: str, quiet: bool) -> Non
     assert all(span.kind == "pre" or not rich.text[:1].isspace() for span in rich.spans[:1])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(MARKDOWN)
 def test_the_beginning_of_any_text_can_be_shown(markdown: str) -> None:
     for end in range(0, len(markdown), 7):
@@ -445,7 +446,7 @@ def test_a_message_has_no_more_formatting_than_telegram_shows() -> None:
     assert sum(len(part.spans) for part in parts) == len(rich.spans) == 300
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(MARKDOWN, st.integers(2, 60))
 def test_any_text_is_cut_into_parts_that_are_all_of_it(markdown: str, limit: int) -> None:
     rich = MARKUP.rich(markdown)
@@ -458,7 +459,7 @@ def test_any_text_is_cut_into_parts_that_are_all_of_it(markdown: str, limit: int
     assert {span.kind for part in parts for span in part.spans} == {span.kind for span in rich.spans}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(["a", "ab ", "😀", FAMILY, "e\u0301", "line\n"]), st.integers(-1, 1), st.integers(50, 80))
 def test_around_the_limit_nothing_is_lost_and_pictures_stay_whole(piece: str, extra: int, limit: int) -> None:
     text = "x" * (limit + extra - units(piece)) + piece + "y" * 3

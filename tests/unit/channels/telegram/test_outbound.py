@@ -27,6 +27,7 @@ from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.tools import Risk
 from gateway.domain.waits import WaitState
 from tests.support.makers import CHAT
+from tests.support.proof import examples
 from tests.support.shown import slot
 from tests.unit.channels.telegram.showings import GROUP, RENDERER, card, files, pres, row, shown, status, texts
 
@@ -290,7 +291,7 @@ def test_a_long_beginning_stays_as_it_is_while_more_is_written() -> None:
     assert units(part.text) <= TEXT_UNITS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.text(st.characters(exclude_categories=()), max_size=60),
     st.integers(1, 400),

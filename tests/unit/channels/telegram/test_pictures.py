@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from channels.telegram.limits import PHOTO_BYTES
 from channels.telegram.pictures import is_photo
+from tests.support.proof import examples
 from tests.unit.channels.telegram.pictures import jpeg, png, webp
 
 
@@ -78,7 +79,7 @@ def test_what_is_not_there_is_no_photo(tmp_path: Path) -> None:
 
 
 @pytest.mark.by_the_clock  # each on the disk, within Hypothesis' deadline
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from([b"", png()[:16], b"\xff\xd8", b"\xff\xd8\xff\xc0", webp(b"VP8X")[:16]]), st.binary(max_size=200)
 )

@@ -40,8 +40,11 @@ from tests.support.fakes import (
     until,
 )
 from tests.support.makers import ANN, OTHER_CHAT, drop, inbound, route
+from tests.support.proof import times as sized
 
 PORTS = (Intake, TurnQueue, TurnJournal, Sweeps, Outbox, Accounts, Node, Queries)
+EVERY = sized(1, 1, small=4)
+"""Step between the calls that fail: all of them take a minute of CPU."""
 METHODS = frozenset(name for port in PORTS for name, found in vars(port).items() if inspect.iscoroutinefunction(found))
 SWEEPS = frozenset({"expire_waits", "reclaim", "fire_timers", "alive", "claim", "claim_slots"})
 """Methods called by timers. Their order differs between runs, so they are counted separately."""
@@ -177,7 +180,7 @@ async def test_a_method_that_fails_three_times_stops_nobody(tmp_path: Path, only
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_one_failing_call_anywhere_stops_nobody_and_loses_nothing(tmp_path: Path, times: int) -> None:
-    stores = [Brittle(at, times) for at in range(1, 70)]
+    stores = [Brittle(at, times) for at in range(1, 70, EVERY)]
 
     assert await all_of(tmp_path, stores) == []
     assert sum(bool(store.failed) for store in stores) > 25

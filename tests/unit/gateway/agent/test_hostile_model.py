@@ -29,6 +29,7 @@ from gateway.errors import LeaseLost
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, PEOPLE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT
+from tests.support.proof import examples
 from tests.unit.gateway.toolcalls.subsession_rig import answered, call, ended, planned, spawning
 
 OWN = ("sessions_spawn", "sessions_list", "sessions_stop")
@@ -249,7 +250,7 @@ async def attack(folder: Path, kind: SessionKind, yes: bool, tried: list[Act]) -
 
 
 @given(kind=st.sampled_from(list(SessionKind)), yes=st.sampled_from([True, True, False]), tried=acts)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_whatever_a_model_tries_it_gets_nothing_that_is_not_its_own(
     kind: SessionKind, yes: bool, tried: list[Act]
 ) -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, create_model
 from gateway.approvals.action import action_key, action_sha, canonical, needs_escape, render, render_action, unrender
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, SandboxMode
+from tests.support.proof import examples
 
 ACTION = Action(tool="shell", arguments={"command": "date", "timeout": None}, cwd="/w", sandbox=SandboxMode.BASIC)
 ALPHABET = re.compile(r"(?:[ -~]|⏎\n|␠×[0-9]+;|⏎×[0-9]+;\n)*")
@@ -32,13 +33,13 @@ JSON = st.recursive(
 
 
 @given(ANY | NASTY)
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 def test_what_is_shown_reads_back_as_what_runs(text: str) -> None:
     assert unrender(render(text)) == text
 
 
 @given(ANY | NASTY)
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 def test_what_is_shown_is_printable_ascii_and_marked_line_breaks(text: str) -> None:
     shown = render(text)
 
@@ -47,7 +48,7 @@ def test_what_is_shown_is_printable_ascii_and_marked_line_breaks(text: str) -> N
 
 
 @given(NASTY, NASTY)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_two_different_texts_are_never_shown_alike(one: str, other: str) -> None:
     assert (render(one) == render(other)) == (one == other)
 
@@ -160,7 +161,7 @@ def test_anything_else_has_one(before: str, strange: str) -> None:
     st.dictionaries(st.text(), JSON, max_size=4),
     st.dictionaries(st.text(), JSON, max_size=4),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_different_arguments_have_different_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     keys = [action_key(replace(ACTION, arguments=arguments)) for arguments in (one, other)]
@@ -183,7 +184,7 @@ def test_every_field_of_an_action_is_in_its_key() -> None:
 
 
 @given(st.from_regex(r"[a-z]{1,9}", fullmatch=True).filter(lambda name: name != "command"), st.integers() | st.text())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_adding_a_field_to_a_tool_changes_what_is_hashed(name: str, default: int | str) -> None:
     """A2: no argument is silently unbound, not even one that was left at its default."""
 

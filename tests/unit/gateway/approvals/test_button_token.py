@@ -11,6 +11,7 @@ from gateway.domain.ids import Handle, SlotId, WaitId
 from gateway.domain.waits import Verb
 from tests.support.fakes import ANN_PAGE, GROUP, KEY
 from tests.support.makers import ANN, CHAT, OTHER_CHAT
+from tests.support.proof import examples
 
 HANDLES = ButtonTokens(KEY)
 WAITS = st.from_regex(r"w[0-9a-f]{16}", fullmatch=True).map(WaitId)
@@ -33,7 +34,7 @@ def test_a_handle_reads_back_as_its_verb_and_fits_every_platform(wait: WaitId, c
 
 @example(WaitId("w" + "0" * 16), "o1", Verb.ONCE, 39, "\ud800")
 @given(WAITS, CARDS, VERBS, st.integers(min_value=0), st.characters(exclude_categories=[]))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_a_handle_with_one_character_changed_is_worthless(
     wait: WaitId, card: str, verb: Verb, place: int, char: str
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_handle_names_a_wait_or_is_none(handle: str, named: str | None) -> Non
 @example("w" + "0" * 16 + "." + "\u00e9" * 22)
 @example("w" + "0" * 16 + "\n." + "a" * 22)
 @given(st.text(st.characters(exclude_categories=[])) | st.from_regex(r"w[0-9a-f]{16}\..*"))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_any_text_may_come_as_a_handle(text: str) -> None:
     """A platform's payload is whatever a client sends: it is looked up or refused, and nothing is raised."""
     found = wait_of(Handle(text))

@@ -42,6 +42,7 @@ from gateway.inbound.commands import (
 from gateway.toolcalls.registry import Registry
 from tests.support.fakes import CLEO, FakeTool
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, EPOCH, approval
+from tests.support.proof import examples
 
 TOOLS = ("shell", "browser", "spawn", "sessions_spawn")
 
@@ -86,7 +87,7 @@ def test_what_a_text_asks_for(text: str, parsed: Parsed) -> None:
 
 
 @given(st.text() | st.text().map(lambda text: "/" + text))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_every_text_asks_for_something(text: str) -> None:
     found = parse(text, TOOLS)
 
@@ -97,7 +98,7 @@ def test_every_text_asks_for_something(text: str) -> None:
 
 
 @given(st.from_regex(r"/[a-z]{1,8}(/[a-z]{1,8}){1,4}( [a-z ]*)?", fullmatch=True))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_path_is_plain_text(path: str) -> None:
     assert parse(path, TOOLS) == PlainText()
 
@@ -251,7 +252,7 @@ def test_a_name_is_shown_and_formats_nothing(evil: str) -> None:
 
 
 @given(st.text(alphabet="`*_[]()<>!\\ \n#-ab\u202e"))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_code_is_one_span_whatever_is_in_it(text: str) -> None:
     words, code_spans = shown(f"a {as_code(text)} b")
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.llm.schemas import Flavour, cleaned, for_provider
+from tests.support.proof import examples
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 FLAVOURS = list(Flavour)
@@ -172,7 +173,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(schema=st.dictionaries(WORDS | st.just("$defs"), VALUES, max_size=5))
 def test_whatever_claims_to_be_a_schema_becomes_an_object(schema: dict[str, Any]) -> None:
     for flavour in FLAVOURS:

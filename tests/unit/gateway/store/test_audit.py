@@ -49,7 +49,7 @@ async def ran(path: str) -> None:
         (["UPDATE audit SET tool = 'file_read' WHERE seq = 2"], Why.CHANGED, "row 2"),
         (["UPDATE audit SET at = at + 1 WHERE seq = 2"], Why.CHANGED, "row 2"),
         (["UPDATE audit SET decided_by = 'telegram:1001' WHERE seq = 5"], Why.CHANGED, "row 5"),
-        (["DELETE FROM audit WHERE seq = 3"], Why.REMOVED, "row 3 is gone"),
+        (["DELETE FROM audit WHERE seq = 3"], Why.REMOVED, "row 3 is missing"),
         (["DELETE FROM audit WHERE seq > 3"], Why.NOT_WRITTEN, "step 4"),
         (["DELETE FROM audit WHERE seq = 5"], Why.NOT_WRITTEN, "step 5"),
         (["DELETE FROM audit"], Why.NOT_WRITTEN, "step 1"),

@@ -21,6 +21,7 @@ from channels.telegram import settings as telegram
 from gateway.system.logging_setup import OF_OURS, TOLD_AGAIN_S, TOLD_AT_MOST, LogThrottle, log, set_up_logs
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import HELD_BACK_AT_MOST, HIDDEN, Redactor
+from tests.support.proof import examples
 
 CANARIES = {
     "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
@@ -213,7 +214,7 @@ def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
 
 
 @given(st.lists(st.sampled_from([*SECRETS, *CANARIES.values(), "a", "你", " ", "\n", "correct ", "horse", "abab-"])))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_streamed_text_equals_redacted_whole(parts: list[str]) -> None:
     redactor = Redactor([*SECRETS, CANARIES["configured"]], FORMS)
     text = " ".join(parts)

@@ -28,6 +28,7 @@ from gateway.toolcalls.output import (
     bounded,
 )
 from tests.support.clock import FakeClock
+from tests.support.proof import examples
 
 
 class Shown:
@@ -384,7 +385,7 @@ many_lines = st.builds(repeated, st.just(b"\n"), st.integers(0, 1_500))
 pieces: st.SearchStrategy[list[bytes]] = st.lists(some_bytes | many_bytes | many_characters | many_lines, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(written=pieces)
 def test_what_is_kept_are_the_two_ends_of_what_was_written(tmp_path_factory: pytest.TempPathFactory,
                                                            written: list[bytes]) -> None:  # fmt: skip
@@ -410,7 +411,7 @@ def test_what_is_kept_are_the_two_ends_of_what_was_written(tmp_path_factory: pyt
     assert len(tail.splitlines()) <= HALF_LINES or tail.count("\n") <= HALF_LINES
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=st.text(max_size=3_000), times=st.integers(1, 60), cut=st.integers(1, 70_000))
 def test_chunks_do_not_matter(tmp_path_factory: pytest.TempPathFactory, text: str, times: int, cut: int) -> None:
     everything = (text * times).encode()

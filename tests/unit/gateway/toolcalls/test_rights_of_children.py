@@ -22,6 +22,7 @@ from gateway.sandbox import Containment, choose
 from gateway.toolcalls.subsessions import Left, Rights, SpawnDenied, rights_of_child
 from tests.support.fakes import CLEO, PEOPLE
 from tests.support.makers import ANN, EPOCH
+from tests.support.proof import examples
 
 CHILD = Session(
     id=SessionId("child:1"),
@@ -64,7 +65,7 @@ def within(child: Rights, parent: Rights) -> bool:
 
 
 @given(parent=rights, asked=st.lists(st.tuples(tasks, agents, lefts), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Asked]) -> None:
     above = parent
     for task, agent, left in asked:
@@ -86,7 +87,7 @@ def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Aske
 
 
 @given(parent=rights, task=tasks, agent=agents)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_what_the_parent_lacks_is_refused_by_name(parent: Rights, task: Task, agent: Agent | None) -> None:
     lacking = set(task.tools or ()) - parent.tools
     if not lacking or parent.depth >= MAX_DEPTH:
