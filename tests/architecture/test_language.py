@@ -14,6 +14,8 @@ from typing import TypeAlias, cast
 
 import pytest
 
+from tests.support.syntax import tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("gateway", "channels", "agent_tools", "config")
 NOT_FIRST = re.compile(
@@ -34,7 +36,7 @@ Found: TypeAlias = tuple[str, str]
 @cache
 def trees(top: str) -> Mapping[str, ast.Module]:
     """Return the parsed modules of a top-level folder by path."""
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in (ROOT / top).rglob("*.py")}
+    return {path.relative_to(ROOT).as_posix(): tree_of(path.read_text()) for path in (ROOT / top).rglob("*.py")}
 
 
 def opens_badly(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
@@ -185,7 +187,7 @@ def test_subject_form_is_recognised(text: str, good: bool) -> None:
 )
 def test_opening_word_is_recognised(docstring: str, good: bool) -> None:
     source = f'"""{docstring}"""\nclass A:\n    """{docstring}"""\n    def _f(self):\n        """{docstring}"""\n'
-    modules = {"a/b.py": ast.parse(source)}
+    modules = {"a/b.py": tree_of(source)}
     assert [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings)] == ([0, 0] if good else [1, 1])
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from config.load import load
 from config.plugins import tool_specs
+from tests.support.syntax import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "1001:of-a-test-that-talks-to-nobody"
@@ -57,7 +58,7 @@ def test_what_is_not_applicable_names_channels_that_exist() -> None:
 def test_tools_have_the_same_names(tool: Path) -> None:
     """A tool has SPEC and Args, and either run or, when it is stateful, create."""
     source = tool if tool.suffix == ".py" else tool / "__init__.py"
-    names = top_level_names(ast.parse(source.read_text(), filename=str(source)))
+    names = top_level_names(tree_of(source.read_text(), filename=str(source)))
     assert TOOL_NAMES - names == frozenset()
     assert len(RUNS & names) == 1
 

@@ -10,6 +10,8 @@ from typing import TypeAlias, cast
 
 import pytest
 
+from tests.support.syntax import tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("gateway", "channels", "agent_tools", "config", "tests")
 FILE_LINES = 500
@@ -72,7 +74,7 @@ def function_sizes() -> dict[str, int]:
     for path in sources():
         text = path.read_text()
         lines = text.splitlines()
-        for name, function in functions(ast.parse(text, filename=str(path))):
+        for name, function in functions(tree_of(text, filename=str(path))):
             key = f"{name_of(path)}::{name}"
             sizes[key] = max(sizes.get(key, 0), code_lines(function, lines))  # overloads share a name
     return sizes
@@ -125,5 +127,5 @@ def test_lint_exceptions_name_existing_files() -> None:
     ],
 )
 def test_the_measure_counts_code_only(text: str, lines: int) -> None:
-    ((_, function),) = functions(ast.parse(text))
+    ((_, function),) = functions(tree_of(text))
     assert code_lines(function, text.splitlines()) == lines

@@ -26,6 +26,7 @@ from gateway.toolcalls.permits import Permit, PermitOffice
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route
+from tests.support.syntax import tree_of
 
 ROOT = Path(__file__).resolve().parents[4]
 LEASE = Lease(turn=TurnId("t1"), session=main_session(ANN), node=NODE, fence=3, expires_at=EPOCH)
@@ -118,7 +119,7 @@ def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None
     runs: set[str] = set()
     issues: set[str] = set()
     for path in ROOT.glob("gateway/**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path.read_text())):
             name = path.relative_to(ROOT).as_posix()
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
