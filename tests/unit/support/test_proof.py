@@ -1,4 +1,4 @@
-"""What tests state becomes lines, and lines become a page that an owner can read."""
+"""Figures stated by tests become lines, and lines become a page that an owner can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the page loads: in how many waves of requests, and what becomes of it when a file is gone."""
+"""Loading of the page: its waves of requests, and what it does when a file is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said, asked and answered, as the page shows it."""
+"""Messages, questions and answers, as the page shows them."""
 
 from __future__ import annotations
 

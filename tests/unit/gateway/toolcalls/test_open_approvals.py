@@ -1,4 +1,4 @@
-"""How many calls of one person may wait for a decision in a session, as the person and the model learn it."""
+"""Limit of open approvals for one person in a session, as the person and the model learn it."""
 
 from __future__ import annotations
 
