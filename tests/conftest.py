@@ -20,6 +20,8 @@ import structlog
 from tests.support.order import measured, order
 from tests.support.warm import STEM
 
+SAMPLED = pytest.StashKey[Counter[str]]()
+"""Cases collected so far of each test marked `sampled`."""
 GRACE_S = 0.5
 """How long what is just ending may take to be gone."""
 UNTRACED = (
@@ -74,6 +76,16 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.freeze()
     gc.enable()
     return found
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark further cases of a test marked `sampled` as `whole`, which a plain run leaves out."""
+    if sampled := item.get_closest_marker("sampled"):
+        cases = item.config.stash.setdefault(SAMPLED, Counter())
+        test = item.nodeid.partition("[")[0]
+        cases[test] += 1
+        if cases[test] > sampled.args[0]:
+            item.add_marker(pytest.mark.whole("the first cases stay"))
 
 
 @pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them

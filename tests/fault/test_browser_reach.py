@@ -42,12 +42,14 @@ def nothing_was_reached(siege: Siege, *sessions: Attacked) -> None:
     assert CANARY not in "".join(told for one in sessions for told in one.told)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["parts", "targets", "tops that a person allowed"])
 async def test_nothing_inside_is_reached(siege: Siege, way: str) -> None:
     """Also where a person allowed the host: an approval is no way around the gate."""
     await everything_is_tried(siege, way)
 
 
+@pytest.mark.sampled(1)
 @contained
 @pytest.mark.parametrize("way", ["files", "tops"])
 async def test_nor_are_files_and_hosts_that_nobody_allowed(siege: Siege, way: str) -> None:
@@ -95,6 +97,7 @@ async def test_a_name_that_changes_its_address_leads_nowhere(siege: Siege) -> No
     nothing_was_reached(siege, ann)
 
 
+@pytest.mark.sampled(2)
 @contained
 @pytest.mark.parametrize("lie", LIES)
 async def test_what_a_page_forges_is_never_said_in_our_name(siege: Siege, lie: str) -> None:
@@ -128,6 +131,7 @@ async def test_one_session_has_nothing_of_another(siege: Siege) -> None:
     assert [path for path in (tool, *(tool / "states").iterdir()) if path.stat().st_mode & 0o077] == []
 
 
+@pytest.mark.sampled(1)
 @contained
 async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
     """Reading what two hundred origins stored took too long, so nothing was kept, although the result said so."""
@@ -138,6 +142,7 @@ async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
     assert "x=kept" in (await eve.done("evaluate", host=siege.page, script="document.cookie")).text
 
 
+@pytest.mark.sampled(1)
 @contained
 @pytest.mark.parametrize(
     "kept", ["[]", '{"cookies": [{"name": "x"}]}', '{"cookies": [], "origins": [{"origin": "x"}]}']
@@ -176,6 +181,7 @@ async def test_a_file_is_not_given_to_a_frame_of_another_host(siege: Siege) -> N
     assert (await ann.done("upload", host=siege.page, ref=framed, path="secret.txt")).status is ResultStatus.OK
 
 
+@pytest.mark.whole("a browser of its own; test_nothing_inside_is_reached stays")
 async def test_a_link_in_place_of_the_browsers_folder_is_not_followed(tmp_path: Path) -> None:
     """A page that took over the browser can write there: what it plants must not become the daemon's way out."""
     outside, folder, home = tmp_path / "outside", tmp_path / "seat", tmp_path / "home"

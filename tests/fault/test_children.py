@@ -125,6 +125,7 @@ async def test_killed_while_their_cards_are_open(tmp_path: Path) -> None:
         await judge_three(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("point", "passage"), [("WOKEN", 1), ("J5", 5), ("J15", 4)])
 async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: Path) -> None:
     """Children that only answer. One that still thinks when the first of them wakes their parent is asked once more."""
@@ -138,6 +139,7 @@ async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: 
         await judge_three(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_killed_again_and_again(family: int, tmp_path: Path) -> None:
     """Several deaths in one family, anywhere and at any moment."""
@@ -193,6 +195,7 @@ async def test_a_grandchild(point: str, passage: int, tmp_path: Path) -> None:
         assert [line.session.lineage.depth for line in family if line.session.lineage] == [1, 2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("point", "passage"), [("J13", 1), ("J15", 2), ("J4", 4), ("J6", 5)])
 async def test_an_end_that_comes_as_a_message(point: str, passage: int, tmp_path: Path) -> None:
     """Mode session: one message tells the end, one turn answers it, and the child's words stand in it as data."""

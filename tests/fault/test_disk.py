@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
 from gateway.domain.messages import Received
@@ -181,6 +182,7 @@ async def test_a_press_that_cannot_be_stored_does_nothing(world: World) -> None:
     world.copy()
 
 
+@pytest.mark.whole("waits for seconds; an answer that cannot be stored stays")
 async def test_a_command_that_ends_when_nothing_can_be_stored(world: World) -> None:
     """It ran once; its result is kept until it can be stored, and told within five seconds then."""
     await world.say("/shell echo x >> ran; while [ ! -e filled ]; do sleep 0.05; done; sleep 0.3")
@@ -237,6 +239,7 @@ async def test_a_command_that_fills_it(world: World) -> None:
     await until_quiet(world.daemon)
 
 
+@pytest.mark.whole("waits for seconds; an answer that cannot be stored stays")
 async def test_killed_while_it_is_full(world: World) -> None:
     """The worst of both: what was accepted before is answered after, once there is room."""
     for n in range(5):

@@ -34,6 +34,7 @@ def send(people: Crowd, what: signal.Signals) -> None:
     people.daemon.process.send_signal(what)
 
 
+@pytest.mark.whole("waits 17 s; test_two_apps suspends a machine for as long")
 @pytest.mark.timeout(60 + int(FROZEN_S))
 async def test_frozen_for_longer_than_its_lease(tmp_path: Path) -> None:
     """It goes on by itself: a streaming answer, a running command, and what people wrote meanwhile, each once."""

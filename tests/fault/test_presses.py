@@ -133,6 +133,7 @@ def check(wait: Wait, step: Step, ran: int) -> None:
     assert ran <= (1 if wait.state is WaitState.CONSUMED else 0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("verbs", "won", "ran"),
     [(["once"], "approved", 1), (["deny"], "denied", 0), (["deny_reason", "deny"], "denied", 0)],
@@ -181,6 +182,7 @@ async def orderly_restart(one: Crowd) -> None:
     await one.daemon.start()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("event", [stop, restart, orderly_restart])
 @pytest.mark.parametrize("verbs", [["once"], ["once", "deny"]], ids=["once", "both"])
 async def test_something_in_between(

@@ -111,6 +111,7 @@ def words_of_people(messages: list[dict[str, Any]]) -> str:
     return "\n".join(str(one["content"]) for one in messages if one["role"] == "user")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(times(60, 300))
 @pytest.mark.parametrize("mode", MODES)
 async def test_told_again_and_again(mode: Mode, tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ async def test_told_again_and_again(mode: Mode, tmp_path: Path) -> None:
         await judged(one, talk)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 async def test_told_again_after_a_death(mode: Mode, tmp_path: Path) -> None:
     """The first one was not stored; or it was, and Slack was not told so. A command that was allowed runs once."""

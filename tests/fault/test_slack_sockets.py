@@ -65,6 +65,7 @@ async def an_account() -> AsyncGenerator[tuple[FakeSlack, Scene, SlackConnection
         assert slack.surprises == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hanging", [SOCKETS, 1], ids=["both", "one"])
 async def test_hanging_sockets_that_cannot_be_replaced(hanging: int) -> None:
     """They neither answer pings nor close, and new ones say nothing: that shows, until they work again."""
@@ -83,6 +84,7 @@ async def test_hanging_sockets_that_cannot_be_replaced(hanging: int) -> None:
     told_once(slack, said, scene.sink.texts)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hanging", [SOCKETS, 1], ids=["both", "one"])
 async def test_hanging_sockets_are_replaced(hanging: int) -> None:
     """What Slack writes into them is told again over those that take their place."""
@@ -175,6 +177,7 @@ ENDS: Sequence[tuple[str, Ends]] = (
 )
 
 
+@pytest.mark.whole("waits 18 s; sockets that hang stay")
 async def test_sockets_that_end(tmp_path: Path) -> None:
     """Whatever ends them, they are replaced while somebody goes on talking; all of it is taken, once."""
     async with wire(tmp_path) as one:

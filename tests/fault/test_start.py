@@ -94,6 +94,7 @@ async def test_a_newer_store(daemon: Daemon) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_another_programs_database(daemon: Daemon) -> None:
     """Refused untouched."""
     daemon.state.mkdir(mode=0o700)
@@ -105,6 +106,7 @@ async def test_another_programs_database(daemon: Daemon) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"hello", b"hello" * 10_000])
 async def test_no_database_at_all(daemon: Daemon, content: bytes) -> None:
     """A file of something else, however short, is kept."""
@@ -130,6 +132,7 @@ async def test_a_damaged_store(daemon: Daemon) -> None:
 # --- a folder that cannot be used ---------------------------------------------------------------
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_the_state_folder_is_a_file(daemon: Daemon) -> None:
     """Also below a file."""
     daemon.state.write_text("in the way")
@@ -145,6 +148,7 @@ async def test_a_read_only_state_folder(daemon: Daemon) -> None:
     await refuses(daemon, "Read-only file system", "--state")
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_a_read_only_store(daemon: Daemon) -> None:
     """The state folder can be written, the store's cannot."""
     elsewhere = daemon.folder / "elsewhere"
@@ -154,6 +158,7 @@ async def test_a_read_only_store(daemon: Daemon) -> None:
     await refuses(daemon, "Read-only file system", "may write")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("left_kib", [64, 4, 0])
 async def test_a_full_disk(daemon: Daemon, left_kib: int) -> None:
     """Too little to begin with, or not one byte; with room again the same command works."""
@@ -169,6 +174,7 @@ async def test_a_full_disk(daemon: Daemon, left_kib: int) -> None:
         await daemon.kill()
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_no_room_for_the_key(daemon: Daemon) -> None:
     """The secret of the buttons cannot be written: something stands in its way."""
     daemon.state.mkdir(mode=0o700)
@@ -176,6 +182,7 @@ async def test_no_room_for_the_key(daemon: Daemon) -> None:
     await refuses(daemon, "state.key cannot be made", "--state")
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_no_room_for_a_socket(daemon: Daemon) -> None:
     """Something that is no socket stands where the control socket would be."""
     daemon.state.mkdir(mode=0o700)
@@ -195,6 +202,7 @@ async def test_log_names_configuration_and_state_folder(daemon: Daemon) -> None:
 # --- a configuration that cannot be used --------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("config", "wanted"),
     [
@@ -253,6 +261,7 @@ async def test_without_bubblewrap_main_runs_on_the_host(daemon: Daemon) -> None:
         assert (step["result"]["status"], step["result"]["text"]) == ("ok", "on the host\n")
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_without_bubblewrap_nobody_else_has_a_shell(daemon: Daemon) -> None:
     """Another person's chat: the tool is not offered, and a call is refused with the cure; nothing runs."""
     async with FakePlatform().serve() as platform:
@@ -296,6 +305,7 @@ async def test_check_says_so(daemon: Daemon) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_without_any_namespace(daemon: Daemon) -> None:
     """Neither bubblewrap nor `unshare`: the owner's commands still end with all that they started."""
     unshare = "mount --bind /dev/null /usr/bin/unshare"

@@ -55,6 +55,7 @@ async def began(one: Wire) -> None:
     await one.telegram.until(lambda: bool(one.telegram.calls("getUpdates") or one.telegram.calls("setWebhook")))
 
 
+@pytest.mark.sampled(1)
 @MODES
 async def test_an_album_is_one_message(tmp_path: Path, mode: str) -> None:
     """One question with all pictures and captions in order, one answer."""
@@ -68,6 +69,7 @@ async def test_an_album_is_one_message(tmp_path: Path, mode: str) -> None:
         assert len(one.telegram.shown(ANN)) == 1
 
 
+@pytest.mark.sampled(1)
 @MODES
 async def test_an_album_in_two_polls_is_one_message(tmp_path: Path, mode: str) -> None:
     """Each picture is taken and confirmed as it comes; the turn waits."""
@@ -83,6 +85,7 @@ async def test_an_album_in_two_polls_is_one_message(tmp_path: Path, mode: str) -
         assert ("what are these?" in words, pictures) == (True, [*SENT])
 
 
+@pytest.mark.sampled(1)
 @MODES
 async def test_a_late_picture_is_a_message_of_its_own(tmp_path: Path, mode: str) -> None:
     """It is never lost."""
@@ -98,6 +101,7 @@ async def test_a_late_picture_is_a_message_of_its_own(tmp_path: Path, mode: str)
         assert len(one.telegram.shown(ANN)) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", ["J1:kill:3", "J2:kill:2"])
 @MODES
 async def test_an_album_that_a_crash_cuts_is_whole(tmp_path: Path, mode: str, point: str) -> None:

@@ -117,6 +117,7 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
     await one.settled()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize(("mode", "points"), LIVES, ids=[f"{mode} {'-'.join(points)}" for mode, points in LIVES])
 async def test_killed_at(mode: str, points: Sequence[str], again: int, tmp_path: Path) -> None:
@@ -250,6 +251,7 @@ async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path) -> N
         judge_chats(one.telegram, slots_of(await everything(one.daemon.state)))
 
 
+@pytest.mark.whole("waits for seconds; the cards offered again stay")
 async def test_what_expired_in_a_long_absence_is_asked_anew(tmp_path: Path) -> None:
     """The old button is told why it does nothing; the new card decides, once."""
     async with wire(tmp_path) as one:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.fault.rig import everything, lines_of
 from tests.fault.telegram_rig import (
@@ -98,6 +99,7 @@ async def healths(one: Wire, until_s: float) -> list[int]:
     return found
 
 
+@pytest.mark.whole("waits 16 s; the account refuses a second poller in test_account")
 async def test_a_second_poller(tmp_path: Path) -> None:
     """Nobody is answered twice; the owners hear of it, /readyz says so, and it yields ever longer, then comes back."""
     async with wire(tmp_path) as one:

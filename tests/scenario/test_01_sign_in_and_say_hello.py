@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aiohttp
+import pytest
 from playwright.async_api import expect
 
 from tests.support.browser import at_the_page, chromium, sign_in
@@ -24,6 +25,7 @@ async def test_plain_text_is_answered_with_how_to_attach_a_model(daemon: Daemon)
         await owner.shot("01-no-model")
 
 
+@pytest.mark.whole("the contract suite redeems a code twice")
 async def test_a_link_works_once(daemon: Daemon) -> None:
     """Whoever opens the same link later is told how to get a new one."""
     async with chromium() as browser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from tests.support.browser import PHONE, at_the_page, chromium, sign_in
@@ -124,6 +125,7 @@ async def test_stop_ends_a_running_command_and_keeps_what_it_printed(daemon: Dae
         assert (step["result"]["status"], step["result"]["text"]) == ("cancelled", "begun\n")
 
 
+@pytest.mark.whole("waits 8 s; the timeouts of the shell have tests of their own")
 async def test_a_timeout_ends_it_too(daemon: Daemon) -> None:
     """A call past its limit is stopped; the result says so and keeps the output."""
     daemon.config = "[tools.shell]\ntimeout = 1\n"

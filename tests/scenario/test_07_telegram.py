@@ -184,6 +184,7 @@ async def test_a_stranger_gets_one_line_and_costs_nothing(world: World) -> None:
     assert len(world.model.requests) == 1
 
 
+@pytest.mark.sampled(1)
 async def test_what_came_while_it_was_down_is_answered_in_order(world: World) -> None:
     """The backlog is neither dropped nor doubled; a card that waited works once."""
     telegram = world.telegram
@@ -206,6 +207,7 @@ async def test_what_came_while_it_was_down_is_answered_in_order(world: World) ->
     assert len(world.model.requests) == 2
 
 
+@pytest.mark.sampled(1)
 async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
     """Typing at once, the beginning after a second, at most an edit a second, one message in the end."""
     telegram = world.telegram

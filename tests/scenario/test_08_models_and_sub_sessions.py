@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, expect
 
@@ -147,6 +148,7 @@ async def once(card: Locator) -> None:
 # --- one agent ----------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("waits for seconds; the three sub-sessions stay")
 async def test_which_kernel_is_this_and_how_full_is_the_disk(world: World) -> None:
     """The answer streams; one card asks for both commands, here and on the page; each runs once; it goes on."""
     telegram, model = world.telegram, world.model
@@ -337,6 +339,7 @@ async def test_spawning_without_a_model(without_model: World) -> None:
     assert sorted(world.written("ran")) == ["from the chat", "from the page"]
 
 
+@pytest.mark.whole("waits for seconds; the three sub-sessions stay")
 async def test_an_agent_of_the_configuration(world: World) -> None:
     """It has its own tools alone, and may be waited for or not; who is no owner waits for one who allows it."""
     telegram, model = world.telegram, world.model

@@ -212,6 +212,7 @@ async def test_what_a_thread_asks_for_is_decided_by_the_owner_and_told_in_the_th
     assert not any(one.buttons for one in slack.shown(KITCHEN))
 
 
+@pytest.mark.sampled(1)
 async def test_the_agent_view(world: World) -> None:
     """It suggests what to ask. A thread may begin below any message; it has a status and a stop button."""
     slack, model = world.slack, world.model
@@ -239,6 +240,7 @@ async def test_the_agent_view(world: World) -> None:
     await slack.until(lambda: slack.world.sessions.get(place) == ["active"])
 
 
+@pytest.mark.sampled(1)
 async def test_an_app_from_before_keeps_its_panel(world: World) -> None:
     """The assistant panel suggests what to ask, and calls the thread after what was said first."""
     slack, model = world.slack, world.model
@@ -295,6 +297,7 @@ async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) 
         assert (await slack.see_note(ANN, "Already decided.")).channel == TO_ANN
 
 
+@pytest.mark.sampled(1)
 async def test_a_denial_takes_its_reason_from_the_form(world: World) -> None:
     """ "Deny with reason" opens a form; what is written there is the reason, and never consent."""
     slack = world.slack
@@ -314,6 +317,7 @@ async def test_a_denial_takes_its_reason_from_the_form(world: World) -> None:
 # --- what is shown ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
     """The beginning after a second, at most an edit a second, one message in the end."""
     slack = world.slack
@@ -372,6 +376,7 @@ async def test_killed_with_a_card_open_and_a_message_stored_but_not_acknowledged
     assert len(world.questions()) == 2
 
 
+@pytest.mark.sampled(1)
 async def test_the_daemon_is_down_and_then_slack(world: World) -> None:
     """What was said meanwhile is answered, and what was to be said is shown, once, when both are back."""
     slack, model = world.slack, world.model

@@ -214,6 +214,7 @@ async def test_a_page_task_from_the_web_page(world: World) -> None:
         assert await response.read() == images(model)[0]
 
 
+@pytest.mark.whole("a real Chromium; the same task from the web page stays")
 async def test_a_page_task_from_telegram(tmp_path: Path, pages: Pages, model: ScriptedModel) -> None:
     """The card is pressed in the chat, and the picture comes there as a photo."""
     async with FakeTelegram().serve() as telegram:
@@ -241,6 +242,7 @@ async def test_a_page_task_from_telegram(tmp_path: Path, pages: Pages, model: Sc
         assert telegram.surprises == []
 
 
+@pytest.mark.whole("a real Chromium; the same task from the web page stays")
 async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: ScriptedModel) -> None:
     """The picture comes into the thread in which it was asked for. In a channel there is no such tool."""
     own = SLACK + config(pages, model)
@@ -286,6 +288,7 @@ async def test_what_is_denied_is_not_opened(world: World) -> None:
     assert world.pages.asked == []
 
 
+@pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
 async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_hand: World) -> None:
     """Its link is stopped with the address named; that host has a button of its own; `/new` forgets both."""
     pages = by_hand.pages
@@ -309,6 +312,7 @@ async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_ha
     assert pages.asked.count(f"{pages.scope}/plain") == 1
 
 
+@pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
 async def test_a_download_to_another_path_is_asked_for_by_itself(by_hand: World) -> None:
     """I36: the card names the path; an allowed host gives no leave to write it. `downloads/` needs no card."""
     file = f"{by_hand.pages.here}/file"
@@ -404,6 +408,7 @@ async def test_stop_ends_a_page_that_never_loads(by_hand: World) -> None:
     assert not any(map(is_alive, below))
 
 
+@pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
 async def test_a_browser_that_crashes_is_started_anew(by_hand: World) -> None:
     """What was open is not, and that is said; the next page opens."""
     await by_hand.by_hand("snapshot", "No page is open.")
@@ -416,7 +421,7 @@ async def test_a_browser_that_crashes_is_started_anew(by_hand: World) -> None:
     await by_hand.by_hand(f"open {by_hand.pages.here}/other", "The other page")
 
 
-@pytest.mark.whole("a kill of seconds; the kill with a file on its way stays")
+@pytest.mark.whole("a kill of seconds; the kills at every journal point stay")
 async def test_killed_with_a_page_loading(world: World) -> None:
     """Nothing of the browser outlives the daemon; the cut call is told as unknown; the next one works."""
     pages, model, daemon = world.pages, world.model, world.daemon
@@ -441,6 +446,7 @@ async def test_killed_with_a_page_loading(world: World) -> None:
         assert pages.asked.count(f"{pages.scope}/hang") == 1
 
 
+@pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
 async def test_killed_with_a_file_on_its_way(world: World) -> None:
     """No part of it is ever in the workspace; the cut call is told as unknown; the next one brings a whole file."""
     pages, model, daemon = world.pages, world.model, world.daemon

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from aiohttp import web
 
@@ -279,6 +280,7 @@ async def test_a_file_from_slack_that_is_too_large(rig: SlackRig, model: Scripte
 # --- that calls make ------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("a real Chromium; the PDF saved from the web page stays")
 async def test_a_pdf_of_a_page_comes_to_the_chat_as_a_document(telegram: FakeTelegram, tmp_path: Path) -> None:
     """And to the workspace."""
     async with serving() as pages:

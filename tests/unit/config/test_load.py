@@ -192,6 +192,7 @@ def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> Non
 # --- problems -------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("tries every setting; each mistake has a test of its own")
 def test_no_problem_is_told_at_length(tmp_path: Path) -> None:
     lines = "\n".join(f"k{n} = 1" for n in range(200))
     told = refusal(tmp_path, f"[channels.slack.accounts.{'a' * 50_000}]\n{lines}\n")

@@ -13,9 +13,10 @@ from agent_tools.browser.guard import ask
 from gateway.domain.tools import ResultStatus
 from tests.unit.agent_tools.browser.conftest import Desk
 
-pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay"),
+]
 
 
 async def test_open_shows_title_address_status_and_elements(desk: Desk) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CURE = "Open it: a person is asked first."
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["Link", "Tab", "Post", "Location", "Popup", "Blank"])
 async def test_a_page_cannot_lead_to_another_host(desk: Desk, way: str) -> None:
     await desk.open(f"/lead?to={desk.pages.elsewhere}/other")
@@ -27,6 +28,7 @@ async def test_a_page_cannot_lead_to_another_host(desk: Desk, way: str) -> None:
     assert "other" not in (await desk("tabs")).text.replace("/other", "", 1)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["Link", "Post", "Location", "Popup"])
 async def test_nor_by_a_redirect_of_its_own_host(desk: Desk, way: str) -> None:
     await desk.open(f"/lead?to=/redirect?to={desk.pages.elsewhere}/other")

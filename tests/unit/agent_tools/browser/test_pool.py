@@ -30,14 +30,15 @@ from tests.support.enclosures import OpenPlace
 from tests.support.fakes import in_background
 from tests.support.surroundings import until
 
-pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
-
 SPIN = """<script>
     while (true) { const said = new XMLHttpRequest(); said.open('GET', '/spinning', false); said.send(); }
 </script>"""
 """Never ends, as an empty loop does, and leaves the processor to the other tests."""
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay"),
+]
 
 
 async def _hello(request: web.Request) -> web.Response:

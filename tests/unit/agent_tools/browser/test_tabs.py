@@ -11,9 +11,10 @@ from gateway.domain.tools import ResultStatus
 from tests.support.proof import figure
 from tests.unit.agent_tools.browser.conftest import Desk
 
-pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay"),
+]
 
 
 async def test_a_popup_becomes_a_tab(desk: Desk) -> None:

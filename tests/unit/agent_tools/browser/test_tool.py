@@ -22,9 +22,10 @@ from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
 from tests.support.pages import serving
 
-pytestmark = pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay")
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.whole("a real Chromium for minutes; test_10_browser, test_guard and test_browser_reach stay"),
+]
 
 
 class Session:

@@ -171,6 +171,7 @@ async def all_of(folder: Path, stores: list[Brittle]) -> list[str]:
     return wrong
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("only", ["claim", "claim_slots", "expire_waits", "renew", "slot_sent", "finish_step"])
 async def test_a_method_that_fails_three_times_stops_nobody(tmp_path: Path, only: str) -> None:
     stores = [Brittle(at, 3, only=only) for at in range(1, 4)]
@@ -178,6 +179,7 @@ async def test_a_method_that_fails_three_times_stops_nobody(tmp_path: Path, only
     assert await all_of(tmp_path, stores) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", [1, 3])
 async def test_one_failing_call_anywhere_stops_nobody_and_loses_nothing(tmp_path: Path, times: int) -> None:
     stores = [Brittle(at, times) for at in range(1, 70, EVERY)]

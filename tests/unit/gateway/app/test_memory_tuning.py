@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAPS = """
 import ctypes, tempfile, threading
 from gateway.app.memory_tuning import set_up_heap
@@ -139,6 +141,7 @@ def test_all_threads_share_one_heap() -> None:
     assert said(HEAPS, set_up=True) == 1
 
 
+@pytest.mark.whole("measures a process of its own; the shared heap stays")
 def test_what_is_large_and_freed_goes_back_to_the_system() -> None:
     assert said(KEPT, set_up=False) >= 20
     assert said(KEPT, set_up=True) <= 2
@@ -149,6 +152,7 @@ def test_names_that_come_and_go_take_no_more_room_later() -> None:
     assert said(NAMED, set_up=True) < 300
 
 
+@pytest.mark.whole("measures a process of its own; the shared heap stays")
 def test_garbage_is_found_while_nothing_new_comes() -> None:
     assert said(FOUND) == 0
 
@@ -157,6 +161,7 @@ def test_what_was_there_at_the_start_is_not_looked_through() -> None:
     assert said(AT_REST) < 1_000
 
 
+@pytest.mark.whole("measures a process of its own; the shared heap stays")
 def test_no_read_of_a_socket_or_a_pipe_takes_room_for_more_than_16_kib() -> None:
     assert said(READ, set_up=False) > 1 << 14
     assert said(READ, set_up=True) == 1 << 14

@@ -232,6 +232,7 @@ async def demo(temporary: Path) -> AsyncGenerator[Demo]:
             await process.wait()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_the_demo_from_its_start_to_its_end(tmp_path: Path, number: signal.Signals) -> None:
     async with demo(tmp_path) as running:

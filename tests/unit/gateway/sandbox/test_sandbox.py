@@ -474,6 +474,7 @@ def daemon(bench: Bench, script: str, life: str) -> list[str]:
     return [sys.executable, "-c", DAEMON + life, str(bench.workspace), bench.mode, repr(bench.containment), script]
 
 
+@pytest.mark.sampled(2)
 async def test_a_killed_daemon_leaves_nothing(bench: Bench) -> None:
     script = STUBBORN.format(mark=bench.mark, last="while :; do sleep 0.1; done")
     with started(daemon(bench, script, LIVES)):
@@ -481,6 +482,7 @@ async def test_a_killed_daemon_leaves_nothing(bench: Bench) -> None:
     await bench.until(lambda: not living(bench.mark))
 
 
+@pytest.mark.sampled(1)
 async def test_a_daemon_killed_in_the_first_moments_leaves_nothing(bench: Bench) -> None:
     with started(daemon(bench, f"setsid sleep {bench.mark} & sleep {bench.mark}", DIES_AT_ONCE)) as lives:
         assert await asyncio.to_thread(lives.wait) == 0

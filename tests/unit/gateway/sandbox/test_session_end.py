@@ -87,6 +87,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.sampled(1)
 async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Bench) -> None:
     argv = [sys.executable, "-c", DAEMON, str(bench.parent), bench.mode, repr(bench.containment), STUBBORN, bench.mark]
     async with bench.enclosed() as alive:

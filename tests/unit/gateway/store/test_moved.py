@@ -91,6 +91,7 @@ A_LONGER_LOG = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint(0); C
 """Than the one that the daemon knows."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("statement", [*WRITING, A_LONGER_LOG])
 @pytest.mark.parametrize("before", [5, 300])
 async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, before: int, statement: str) -> None:

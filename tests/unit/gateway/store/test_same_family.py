@@ -60,6 +60,7 @@ async def lives(tmp_path: Path, clock: FakeClock) -> AsyncIterator[list[Life]]:
         await store.close()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(times(8, 8, small=3)))
 async def test_a_random_family_is_the_same_everywhere(lives: list[Life], clock: FakeClock, seed: int) -> None:
     random = Random(seed)

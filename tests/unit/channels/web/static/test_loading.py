@@ -79,6 +79,7 @@ async def makes_stale(tab: Page, url: str, files: str, times: int) -> None:
     await tab.route(f"{url}/", serve)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "files", ["", r"views/card\.js", r"app\.js", r"chat\.css"], ids=["all", "deep", "entry", "style"]
 )
