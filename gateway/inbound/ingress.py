@@ -7,7 +7,6 @@ message becomes a turn in the store.
 from __future__ import annotations
 
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
-from gateway.domain.ids import Principal
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -15,7 +14,8 @@ from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, W
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
-from gateway.inbound.denial_reasons import DenialReasons
+from gateway.inbound.refusals import drop_text
+from gateway.inbound.typed_reasons import TypedReasons
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
 from gateway.ports import Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting
 from gateway.system.failpoints import FailPoints
@@ -23,17 +23,10 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.toolcalls.registry import Registry
 
-REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
 WAITING = Waiting(
     decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
     children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
 )
-UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
-
-
-def refusal(who: Principal) -> str:
-    """Return the refusal of a stranger, with the id that an owner needs to allow them; no app shows that id."""
-    return f"{REFUSAL} Your id is {commands.as_code(who)}. The owner can add it to `allow` under `[people]`."
 
 
 class Ingress:
@@ -70,7 +63,7 @@ class Ingress:
         self._metrics = metrics
         self._points = points
         self._running = running
-        self._reasons = DenialReasons(queries=queries, key_value=key_value, approvals=approvals, clock=clock)
+        self._reasons = TypedReasons(queries=queries, key_value=key_value, approvals=approvals, clock=clock)
         self._replies = ControlReplies(
             children=children,
             usage=usage,
@@ -115,11 +108,7 @@ class Ingress:
         )
 
     async def _drop(self, message: Inbound, drop: Drop) -> None:
-        text = refusal(message.principal)
-        if drop.reason is DropReason.UNREADABLE:
-            # A live location comes as an edit every few seconds; the first message was answered.
-            text = "" if message.edits else UNREADABLE.format(unread=message.unread)
-        new = await self._intake.drop(message, drop, text)
+        new = await self._intake.drop(message, drop, drop_text(drop.reason, message))
         self._count(drop.reason.value if new else "duplicate", message)
 
     async def _amend(self, message: Inbound) -> None:

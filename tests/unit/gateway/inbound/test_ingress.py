@@ -14,7 +14,8 @@ from gateway.domain.tools import Effect, Risk
 from gateway.domain.turns import STOPPED_TEXT, TurnKind, TurnState
 from gateway.domain.waits import PressResult, Verb, WaitState
 from gateway.errors import NotKnownYet
-from gateway.inbound.ingress import WAITING, refusal
+from gateway.inbound.ingress import WAITING
+from gateway.inbound.refusals import stranger_text
 from tests.support.engine import Engine
 from tests.support.fakes import (
     ANN_PAGE,
@@ -82,11 +83,11 @@ async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine
     for _ in range(3):
         assert await engine.ingress.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
 
-    assert await due(engine) == [("9009", refusal(STRANGER))]
+    assert await due(engine) == [("9009", stranger_text(STRANGER))]
     assert await engine.store.sessions() == []
     assert counted(engine, "stranger") == 3
-    assert "Your id is `telegram:9009`." in refusal(STRANGER)
-    assert "Your id is `slack:T0AA/U0BB`." in refusal(Principal("slack:T0AA/U0BB"))
+    assert "Your id is `telegram:9009`." in stranger_text(STRANGER)
+    assert "Your id is `slack:T0AA/U0BB`." in stranger_text(Principal("slack:T0AA/U0BB"))
 
 
 @pytest.mark.parametrize("text", ["/stop", "/new", "/status", "/sessions", "/approvals", "/shell ls", "/nosuch"])
@@ -97,7 +98,7 @@ async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: 
     assert await engine.ingress.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
 
     assert await engine.store.sessions() == before
-    assert await due(engine) == [("9009", refusal(STRANGER))]
+    assert await due(engine) == [("9009", stranger_text(STRANGER))]
 
 
 @pytest.mark.parametrize("name", ["help", "tools", "status", "sessions", "approvals", "nosuch", "STATUS"])

@@ -10,7 +10,7 @@ from gateway.domain.messages import Conversation, Inbound, Refused, RefusedReaso
 from gateway.domain.prompts import UserText
 from gateway.domain.tools import Risk
 from gateway.inbound.commands import GREETING
-from gateway.inbound.ingress import refusal
+from gateway.inbound.refusals import stranger_text
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, NODE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound
@@ -101,7 +101,7 @@ async def test_a_strangers_edits_are_a_strangers_messages(engine: Engine) -> Non
     for i in range(3):
         await engine.ingress.message(edit(f"m{i}", "let me in", who=STRANGER, where=NOWHERE))
 
-    assert await due(engine) == [refusal(STRANGER)]
+    assert await due(engine) == [stranger_text(STRANGER)]
     assert counted(engine, "stranger") == 3
     assert await engine.store.sessions() == []
 
@@ -139,7 +139,7 @@ async def test_what_cannot_be_read_is_said_each_time_and_a_caption_is_read(engin
 async def test_a_strangers_photo_is_a_strangers_message(engine: Engine) -> None:
     await engine.ingress.message(replace(inbound("", who=STRANGER, where=NOWHERE), unread="a photo"))
 
-    assert await due(engine) == [refusal(STRANGER)]
+    assert await due(engine) == [stranger_text(STRANGER)]
 
 
 async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_for_nothing(engine: Engine) -> None:
@@ -183,5 +183,5 @@ async def test_start_greets_an_allowed_person_and_nobody_else(engine: Engine) ->
     assert "/help" in greeting
 
     await engine.ingress.message(inbound("/start", who=STRANGER, where=NOWHERE))
-    assert refusal(STRANGER) in await due(engine)
+    assert stranger_text(STRANGER) in await due(engine)
     assert (await engine.store.counts()).queued_turns == 0

@@ -1,4 +1,4 @@
-"""Denial reasons given after a press: people asked for one, and messages that are one, not a request.
+"""Reasons that people type after pressing 'Deny with reason': who is expected to type one, and which messages are one.
 
 Used by ingress, before a message becomes a turn.
 """
@@ -18,8 +18,8 @@ REASON_WITHIN = timedelta(hours=1)
 """Time to reply to the card after a press on "Deny with reason"."""
 
 
-class DenialReasons:
-    """Expected denial reasons, in the key-value store. Reasons that the platform cut off are in memory only."""
+class TypedReasons:
+    """Expected typed reasons, in the key-value store. Reasons that the platform cut off are in memory only."""
 
     def __init__(self, *, queries: Queries, key_value: KeyValue, approvals: Approvals, clock: Clock) -> None:
         """Take the stores, and the approvals that authorize a denial."""

@@ -1,0 +1,31 @@
+"""Refusals: the text that the sender of a dropped message gets, by `domain.routes.DropReason`. Used by ingress. Pure.
+
+The reason itself is found in `policy.routing`, which also says with `Drop.told` whether the sender gets a reply.
+"""
+
+from __future__ import annotations
+
+from gateway.domain.ids import Principal
+from gateway.domain.messages import Inbound
+from gateway.domain.routes import DropReason
+from gateway.domain.text import as_code
+
+REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
+UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+
+
+def drop_text(reason: DropReason, message: Inbound) -> str:
+    """Return the reply to a message that is dropped for this reason; empty where none is sent."""
+    match reason:
+        case DropReason.STRANGER:
+            return stranger_text(message.principal)
+        case DropReason.UNREADABLE:
+            # A live location comes as an edit every few seconds; the first message was answered.
+            return "" if message.edits else UNREADABLE.format(unread=message.unread)
+        case DropReason.CHAT_NOT_ALLOWED | DropReason.EMPTY | DropReason.EDITED_LATE | DropReason.CONTEXT:
+            return ""
+
+
+def stranger_text(who: Principal) -> str:
+    """Return the refusal of a stranger, with the id that an owner needs to allow them; no app shows that id."""
+    return f"{REFUSAL} Your id is {as_code(who)}. The owner can add it to `allow` under `[people]`."
