@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.parts import ROOM, Part, SlackTextPart

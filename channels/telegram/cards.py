@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
 from channels.telegram.formatted_text import Draft, Json, clean, shorten, units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
 from channels.telegram.parts import ROOM, Part, TelegramTextPart

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from channels._shared.card_layout import folded_facts, open_facts
 from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
-from gateway.domain.slots import ANSWER_BY, DETAILS, CardRow, Slot, SlotKind
+from gateway.domain.slots import CardRow, Slot, SlotKind
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import ToolResult
@@ -332,8 +333,8 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "rendered": request.rendered,
         "escaped": request.escaped,
         "note": request.note,
-        "facts": [[label, value] for label, value in card.facts if label not in {ANSWER_BY, *DETAILS}],
-        "details": [[label, value] for label, value in card.facts if label in DETAILS],
+        "facts": [list(fact) for fact in open_facts(card)],
+        "details": [list(fact) for fact in folded_facts(card)],
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),
         "decided_by": wait.decided_by,

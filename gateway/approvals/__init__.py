@@ -1,36 +1,19 @@
-"""Approvals: the action (`action`), button tokens (`button_token`), approvers (`authorization`), places (`audience`).
+"""Approvals: what is asked (`action`), who decides (`authorization`), where it is asked (`audience`), and the cards.
 
-Used by tool calls, inbound and delivery. `Approvals` reads from the store where approvers can be reached; the rest is
-pure. The decision itself is one transition of the store.
+`cards` has `Approvals` and the rows with their facts; `button_token`, what a button carries. Used by tool calls,
+inbound and delivery. The decision itself is one transition of the store.
+
+A card expires after `[sessions] approval_expiry_main` or `approval_expiry_other` (`config/settings.py`). A given
+approval is good for `DECISION_GOOD_FOR_S` (`gateway/domain/waits.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from types import MappingProxyType
-
-from gateway.approvals.action import (
-    action_key,
-    action_sha,
-    name_of,
-    needs_escape,
-    outcome_line,
-    render,
-    render_action,
-    title,
-)
-from gateway.approvals.audience import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
-from gateway.approvals.authorization import approvers, approving_owners, asks_reason, may_resolve
+from gateway.approvals.action import action_key, action_sha, name_of, needs_escape, render, render_action, title
+from gateway.approvals.audience import Audience, card_slots, is_shown_by, payload
+from gateway.approvals.authorization import approvers, asks_reason
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
-from gateway.domain.ids import Handle, OwnerName, Principal
-from gateway.domain.sessions import Session
-from gateway.domain.slots import ANSWER_BY, Button, CardRow
-from gateway.domain.tools import SandboxMode
-from gateway.domain.turns import Turn
-from gateway.domain.waits import ApprovalRequest, PressResult, PressVerdict, Verb, Wait, WaitState
-from gateway.policy.routing import AllowedPeople
-from gateway.ports import Accounts
+from gateway.approvals.cards import Approvals
 
 __all__ = [
     "Approvals",
@@ -52,75 +35,3 @@ __all__ = [
     "title",
     "wait_of",
 ]
-
-_SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
-    {None: "none needed", SandboxMode.OFF: "none: it runs on the host", SandboxMode.BASIC: "basic"}
-)
-
-
-class Approvals:
-    """Facade over this package: the audience of a request, the verdict on a press, the rows of a card."""
-
-    def __init__(self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens) -> None:
-        """Take the configured people, the store's record of their last contacts, and the maker of button tokens."""
-        self._people = people
-        self._accounts = accounts
-        self._handles = handles
-
-    def is_owner(self, name: OwnerName) -> bool:
-        """Return whether the current configuration names this owner."""
-        return name in self._people.owners
-
-    async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
-        """Return where to ask about calls of this turn."""
-        owners = approving_owners(session, self._people)
-        places = [await self._accounts.whereabouts(name, sorted(self._people.owners[name])) for name in owners]
-        return audience(session, turn, places, now)
-
-    def verdict(
-        self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
-    ) -> PressVerdict:
-        """Return what this press may do to this wait; `cards` are those of the conversation it came from."""
-        verb = self._handles.verb(handle, wait.id, cards)
-        if verb is None or wait.approval is None:
-            return PressVerdict(refusal=PressResult.NOT_VALID)
-        return may_resolve(verb, who, wait.approval.requester, approvers(session, self._people))
-
-    def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
-        """Return what a reason given later may do: deny, if this person may still do that now."""
-        if wait.approval is None:
-            return PressVerdict(refusal=PressResult.NOT_VALID)
-        return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, approvers(session, self._people))
-
-    def row(self, wait: Wait, card: str) -> CardRow:
-        """Return one row of a card, with buttons while the approval is open. Raises `ValueError` for another wait."""
-        request = wait.approval
-        if request is None:
-            raise ValueError(f"{wait.id} is not an approval")
-        allow = "Allow" if request.scope else "Once"
-        buttons = [(allow, Verb.ONCE), ("Deny", Verb.DENY), ("Deny with reason", Verb.DENY_REASON)]
-        return CardRow(
-            wait=wait,
-            title=title(request),
-            facts=self._facts(wait, request),
-            buttons=tuple(
-                Button(verb=verb, label=label, handle=self._handles.make(wait.id, card, verb))
-                for label, verb in buttons
-                if wait.state is WaitState.OPEN
-            ),
-            outcome=outcome_line(wait, self._people),
-        )
-
-    def _facts(self, wait: Wait, request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
-        facts = [
-            ("Risk", request.risk.value),
-            ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
-            ("Folder", render(request.action.cwd)),
-            ("Sandbox", _SANDBOXES[request.action.sandbox]),
-            ("Asked by", render(name_of(request.requester, self._people))),
-            ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
-            ("Session", render(wait.session)),
-            (ANSWER_BY, f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
-            ("Check", request.action_sha[:8]),
-        ]
-        return tuple(fact for fact in facts if fact[1])

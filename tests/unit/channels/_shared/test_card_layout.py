@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from channels._shared.cards import OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
 from gateway.domain.slots import ANSWER_BY, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
