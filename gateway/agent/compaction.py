@@ -1,4 +1,4 @@
-"""Compaction of long histories: the session's own model summarises the oldest turns. Used by `runner` after a turn.
+"""Compaction of long histories: the session's own model summarises the oldest turns. Used by `worker` after a turn.
 
 Nothing waits for it and nothing is lost without it: the whole transcript stays in the store, and a failure is retried
 after the next turn.

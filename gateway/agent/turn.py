@@ -1,4 +1,4 @@
-"""Agent loop of one turn: ask the model, settle its calls, ask again. Used by `runner` for each claimed turn.
+"""Agent loop of one turn: ask the model, settle its calls, ask again. Used by `worker` for each claimed turn.
 
 The loop ends with an answer without calls, or parks at a wait. All state is in rows, so any node can claim the turn
 again and go on.

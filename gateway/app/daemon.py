@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway.agent.runner import TurnWorker
+from gateway.agent.worker import TurnWorker
 from gateway.app.maintenance import Sweeper
 from gateway.errors import StoreError
 from gateway.inbound.ingress import Ingress

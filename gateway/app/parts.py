@@ -12,8 +12,8 @@ from config.settings import SandboxSettings
 from gateway.agent.attachments import Attachments
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
-from gateway.agent.runner import TurnWorker
 from gateway.agent.turn import TurnRunner
+from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress

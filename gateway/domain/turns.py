@@ -23,7 +23,7 @@ class TurnState(StrEnum):
     """State of a turn. `done`, `stopped` and `failed` are final."""
 
     QUEUED = "queued"
-    """Waits for a runner: new, woken by a decision, or released by a holder."""
+    """Waits for a worker: new, woken by a decision, or released by a holder."""
     RUNNING = "running"
     """Held under a lease."""
     PARKED = "parked"

@@ -22,7 +22,7 @@ from gateway.domain.waits import NewWait, StartOutcome
 
 
 class TurnQueue(Protocol):
-    """Queue of turns, and their leases. Called by `gateway.agent` (runner, turn).
+    """Queue of turns, and their leases. Called by `gateway.agent` (worker, turn).
 
     A lease lasts 15 s and is renewed every 5 s. An expired lease holds until the turn is reclaimed.
     """

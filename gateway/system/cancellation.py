@@ -1,4 +1,4 @@
-"""Cancellation reasons of a running turn. Set by the runner before it cancels the turn's work."""
+"""Cancellation reasons of a running turn. Set by the turn worker before it cancels the turn's work."""
 
 from __future__ import annotations
 

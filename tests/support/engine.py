@@ -16,7 +16,7 @@ from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
 from config.load import Loaded, load
 from config.settings import Settings
-from gateway.agent.runner import TurnWorker
+from gateway.agent.worker import TurnWorker
 from gateway.app.core import Fakes, make_core
 from gateway.app.parts import (
     make_channel_host,

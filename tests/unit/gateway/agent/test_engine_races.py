@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.runner import AT_ONCE
 from gateway.agent.turn import BEGUN_AT_MOST
+from gateway.agent.worker import AT_ONCE
 from gateway.domain.ids import NodeId, SessionId, TurnId
 from gateway.domain.prompts import ModelEvent, ModelRequest, UserText
 from gateway.domain.routes import WhileRunning

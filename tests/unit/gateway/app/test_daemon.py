@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.agent.runner import RETRY_AFTER_S
+from gateway.agent.worker import RETRY_AFTER_S
 from gateway.app.daemon import TURNS_WITHIN_S, Daemon
 from gateway.app.maintenance import Sweeper
 from gateway.domain.steps import Answer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.runner import RENEW_EVERY_S
+from gateway.agent.worker import RENEW_EVERY_S
 from gateway.app.maintenance import Sweeper, was_down
 from gateway.domain.ids import NodeId
 from gateway.domain.slots import SlotKind

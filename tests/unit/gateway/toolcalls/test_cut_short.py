@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.runner import FIRST_LOOK_S
+from gateway.agent.worker import FIRST_LOOK_S
 from gateway.domain.audit import StartRecord
 from gateway.domain.ids import TurnId, WaitId
 from gateway.domain.slots import NewSlot

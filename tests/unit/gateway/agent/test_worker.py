@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.runner import FIRST_LOOK_S, SHORTAGES
+from gateway.agent.worker import FIRST_LOOK_S, SHORTAGES
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, answer_slot
 from gateway.domain.live import ANSWERS, LiveEvent, TurnActive, TurnWoken, turn_topic
 from gateway.domain.messages import Conversation
