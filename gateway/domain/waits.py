@@ -32,7 +32,7 @@ class WaitState(StrEnum):
 
     OPEN = "open"
     APPROVED = "approved"
-    """Approved, and valid for five minutes."""
+    """Approved, and valid for `DECISION_GOOD_FOR_S`."""
     CONSUMED = "consumed"
     """The one execution was started, in the same transition."""
     DENIED = "denied"
@@ -224,7 +224,7 @@ class StartOutcome(StrEnum):
     NOT_APPROVED = "not_approved"
     """The approval is not (or no longer) approved, or binds another action."""
     TOO_OLD = "too_old"
-    """The decision is more than five minutes old; the wait is expired now."""
+    """The decision is older than `DECISION_GOOD_FOR_S`; the wait is expired now."""
     STOPPING = "stopping"
     """The turn was stopped; nothing may start."""
 

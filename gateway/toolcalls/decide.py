@@ -34,7 +34,7 @@ from gateway.domain.tools import (
 )
 from gateway.domain.turns import TurnLimits, TurnState
 from gateway.domain.views import TurnView
-from gateway.domain.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
+from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.policy.permission import decide, default_approval, refused
 from gateway.sandbox import Containment, choose
@@ -167,7 +167,8 @@ class CallDecider:
         if wait is not None and wait.state in _NOT_RUN:
             status, code, hint = _NOT_RUN[wait.state]
             if wait.state is WaitState.EXPIRED and wait.decided_at is not None:
-                hint = "It was allowed, but could not start within 5 minutes of that; nothing was run."
+                minutes = DECISION_GOOD_FOR_S // 60
+                hint = f"It was allowed, but could not start within {minutes} minutes of that; nothing was run."
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
