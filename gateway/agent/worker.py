@@ -137,7 +137,7 @@ class TurnWorker:
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
-                if held.cancellation.why is not CancelReason.SHUTDOWN:
+                if held.cancellation.why not in (CancelReason.SHUTDOWN, CancelReason.RELEASE):
                     self._short.pop(lease.turn, None)
                 self.turns.release(lease, ended=held.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
                 full = len(self._held) >= AT_ONCE
@@ -190,11 +190,11 @@ class TurnWorker:
         elif failed.subgroup(MemoryError) is not None:
             self._log.error("no memory was left for a turn")
             await asyncio.sleep(RETRY_AFTER_S)
-            held.cancellation.why = CancelReason.SHUTDOWN
+            held.cancellation.why = CancelReason.RELEASE
         elif (store := failed.subgroup(StoreError)) is not None:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
-            held.cancellation.why = CancelReason.SHUTDOWN
+            held.cancellation.why = CancelReason.RELEASE
         else:
             held.cancellation.why = held.cancellation.why or await self._why_refused(lease)
 
@@ -243,7 +243,7 @@ class TurnWorker:
                 await self._end(lease, TurnState.STOPPED)
             case CancelReason.LIMIT:
                 await self._end(lease, TurnState.FAILED)
-            case CancelReason.SHUTDOWN:
+            case CancelReason.SHUTDOWN | CancelReason.RELEASE:
                 await self._release(lease)
             case CancelReason.LOST | None:
                 pass

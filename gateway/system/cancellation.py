@@ -13,6 +13,8 @@ class CancelReason(StrEnum):
 
     STOP = "stop"
     SHUTDOWN = "shutdown"
+    RELEASE = "release"
+    """The turn goes back to the queue: no memory, or the store failed."""
     LIMIT = "limit"
     """The turn has reached its maximum time of work."""
     LOST = "lost"
@@ -33,4 +35,7 @@ HALTED_TEXT: Mapping[CancelReason, str] = MappingProxyType(
         CancelReason.LIMIT: "cancelled: the turn's time is over",
     }
 )
-"""Hint in the result of a cancelled call. `LOST` has none: a holder that lost the turn may write no result."""
+"""Hint in the result of a cancelled call. `LOST` has none: a holder that lost the turn may write no result.
+
+Nor has `RELEASE`: when it is set, the work has failed and none of its calls runs any more.
+"""
