@@ -78,7 +78,7 @@ class TurnWorker:
     """Leases of turns not released within the drain's timeout."""
     _short: Counter[TurnId] = field(default_factory=Counter[TurnId])
     """Shortages of memory of each turn that is to run again here."""
-    _log: Any = field(default_factory=lambda: log("sessions"))
+    _log: Any = field(default_factory=lambda: log("worker"))
 
     async def run(self) -> None:
         """Claim and run turns until drained; return when the last one is released."""

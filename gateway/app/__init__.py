@@ -75,7 +75,7 @@ def build(
             answers.commands(),
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
-        sessions=make_turn_worker(core, turns, make_compaction(core)),
+        worker=make_turn_worker(core, turns, make_compaction(core)),
         delivery=make_delivery(core, channels, limiter, live_edits),
         live_edits=live_edits,
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, metrics=core.metrics),

@@ -21,7 +21,7 @@ from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
 from gateway.system.logging_setup import log
 
-STREAMS_WITHIN_S = 0.5
+LIVE_EDITS_WITHIN_S = 0.5
 """Timeout in seconds for live edits at shutdown; together these timeouts stay below ten seconds."""
 TURNS_WITHIN_S = 3.5
 """Timeout in seconds for running turns to stop."""
@@ -50,7 +50,7 @@ class Daemon:
     """Stateful tools by name."""
     http: HttpServer
     control: ControlServer
-    sessions: TurnWorker
+    worker: TurnWorker
     delivery: Delivery
     live_edits: LiveEdits
     sweeper: Sweeper
@@ -71,7 +71,7 @@ class Daemon:
                 await self.http.start()
                 await self._serve(ready)
             finally:
-                for close in [self.http.stop, *self.closers, self.sessions.release]:
+                for close in [self.http.stop, *self.closers, self.worker.release]:
                     await self._closed(close)
                 await self.store.close()
 
@@ -95,15 +95,15 @@ class Daemon:
                 )
                 for name, channel in self.channels.items()
             ]
-            inward.append(group.create_task(self.control.run(reachable), name="control"))
-            sweeps = group.create_task(self.sweeper.run(), name="sweeps")
+            inward.append(group.create_task(self.control.run(reachable), name="control_server"))
+            sweeps = group.create_task(self.sweeper.run(), name="maintenance")
             chores = [group.create_task(chore(), name=name) for name, chore in self.chores.items()]
-            streams = group.create_task(self.live_edits.run(), name="streams")
+            live_edits = group.create_task(self.live_edits.run(), name="live_edits")
             tools = [
                 group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
                 for name, tool in self.kept.items()
             ]
-            turns = group.create_task(self.sessions.run(), name="sessions")
+            turns = group.create_task(self.worker.run(), name="worker")
             sends = group.create_task(self.delivery.run(), name="delivery")
             await reachable.wait()  # clients ask for a sign-in link as soon as they see "ready"
             await ready()
@@ -113,14 +113,14 @@ class Daemon:
             for task in [*inward, sweeps, *chores]:
                 task.cancel()
             self.live_edits.drain()
-            await _within(streams, STREAMS_WITHIN_S)
+            await _within(live_edits, LIVE_EDITS_WITHIN_S)
             await self._drain(turns, sends)
             for task in tools:
                 task.cancel()
 
     async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:
         """Stop running turns, release them, send what is due. Cancel the rest; the next start picks it up."""
-        self.sessions.drain()
+        self.worker.drain()
         await _within(turns, TURNS_WITHIN_S)
         try:
             async with asyncio.timeout(SENDS_WITHIN_S):

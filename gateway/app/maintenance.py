@@ -41,7 +41,7 @@ class Sweeper:
     metrics: Metrics
     _holders_first: int = 0
     """Remaining sweeps without `reclaim`."""
-    _log: Any = field(default_factory=lambda: log("sweeps"))
+    _log: Any = field(default_factory=lambda: log("maintenance"))
 
     async def start(self, machine: str, now: datetime) -> None:
         """Void leases of earlier processes on this machine; after a downtime, show open cards again. Runs first."""

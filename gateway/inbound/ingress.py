@@ -74,7 +74,7 @@ class Ingress:
             model_name=model_name,
             currency=currency,
         )
-        self._log = log("intake")
+        self._log = log("ingress")
 
     async def message(self, message: Inbound) -> Accepted | None:
         """Route and store a message; return after the commit."""

@@ -132,7 +132,7 @@ class Chain:
         self._members = tuple(members)
         self._prices = prices
         self._clock = clock
-        self._log = log("models")
+        self._log = log("chain")
 
     @property
     def name(self) -> str:
@@ -262,7 +262,7 @@ class ChainedModels:
         `metrics` count tokens and cost.
         """
         self._members = members = [Candidate(model=model) for model in models]
-        self._log: Any = log("models")
+        self._log: Any = log("chain")
         self._default = Chain(members, prices, clock, redactor, metrics)
         self._named: dict[str, Chain] = {}
         for member in members:

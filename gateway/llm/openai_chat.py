@@ -84,7 +84,7 @@ class OpenAIChat(Trying):
         self._learned = _Learned(dialect_of(self._url.host or "", model))
         self._offered = ToolJsonCache()
         self._written = MessageJsonCache()
-        self._log = log("models")
+        self._log = log("openai_chat")
         self._clock = clock
         self._limits = limits
 

@@ -85,13 +85,13 @@ class LiveEdits:
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are turns or status lines."""
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
-    _log: Any = field(default_factory=lambda: log("streams"))
+    _log: Any = field(default_factory=lambda: log("live_edits"))
 
     async def run(self) -> None:
         """Run until drained; return when no edit is under way. Call once."""
         async with asyncio.TaskGroup() as group:
-            listens = group.create_task(self._listen(), name="streams listen")
-            checks = group.create_task(self._check(group), name="streams look")
+            listens = group.create_task(self._listen(), name="live_edits listen")
+            checks = group.create_task(self._check(group), name="live_edits look")
             await self._draining.wait()
             listens.cancel()
             checks.cancel()
@@ -311,8 +311,8 @@ class LiveEdits:
         self._settling.add(slot.id)
         self._changed_at[path.chat] = math.inf  # until it is answered
         edit = self._edit(path, RenderedSlot(slot=slot, text=text, partial=True))
-        task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
-        group.create_task(self._settle(slot, task), name=f"streams after {slot.id}")
+        task = self._edits[slot.id] = group.create_task(edit, name=f"live_edits edit {slot.id}")
+        group.create_task(self._settle(slot, task), name=f"live_edits after {slot.id}")
 
     def _stop_edits(self, slot: SlotId) -> None:
         """Begin no further edit of a message."""

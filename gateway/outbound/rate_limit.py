@@ -276,4 +276,4 @@ def _end_of(value: str, now: datetime) -> datetime | None:
 
 
 def _log() -> Any:
-    return log("pace")
+    return log("rate_limit")

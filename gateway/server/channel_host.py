@@ -36,7 +36,7 @@ class DaemonChannelHost:
 
     async def alert(self, key: str, text: str) -> None:
         """Notify every owner and write a log entry."""
-        log("channels").warning(text, alert=key)
+        log("channel_host").warning(text, alert=key)
         await self.outbox.tell_owners(key, text, self.owners)
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:

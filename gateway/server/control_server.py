@@ -77,7 +77,7 @@ class ControlServer:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
                 free.release()
-                log("control").warning("a connection was not accepted", error=str(error))
+                log("control_server").warning("a connection was not accepted", error=str(error))
                 await asyncio.sleep(_ACCEPT_BACKOFF_S)
                 continue
             group.create_task(self._serve(connection, free), name="control-connection")
@@ -90,7 +90,7 @@ class ControlServer:
                 async with asyncio.timeout(_IO_TIMEOUT_S):
                     await asyncio.get_running_loop().sock_sendall(connection, answer)
         except (OSError, _GoneError):
-            log("control").info("the client went away")
+            log("control_server").info("the client went away")
         finally:
             free.release()
 
@@ -105,7 +105,7 @@ class ControlServer:
         except _GoneError:
             raise
         except Exception as error:  # noqa: BLE001 - an edge: a command's failure becomes its answer
-            log("control").error("a command failed", exc_info=error)
+            log("control_server").error("a command failed", exc_info=error)
             return {"ok": False, "error": "The daemon failed to do that.", "cure": "See its log."}
         return {"ok": True, "result": result}
 

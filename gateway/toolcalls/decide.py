@@ -126,7 +126,7 @@ class CallDecider:
     limits: TurnLimits
     metrics: Metrics
     redactor: Redactor
-    _log: Any = field(default_factory=lambda: log("deciding"))
+    _log: Any = field(default_factory=lambda: log("decide"))
 
     def ordered_tool(self, step: Step) -> str:
         """Return the step's tool when its calls run in order, such as a stateful one; else empty."""

@@ -85,7 +85,7 @@ class ToolCalls:
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
     _deciding: CallDecider = field(init=False)
-    _log: Any = field(default_factory=lambda: log("toolcalls"))
+    _log: Any = field(default_factory=lambda: log("scheduler"))
 
     def __post_init__(self) -> None:
         """Make the decider."""

@@ -214,7 +214,7 @@ class Rig(ABC):
             await stack.enter_async_context(rig.platform())
             # `Engine` names the fake one's type; it takes any channel.
             delivery = rig.engine.delivery(cast("FakeChannel", rig.channel))
-            await stack.enter_async_context(in_background(rig.engine.sessions().run()))
+            await stack.enter_async_context(in_background(rig.engine.worker().run()))
             await stack.enter_async_context(in_background(delivery.run()))
             rig.task = await stack.enter_async_context(in_background(rig.channel.run(rig.engine.ingress)))
             await rig.ready()

@@ -265,9 +265,9 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     engine.models.model = Thinker(world, way)
     engine.turns.operator = Operator(engine.registry.commands)
     channel = PlatformChannel(world.platform, machine.name)
-    sessions, delivery = engine.sessions(), engine.delivery(channel)
-    sessions.node = delivery.node = node
-    streams = delivery.live_edits = LiveEdits(
+    worker, delivery = engine.worker(), engine.delivery(channel)
+    worker.node = delivery.node = node
+    live_edits = delivery.live_edits = LiveEdits(
         channels={channel.name: channel},
         events=engine.store.live,
         key_value=engine.store,
@@ -286,9 +286,9 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         kept={},
         http=cast(HttpServer, _NoServer()),
         control=cast(ControlServer, _NoControl()),
-        sessions=sessions,
+        worker=worker,
         delivery=delivery,
-        live_edits=streams,
+        live_edits=live_edits,
         sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

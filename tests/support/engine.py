@@ -151,8 +151,8 @@ class Engine:
         self.ingress = make_ingress(self.core)
         self._keys = iter(range(1_000_000))
 
-    def sessions(self) -> TurnWorker:
-        """A runner of turns on this engine."""
+    def worker(self) -> TurnWorker:
+        """A worker of turns on this engine."""
         return make_turn_worker(self.core, self.turns, self.compaction)
 
     def delivery(self, *channels: Channel) -> Delivery:

@@ -97,7 +97,7 @@ def names_in(request: ModelRequest) -> list[str]:
 
 
 async def test_a_long_history_is_put_into_a_summary_and_the_newest_turns_stay(engine: Engine, model: Chatting) -> None:
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: has_summary(engine))
         await chat(engine, "next")
@@ -117,7 +117,7 @@ async def test_a_long_history_is_put_into_a_summary_and_the_newest_turns_stay(en
 
 async def test_the_next_summary_is_made_of_the_one_before_and_what_came_since(engine: Engine, model: Chatting) -> None:
     model.summaries = [Answer(text="Ann likes tea."), Answer(text="Tea and cake.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: has_summary(engine))
         await chat(engine, "four", "five")
@@ -134,7 +134,7 @@ async def test_the_next_summary_is_made_of_the_one_before_and_what_came_since(en
 
 
 async def test_a_short_history_costs_nothing(engine: Engine, model: Chatting) -> None:
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two")
         await asyncio.sleep(0.05)
 
@@ -145,7 +145,7 @@ async def test_a_history_of_more_turns_than_are_given_is_summed_up_too(tmp_path:
     """What falls out of the window must not be forgotten without a word."""
     engine = Engine(tmp_path)
     engine.models.model = model
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         for n in range(41):
             turn = await engine.say(f"n{n}")
             await until(lambda turn=turn: _ended(engine, str(turn)))
@@ -160,7 +160,7 @@ async def test_a_history_of_more_turns_than_are_given_is_summed_up_too(tmp_path:
 async def test_what_it_cost_is_the_persons(engine: Engine, model: Chatting) -> None:
     usage = Usage(input_tokens=900, output_tokens=50, cost_micros=7)
     model.summaries = [Answer(text="In short.", model="served", usage=usage)]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: has_summary(engine))
 
@@ -173,7 +173,7 @@ async def test_it_delays_neither_the_answer_nor_the_next_turn_and_is_made_once_a
     engine: Engine, model: Chatting
 ) -> None:
     model.go.clear()
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three", "four", "five")
         assert len(model.written) == 1
         assert await summary(engine) == ""
@@ -190,7 +190,7 @@ async def test_one_that_fails_is_tried_after_the_next_turn(
     engine: Engine, model: Chatting, failure: Answer | Exception
 ) -> None:
     model.summaries = [failure]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: _is(len(model.written) == 1))
         assert await summary(engine) == ""
@@ -207,7 +207,7 @@ async def _is(found: bool) -> bool:
 async def test_one_that_takes_too_long_is_given_up(engine: Engine, model: Chatting) -> None:
     model.go.clear()
     engine.compaction.within_s = 0.05
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: _is(len(model.written) == 1))
         await asyncio.sleep(0.2)
@@ -220,11 +220,11 @@ async def test_one_that_takes_too_long_is_given_up(engine: Engine, model: Chatti
 
 async def test_a_shutdown_does_not_wait_for_it(engine: Engine, model: Chatting) -> None:
     model.go.clear()
-    sessions = engine.sessions()
-    async with in_background(sessions.run()) as running:
+    worker = engine.worker()
+    async with in_background(worker.run()) as running:
         await chat(engine, "one", "two", "three")
         await until(lambda: _is(len(model.written) == 1))
-        sessions.drain()
+        worker.drain()
         async with asyncio.timeout(2):
             await running
 
@@ -234,7 +234,7 @@ async def test_a_shutdown_does_not_wait_for_it(engine: Engine, model: Chatting) 
 
 async def test_a_new_history_gets_no_summary_of_the_old_one(engine: Engine, model: Chatting) -> None:
     model.go.clear()
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: _is(len(model.written) == 1))
         await engine.ingress.message(inbound("/new"))
@@ -279,7 +279,7 @@ async def test_a_model_that_refused_the_history_as_too_long_gets_a_summary_of_it
                 yield event
 
     engine.models.model = small = Small()
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three", "four")
         await until(lambda: has_summary(engine))
         await chat(engine, "five")
@@ -429,7 +429,7 @@ async def test_what_tools_gave_is_told_head_and_tail_and_stays_data(tmp_path: Pa
 
 async def test_other_sessions_are_summed_up_at_the_same_time(engine: Engine, model: Chatting) -> None:
     model.go.clear()
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         for n in range(3):
             turn = await engine.say(words(f"c{n}"), who=CLEO_TELEGRAM, where=CLEO_CHAT)

@@ -67,7 +67,7 @@ def state(engine: Engine, turn: TurnId) -> TurnState:
 async def test_a_point_that_raises_before_the_turn_runs_ends_nothing_else(engine: Engine) -> None:
     engine.points.armed = {"J4": ("raise", 1)}
     turn = await engine.say()
-    async with in_background(engine.sessions().run()) as running:
+    async with in_background(engine.worker().run()) as running:
         await until(lambda: _is(engine.points.passed.get("J4") == 1))
         engine.clock.advance(16)
         await engine.store.reclaim()
@@ -95,7 +95,7 @@ async def test_a_turn_that_cannot_be_read_ends_and_the_next_of_its_session_runs(
     engine = Engine(tmp_path, store=store)
     store.bad = await engine.say("poison")
     after = await engine.say("after it", where=ANN_PAGE)
-    async with in_background(engine.sessions().run()) as running:
+    async with in_background(engine.worker().run()) as running:
         await until(lambda: _is(state(engine, after) is TurnState.DONE))
         assert not running.done()
 
@@ -106,7 +106,7 @@ async def test_several_failures_at_once_end_only_their_turn(engine: Engine) -> N
     """As calls that run side by side raise them: one found the lease lost, one a bug."""
     engine.model.script = [ExceptionGroup("", [LeaseLost(), ExceptionGroup("", [ValueError("a bug")])])]
     turn, after = await engine.say("first"), await engine.say("after it", where=ANN_PAGE)
-    async with in_background(engine.sessions().run()) as running:
+    async with in_background(engine.worker().run()) as running:
         await until(lambda: _is(state(engine, after) is TurnState.DONE))
         assert not running.done()
 
@@ -185,7 +185,7 @@ async def test_who_waits_for_room_is_let_in_when_there_is_some(tmp_path: Path) -
         await engine.store.accept(
             way, inbound(where=GROUP), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
         )
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await until(lambda: _is(len(engine.model.requests) == AT_ONCE))
         await asyncio.sleep(0.1)
         engine.model.go.set()
@@ -199,7 +199,7 @@ async def test_a_message_at_the_very_end_of_a_turn_is_answered(engine: Engine) -
     """For each place where it can fall: it joins the turn or starts the next one."""
     for awaits in range(25):
         turn = await engine.say("first")
-        async with in_background(engine.sessions().run()):
+        async with in_background(engine.worker().run()):
             for _ in range(awaits):
                 await asyncio.sleep(0)
             second = await engine.say("second")
@@ -222,7 +222,7 @@ async def stopped_after(awaits: int, folder: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(folder, [shell, read], script=[calls("read", "shell"), calls("read")])
     turn = await engine.say()
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         for i in range(awaits):
             await asyncio.sleep(0)
             if waits := await engine.waits(turn):
@@ -246,7 +246,7 @@ async def test_a_press_at_any_moment_around_the_parking_runs_its_call_once(tmp_p
         shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
         engine = Engine(tmp_path / str(awaits), [shell], script=[calls("shell")])
         turn = await engine.say()
-        async with in_background(engine.sessions().run()):
+        async with in_background(engine.worker().run()):
             await until(lambda engine=engine, turn=turn: engine.waits(turn))
             for _ in range(awaits):
                 await asyncio.sleep(0)
@@ -258,7 +258,7 @@ async def test_a_press_at_any_moment_around_the_parking_runs_its_call_once(tmp_p
 async def test_new_while_a_turn_is_held_gives_the_next_one_an_empty_history(engine: Engine) -> None:
     engine.model.hold = True
     old = await engine.say("the old matter")
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await engine.model.until_asked()
         await engine.ingress.message(inbound("/new"))
         new = await engine.say("the new matter")

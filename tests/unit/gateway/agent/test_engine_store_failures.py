@@ -110,8 +110,8 @@ class Life:
         """Write, allow the request, wait for the answer; write again."""
         engine = self.engine
         sweeper = Sweeper(node_id=NODE, sweeps=self.store, node=self.store, metrics=engine.metrics)
-        sessions, delivery = engine.sessions(), engine.delivery(self.channel)
-        async with in_background(sessions.run()), in_background(delivery.run()), in_background(sweeper.run()):
+        worker, delivery = engine.worker(), engine.delivery(self.channel)
+        async with in_background(worker.run()), in_background(delivery.run()), in_background(sweeper.run()):
             message = inbound("please", key="e1")
             accepted = await self.insist(lambda: engine.ingress.message(message))
             await self.wait_for(self.asked)
@@ -196,7 +196,7 @@ async def test_a_turn_that_failed_and_cannot_be_ended_is_ended_a_moment_later(tm
     store = Brittle(1, 2, only="finish_turn")
     engine = Engine(tmp_path, store=store)
     engine.model.script = [ValueError("a secret detail")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await until(lambda: _is(store.turns[turn].turn.state is TurnState.FAILED))
 

@@ -24,12 +24,12 @@ from tests.support.sending import holds
 async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
     """Run turns and the delivery of their slots."""
     channel.streams = True
-    delivery, sessions = engine.delivery(channel), engine.sessions()
+    delivery, worker = engine.delivery(channel), engine.worker()
     async with (
         asyncio.timeout(20),
         in_background(delivery.run()),
         in_background(delivery.live_edits.run()),
-        in_background(sessions.run()),
+        in_background(worker.run()),
     ):
         yield
 

@@ -45,7 +45,7 @@ async def ends(engine: Engine, turn: TurnId, state: TurnState = TurnState.DONE) 
 
 
 async def test_turns_are_claimed_as_they_come_and_run(engine: Engine) -> None:
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         first = await engine.say("one")
         await ends(engine, first)
         second = await engine.say("two", who=CLEO_TELEGRAM, where=CLEO_CHAT)
@@ -57,7 +57,7 @@ async def test_turns_are_claimed_as_they_come_and_run(engine: Engine) -> None:
 async def test_a_turn_of_one_session_does_not_wait_for_another_session(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read"), Answer(text="Quick.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         slow = await engine.say("slow")
         await read.until_begun()
         quick = await engine.say("quick", who=CLEO_TELEGRAM, where=CLEO_CHAT)
@@ -70,7 +70,7 @@ async def test_a_turn_of_one_session_does_not_wait_for_another_session(engine: E
 async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read:x")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await read.until_begun()
         began = time.monotonic()
@@ -87,7 +87,7 @@ async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engi
 
 async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None:
     engine.model.hold = True
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await engine.model.until_asked()
         await engine.ingress.message(inbound("/stop"))
@@ -101,7 +101,7 @@ async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None
 async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read:x")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await read.until_begun()
         engine.clock.advance(16)
@@ -126,36 +126,36 @@ async def _is(found: bool) -> bool:
 async def test_shutdown_gives_back_what_runs_with_what_it_printed(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read:x"), Answer(text="After the restart.")]
-    sessions = engine.sessions()
-    async with in_background(sessions.run()) as running:
+    worker = engine.worker()
+    async with in_background(worker.run()) as running:
         turn = await engine.say()
         await read.until_begun()
-        sessions.drain()
-        sessions.drain()
+        worker.drain()
+        worker.drain()
         async with asyncio.timeout(2):
             await running
 
     found = await engine.result(turn, 1)
     assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled by shutdown")
     assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await ends(engine, turn)
     assert await engine.texts() == ["After the restart."]
 
 
 async def test_after_a_drain_nothing_is_claimed(engine: Engine) -> None:
-    sessions = engine.sessions()
-    sessions.drain()
+    worker = engine.worker()
+    worker.drain()
     turn = await engine.say()
     async with asyncio.timeout(2):
-        await sessions.run()
+        await worker.run()
 
     assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
 
 
 async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(engine: Engine) -> None:
     engine.model.script = [ValueError("a secret detail"), Answer(text="Well.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await ends(engine, turn, TurnState.FAILED)
         await ends(engine, await engine.say("again"))
@@ -168,7 +168,7 @@ async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(en
 
 async def test_a_turn_for_which_no_memory_was_left_is_given_back_and_runs_again(engine: Engine) -> None:
     engine.model.script = [MemoryError(), Answer(text="Well.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await ends(engine, await engine.say())
 
     assert await engine.texts() == ["Well."]
@@ -176,7 +176,7 @@ async def test_a_turn_for_which_no_memory_was_left_is_given_back_and_runs_again(
 
 async def test_a_turn_that_never_has_enough_memory_fails(engine: Engine) -> None:
     engine.model.script = [MemoryError() for _ in range(SHORTAGES + 1)]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await ends(engine, turn, TurnState.FAILED)
 
@@ -185,7 +185,7 @@ async def test_a_turn_that_never_has_enough_memory_fails(engine: Engine) -> None
 
 @pytest.mark.parametrize("failing", [{"claim": 2}, {"turn": 1}])
 async def test_a_store_that_fails_for_a_moment_loses_no_turn(engine: Engine, failing: dict[str, int]) -> None:
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         engine.store.failing = dict(failing)
         await ends(engine, turn)
@@ -209,7 +209,7 @@ async def test_four_commands_of_a_session_run_beside_its_model_turn(tmp_path: Pa
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read])
     engine.operator.script = [calls(f"read:{n}") for n in range(5)]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turns = [await engine.say(f"/read {n}") for n in range(5)]
         await read.until_begun(4)
         await ends(engine, await engine.say("and you?"))
@@ -222,7 +222,7 @@ async def test_four_commands_of_a_session_run_beside_its_model_turn(tmp_path: Pa
 
 
 async def test_the_page_and_a_chat_share_one_session_in_commit_order(engine: Engine) -> None:
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turns = [
             await engine.say("from the chat"),
             await engine.say("from the page", where=ANN_PAGE),
@@ -244,7 +244,7 @@ async def test_work_is_said_again_with_each_renewal_where_the_platform_shows_it_
     read.hold = True
     engine = Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE)])
     engine.model.script = [calls("read"), calls("shell:ls")]
-    async with engine.store.live.subscribe(ANSWERS) as events, in_background(engine.sessions().run()):
+    async with engine.store.live.subscribe(ANSWERS) as events, in_background(engine.worker().run()):
         turn = await engine.say(who=who, where=where)
         await read.until_begun()
         await asyncio.sleep(FIRST_LOOK_S + 0.2)
@@ -275,7 +275,7 @@ async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stoppe
 ) -> None:
     """It stands in the chat already."""
     model = engine.models.model = HalfSaid(engine)
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await model.said.wait()
         assert await engine.texts() == ["It began well and"]
@@ -324,7 +324,7 @@ async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_s
     engine = Engine(tmp_path, [read], limits=LIMITS)
     read.hold = True
     engine.model.script = [calls("read:x", "read:y")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await read.until_begun(2)
         await let_pass(engine, turn, 59)
@@ -344,7 +344,7 @@ async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_s
 async def test_a_model_that_answers_beyond_the_turns_time_is_cut_and_the_next_turn_runs(tmp_path: Path) -> None:
     engine = Engine(tmp_path, limits=LIMITS)
     engine.model.hold = True
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await engine.model.until_asked()
         await let_pass(engine, turn, 60)
@@ -362,7 +362,7 @@ async def test_the_time_that_a_turn_was_parked_is_not_its_time(tmp_path: Path) -
     shell = FakeTool(name="shell", risk=Risk.EXECUTE)
     engine = Engine(tmp_path, [shell], limits=LIMITS)
     engine.model.script = [calls("shell:ls"), Answer(text="Done.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await ends(engine, turn, TurnState.PARKED)
         engine.clock.advance(3_000)
@@ -376,7 +376,7 @@ async def test_the_time_that_a_turn_was_parked_is_not_its_time(tmp_path: Path) -
 async def test_a_turn_on_the_page_whose_time_is_over_is_told_of_in_the_owners_chat_too(tmp_path: Path) -> None:
     engine = Engine(tmp_path, limits=LIMITS)
     engine.model.hold = True
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say(where=ANN_PAGE)
         await engine.model.until_asked()
         await let_pass(engine, turn, 60)
@@ -394,7 +394,7 @@ async def test_a_child_has_the_time_that_it_was_given(tmp_path: Path, read: Fake
     engine = Engine(tmp_path, [read, spawn])
     read.hold = True
     engine.model.script = [calls("sessions_spawn:look"), calls("read:x"), Answer(text="It took too long.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await read.until_begun()
         (child,) = [row.turn.id for id_, row in engine.store.turns.items() if id_ != turn]

@@ -157,7 +157,7 @@ def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator
     assert list(app.daemon.channels) == ["web"]
     assert app.answers.owners == ["owner"]
     assert app.daemon.http.address.host == "127.0.0.1"
-    assert app.daemon.sessions.turns.models.names == ("operator",)
+    assert app.daemon.worker.turns.models.names == ("operator",)
 
 
 def test_every_owner_has_a_principal_on_the_page(made: Build) -> None:
@@ -190,17 +190,17 @@ def test_a_channel_that_cannot_be_loaded_is_named(made: Build, module: str) -> N
 def test_every_part_writes_to_the_same_store_and_counts_in_one_place(made: Build) -> None:
     daemon = made("").daemon
 
-    assert daemon.sessions.queue is daemon.delivery.outbox is daemon.sweeper.sweeps is daemon.store
-    assert daemon.sessions.metrics is daemon.delivery.metrics is daemon.http.metrics
-    assert daemon.sessions.node == daemon.delivery.node == daemon.sweeper.node_id
-    assert daemon.sessions.node.startswith(f"{daemon.machine}#")
+    assert daemon.worker.queue is daemon.delivery.outbox is daemon.sweeper.sweeps is daemon.store
+    assert daemon.worker.metrics is daemon.delivery.metrics is daemon.http.metrics
+    assert daemon.worker.node == daemon.delivery.node == daemon.sweeper.node_id
+    assert daemon.worker.node.startswith(f"{daemon.machine}#")
 
 
 def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build) -> None:
     one, other = made("").daemon, made("").daemon
 
     assert one.machine == other.machine
-    assert one.sessions.node != other.sessions.node
+    assert one.worker.node != other.worker.node
 
 
 def test_the_figures_know_each_account(made: Build, tmp_path: Path) -> None:

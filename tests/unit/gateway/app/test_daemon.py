@@ -52,7 +52,7 @@ def daemon(
             clock=engine.clock,
         ),
         control=ControlServer(folder / "control.sock", {}),
-        sessions=engine.sessions(),
+        worker=engine.worker(),
         delivery=sender,
         live_edits=sender.live_edits,
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),

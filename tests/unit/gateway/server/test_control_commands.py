@@ -176,7 +176,7 @@ async def test_a_message_from_the_shell_is_the_owners_own(page: Served) -> None:
 async def test_who_waits_gets_the_answer_and_nothing_older(page: Served) -> None:
     engine = page.engine
     engine.model.script = [Answer(text="Old."), calls("read", text="Looking."), Answer(text="New.")]
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         await does(local(page), "send", text="one", wait=True)
         found = await does(local(page), "send", text="two", wait=True)
 

@@ -71,7 +71,7 @@ async def _stopped(folder: Path, store: Slow, write: FakeTool) -> tuple[Engine, 
     async def is_stopped() -> bool:
         return store.turns[turn].turn.state is TurnState.STOPPED
 
-    async with in_background(engine.sessions().run()):
+    async with in_background(engine.worker().run()):
         turn = await engine.say()
         await store.under_way.wait()
         await engine.ingress.message(inbound("/stop"))

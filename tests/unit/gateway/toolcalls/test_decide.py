@@ -189,7 +189,7 @@ def test_a_decision_that_fails_is_no_and_the_log_says_why(tmp_path: Path) -> Non
         status=DENIED, text="", code="policy_error", hint="The decision failed, so the answer is no."
     )
     ((exc_info, line),) = [(one.pop("exc_info"), one) for one in logs]
-    assert line == {"event": "decision failed", "turn": "t", "n": 1, "module": "deciding", "log_level": "error"}
+    assert line == {"event": "decision failed", "turn": "t", "n": 1, "module": "decide", "log_level": "error"}
     assert exc_info
 
 

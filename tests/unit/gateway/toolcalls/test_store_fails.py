@@ -63,7 +63,7 @@ async def test_a_call_runs_once_its_result_is_stored_and_the_log_says_what_faile
 
     with capture_logs() as logs:
         assert await engine.settle(lease)
-    said = {"log_level": "error", "module": "toolcalls", "turn": lease.turn, "error": f"The store failed: {failing}."}
+    said = {"log_level": "error", "module": "scheduler", "turn": lease.turn, "error": f"The store failed: {failing}."}
     assert [one for one in logs if one["log_level"] == "error"] == [{**line, **said}]
     assert read.calls == ["a"]
     assert await engine.result(lease.turn, 1) == done("read a")
