@@ -33,10 +33,11 @@ CLAIM_FROM = 16
 """Free sends of a channel from which more slots are claimed for it: each claim is a commit."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
-"""Timeout in seconds for one send.
+"""Timeout in seconds for one send; files have longer ones.
 
-A sweep reclaims the slot after 60 s, and a send that hangs must not be repeated. So this stays below that together with
-the wait before it: 4 s for the rate limit, 5 s for a live edit (`LiveEdits.finish`). Files have longer timeouts."""
+This, 4 s for the rate limit and 5 s for a live edit (`LiveEdits.finish`) add up to less than 60 s. After 60 s a sweep
+reclaims the slot, and a send that still hangs would be repeated.
+"""
 PARTS_WITHIN_S = 25.0
 """Seconds that the parts of one slot wait for the rate limiter; the rest goes with the next attempt."""
 LONGEST_DELAY_S = 86_400.0
