@@ -17,7 +17,7 @@ from config.plugins import SAID_CHARS, own_module, part_of, said
 from config.settings import ChannelsSettings
 from gateway.domain.text import cut
 from gateway.domain.tools import CallScope, ToolPolicy, ToolSpec
-from gateway.egress import vet_reach
+from gateway.egress import vet_call_scope
 from gateway.errors import ConfigError, NotFound
 from gateway.ports import Channel, ChannelContext, Endpoint, StatefulTool, ToolHost
 from gateway.system.redaction import Redactor
@@ -45,7 +45,7 @@ def load_tools(
                     policy=policy,
                     arguments=module.Args,
                     run=run,
-                    reach=_reach(module, policy),
+                    call_scope=_call_scope(module, policy),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
                     missing=_missing(module.SPEC),
@@ -71,9 +71,10 @@ def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {error.message}", error.cure
 
 
-def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
+def _call_scope(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
+    """Return what tells a call's scope: the tool's own `reach`, vetted; None when the tool has none."""
     reach = getattr(module, "reach", None)
-    return None if reach is None else lambda arguments: vet_reach(reach(arguments, policy.settings))
+    return None if reach is None else lambda arguments: vet_call_scope(reach(arguments, policy.settings))
 
 
 def _missing(spec: ToolSpec) -> str:

@@ -7,7 +7,7 @@ here; the modules are private: `addresses` and `hosts` decide, `dial` connects, 
 
 from __future__ import annotations
 
-from gateway.egress.destinations import vet_reach
+from gateway.egress.destinations import vet_call_scope
 from gateway.egress.proxy import Egress
 
-__all__ = ["Egress", "vet_reach"]
+__all__ = ["Egress", "vet_call_scope"]

@@ -16,7 +16,7 @@ _NOBODY = "Nobody can allow that address: name another one."
 """Cure for an address that stays refused even if its host is permitted."""
 
 
-def vet_reach(scope: CallScope) -> CallScope:
+def vet_call_scope(scope: CallScope) -> CallScope:
     """Return the call scope, refused with reason and cure if the egress proxy would refuse its destination.
 
     A refusal by the tool itself stays unchanged. Raises `BadRequest` for an invalid permitted host.

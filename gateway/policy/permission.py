@@ -71,11 +71,11 @@ def _refused_at_root(tool: str, availability: Availability, kind: SessionKind) -
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not valid; correct it.")
 
 
-def refused(reach: CallScope) -> Deny | None:
+def refused(call_scope: CallScope) -> Deny | None:
     """Return the reason why the owner's settings never permit this call scope, or None. Checked before any other
     decision.
     """
-    return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else None
+    return Deny(reason=DenyReason.CONFIGURED, hint=call_scope.refused) if call_scope.refused else None
 
 
 def decide(
@@ -84,18 +84,18 @@ def decide(
     session: Session,
     *,
     askable: bool,
-    reach: CallScope | None = None,
+    call_scope: CallScope | None = None,
     permitted: Collection[str] = (),
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
-    `askable`: an approver of this session can be reached. `reach`: call scope of this call, which is not `refused`.
+    `askable`: an approver of this session can be reached. `call_scope`: that of this call, which is not `refused`.
     `permitted`: the scopes that people allowed this tool in this session.
     """
     if (deny := withheld(spec, policy, session)) is not None:
         return deny
-    risk = spec.risk if reach is None else reach.risk
-    match _relaxed(default_approval(spec, policy, session, reach), reach, permitted):
+    risk = spec.risk if call_scope is None else call_scope.risk
+    match _relaxed(default_approval(spec, policy, session, call_scope), call_scope, permitted):
         case Allow() as allow:
             return allow
         case ApprovalMode.ALLOW:
@@ -110,28 +110,28 @@ def decide(
 
 
 def default_approval(
-    spec: ToolSpec, policy: ToolPolicy, session: Session, reach: CallScope | None = None
+    spec: ToolSpec, policy: ToolPolicy, session: Session, call_scope: CallScope | None = None
 ) -> ApprovalMode:
     """Return the approval before any rule, for the root's kind: the configuration's, else the tool's, else its risk's.
 
     A configured "allow" covers only the tool's own risk; a call with another risk gets that risk's default.
     """
     kind = session.root_kind.value
-    risk = spec.risk if reach is None else reach.risk
+    risk = spec.risk if call_scope is None else call_scope.risk
     found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
     if found is ApprovalMode.ALLOW and risk is not spec.risk:
         return DEFAULT_APPROVAL[risk]
     return found
 
 
-def _relaxed(approval: ApprovalMode, reach: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
+def _relaxed(approval: ApprovalMode, call_scope: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
     """Relax an approval that would ask: allow a call scope that is harmless by its risk, or that was allowed before."""
-    if reach is None or approval is not ApprovalMode.ASK:
+    if call_scope is None or approval is not ApprovalMode.ASK:
         return approval
-    if DEFAULT_APPROVAL[reach.risk] is ApprovalMode.ALLOW:
-        return Allow(because=f"{reach.risk} is allowed here")
-    if reach.scope and reach.scope in permitted:
-        return Allow(because=f"{reach.scope} was allowed in this session", scoped=True)
+    if DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
+        return Allow(because=f"{call_scope.risk} is allowed here")
+    if call_scope.scope and call_scope.scope in permitted:
+        return Allow(because=f"{call_scope.scope} was allowed in this session", scoped=True)
     return approval
 
 

@@ -202,10 +202,10 @@ class CallDecider:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
-        reach = self._call_scope(tool, arguments)
-        if isinstance(reach, Deny):
-            return self.refuse(reach)
-        if reach is not None and (reach.risk, reach.scope) != (request.risk, request.scope):
+        call_scope = self._call_scope(tool, arguments)
+        if isinstance(call_scope, Deny):
+            return self.refuse(call_scope)
+        if call_scope is not None and (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
             return not_approved()  # the scope differs from the one on the card
         call = Prepared(
             view=view,
@@ -214,8 +214,8 @@ class CallDecider:
             arguments=arguments,
             action=request.action,
             action_sha=request.action_sha,
-            reach=reach,
-            scopes=_scopes(tool, view.session, reach, allowed),
+            call_scope=call_scope,
+            scopes=_scopes(tool, view.session, call_scope, allowed),
         )
         return Runnable(call=call, wait=wait.id)
 
@@ -251,9 +251,9 @@ class CallDecider:
         arguments = check_arguments(tool, step.call.arguments)
         if isinstance(arguments, Deny):
             return arguments
-        reach = self._call_scope(tool, arguments)
-        if isinstance(reach, Deny):
-            return reach
+        call_scope = self._call_scope(tool, arguments)
+        if isinstance(call_scope, Deny):
+            return call_scope
         try:
             sandbox = self._sandbox(tool.policy.sandbox, view.session)
             cwd = str(self.workspaces.workspace(works_in(view.session)))
@@ -270,17 +270,17 @@ class CallDecider:
             arguments=arguments,
             action=action,
             action_sha=sha,
-            reach=reach,
-            scopes=_scopes(tool, view.session, reach, allowed),
+            call_scope=call_scope,
+            scopes=_scopes(tool, view.session, call_scope, allowed),
         )
 
     def _call_scope(self, tool: Tool, arguments: BaseModel) -> CallScope | Deny | None:
         """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
-        if tool.reach is None:
+        if tool.call_scope is None:
             return None
         try:
-            reach = tool.reach(arguments)
-            return refused(reach) or reach
+            call_scope = tool.call_scope(arguments)
+            return refused(call_scope) or call_scope
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("call scope failed", tool=tool.spec.name)
             hint = f"{tool.spec.name} could not determine the scope of this call, so the answer is no."
@@ -317,14 +317,14 @@ class CallDecider:
             )
         request = ApprovalRequest(
             action=call.action,
-            risk=call.reach.risk if call.reach else call.tool.spec.risk,
+            risk=call.call_scope.risk if call.call_scope else call.tool.spec.risk,
             action_key=asking.action_key(call.action),
             action_sha=call.action_sha,
             requester=view.turn.principal,
             rendered=shown,
             escaped=asking.needs_escape(call.action),
             note=" ".join(notes),
-            scope=call.reach.scope if call.reach else "",
+            scope=call.call_scope.scope if call.call_scope else "",
         )
         return Asked(step=call.step, request=request)
 
@@ -334,14 +334,14 @@ def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
     name = call.tool.spec.name
     permitted = frozenset(scope for tool, scope in allowed if tool == name)
     spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
-    return decide(spec, policy, session, askable=askable, reach=call.reach, permitted=permitted)
+    return decide(spec, policy, session, askable=askable, call_scope=call.call_scope, permitted=permitted)
 
 
-def _scopes(tool: Tool, session: Session, reach: CallScope | None, allowed: Scopes) -> frozenset[str]:
+def _scopes(tool: Tool, session: Session, call_scope: CallScope | None, allowed: Scopes) -> frozenset[str]:
     """Return the scopes allowed for the tool, with this call's own; every scope where approval is not needed."""
     found = {scope for name, scope in allowed if name == tool.spec.name}
-    if reach is not None and reach.scope:
-        found.add(reach.scope)
+    if call_scope is not None and call_scope.scope:
+        found.add(call_scope.scope)
     if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
         found.add(EVERY_SCOPE)
     return frozenset(found)

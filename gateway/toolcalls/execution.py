@@ -129,7 +129,7 @@ class Prepared:
     arguments: BaseModel
     action: Action
     action_sha: str
-    reach: CallScope | None = None
+    call_scope: CallScope | None = None
     """Scope that its tool determined. None: the scope in the spec."""
     scopes: frozenset[str] = frozenset()
     """Scopes allowed for this tool for longer than one call, this call's own included."""

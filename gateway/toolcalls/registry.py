@@ -37,7 +37,7 @@ class Tool:
     policy: ToolPolicy
     arguments: type[BaseModel]
     run: Run
-    reach: Callable[[Any], CallScope] | None = None
+    call_scope: Callable[[Any], CallScope] | None = None
     """Return the scope of a call with these arguments. None: the scope in the spec."""
     schema: Mapping[str, Any] | None = None
     """Schema offered to models, where the settings block a part of `arguments`. None: all of it."""
@@ -49,7 +49,7 @@ class Tool:
     @property
     def in_order(self) -> bool:
         """True when calls run in sequence: each depends on the state or the approvals that the last one left."""
-        return self.keeps or self.reach is not None
+        return self.keeps or self.call_scope is not None
 
 
 class Registry:

@@ -274,8 +274,8 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     assert not host.folder.exists(), "nothing is made before something runs"
     assert tool.run == kept["keeping"].run
     assert tool.keeps
-    assert tool.reach is not None
-    assert tool.reach("asked").scope == "asked as set"
+    assert tool.call_scope is not None
+    assert tool.call_scope("asked").scope == "asked as set"
     assert tool.schema == {"description": "as set"}
     assert tool.missing == (
         "keeping needs no_such_package, which is not installed. "

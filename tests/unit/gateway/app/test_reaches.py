@@ -11,7 +11,7 @@ from agent_tools.browser import Args, reach
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.decisions import Deny
 from gateway.domain.tools import CallScope, Risk
-from gateway.egress import vet_reach
+from gateway.egress import vet_call_scope
 from gateway.policy.permission import refused
 
 ADDABLE, NEVER = "the owner can add it: [tools.browser] hosts = [", "Nobody can allow that address"
@@ -54,7 +54,7 @@ OTHER_SPELLINGS = [
 
 def judged(action: str, url: str, *hosts: str, **more: Any) -> Deny | None:
     args = Args.model_validate({"action": action, "url": url, **more})
-    return refused(vet_reach(reach(args, BrowserSettings(hosts=hosts))))
+    return refused(vet_call_scope(reach(args, BrowserSettings(hosts=hosts))))
 
 
 @pytest.mark.parametrize("more", [{}, {"path": "GNUmakefile"}], ids=["usual", "write"])
@@ -98,4 +98,4 @@ def test_a_permitted_host_opens_no_other_port() -> None:
 
 def test_a_refusal_of_the_tool_stays() -> None:
     said = CallScope(risk=Risk.EXECUTE, refused="never")
-    assert vet_reach(said) is said
+    assert vet_call_scope(said) is said

@@ -175,8 +175,8 @@ def test_tool_is_offered_where_a_call_is_not_denied(
 ) -> None:
     policy = replace(POLICY, availability=availability, approval={kind.value: approval})
     deny = withheld(SPEC, policy, session(kind))
-    for reach in (None, *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
-        found = decide(SPEC, policy, session(kind), askable=True, reach=reach, permitted=(HERE,))
+    for call_scope in (None, *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
+        found = decide(SPEC, policy, session(kind), askable=True, call_scope=call_scope, permitted=(HERE,))
 
         assert deny == (found if isinstance(found, Deny) else None)
     refused_where = available("shell", availability, session(kind)) is not None
@@ -288,10 +288,10 @@ def test_decision_uses_the_call_scope(
     askable: bool,
     verdict: type[Allow | Ask] | DenyReason,
 ) -> None:
-    reach, policy = CallScope(risk=risk, scope=scope), replace(POLICY, approval=approval)
+    call_scope, policy = CallScope(risk=risk, scope=scope), replace(POLICY, approval=approval)
     for own_risk in Risk if approval != ALLOWED else [risk]:  # the call scope's risk replaces the spec's
         spec = replace(SPEC, risk=own_risk)
-        found = decide(spec, policy, session(), askable=askable, reach=reach, permitted=permitted)
+        found = decide(spec, policy, session(), askable=askable, call_scope=call_scope, permitted=permitted)
 
         assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
 
@@ -301,28 +301,30 @@ def test_decision_uses_the_call_scope(
 )
 def test_configured_allow_covers_only_the_own_risk(risk: Risk, verdict: type[Allow | Ask]) -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
-    assert type(decide(spec, policy, session(), askable=True, reach=CallScope(risk=risk))) is verdict
+    assert type(decide(spec, policy, session(), askable=True, call_scope=CallScope(risk=risk))) is verdict
 
 
 @pytest.mark.parametrize("risk", list(Risk))
 def test_scope_outside_the_settings_is_refused_at_any_risk(risk: Risk) -> None:
-    reach = CallScope(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
+    call_scope = CallScope(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
 
-    assert refused(reach) == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
-    assert refused(replace(reach, refused="")) is None
+    assert refused(call_scope) == Deny(
+        reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on."
+    )
+    assert refused(replace(call_scope, refused="")) is None
 
 
-@pytest.mark.parametrize("reach", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
-def test_invalid_approval_denies_with_a_call_scope(reach: CallScope) -> None:
+@pytest.mark.parametrize("call_scope", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
+def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, "yes")})
-    found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
+    found = decide(SPEC, policy, session(), askable=True, call_scope=call_scope, permitted=(HERE,))
 
     assert isinstance(found, Deny)
     assert found.reason is DenyReason.POLICY_ERROR
 
 
 @pytest.mark.parametrize(
-    ("reach", "permitted", "verdict"),
+    ("call_scope", "permitted", "verdict"),
     [
         (
             CallScope(risk=Risk.NETWORK, scope=HERE),
@@ -333,14 +335,16 @@ def test_invalid_approval_denies_with_a_call_scope(reach: CallScope) -> None:
         (CallScope(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
     ],
 )
-def test_decision_reason_names_the_call_scope(reach: CallScope, permitted: tuple[str, ...], verdict: Decision) -> None:
-    assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
+def test_decision_reason_names_the_call_scope(
+    call_scope: CallScope, permitted: tuple[str, ...], verdict: Decision
+) -> None:
+    assert decide(SPEC, POLICY, session(), askable=True, call_scope=call_scope, permitted=permitted) == verdict
 
 
 def test_read_call_of_an_asking_tool_is_allowed() -> None:
     policy = replace(POLICY, approval=ASKED)
 
-    assert decide(SPEC, policy, session(), askable=True, reach=CallScope(risk=Risk.READ)) == Allow(
+    assert decide(SPEC, policy, session(), askable=True, call_scope=CallScope(risk=Risk.READ)) == Allow(
         because="read is allowed here"
     )
 

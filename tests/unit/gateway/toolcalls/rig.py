@@ -39,10 +39,10 @@ def tool(risk: Risk = Risk.EXECUTE, effect: Effect = Effect.UNSAFE, **given: Any
 def reaching(what: CallScope) -> Tool:
     """Return a tool all of whose calls have this scope."""
 
-    def reach(_: Text) -> CallScope:
+    def call_scope(_: Text) -> CallScope:
         return what
 
-    return replace(tool(), reach=reach)
+    return replace(tool(), call_scope=call_scope)
 
 
 def deciding(

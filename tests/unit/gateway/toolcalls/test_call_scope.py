@@ -37,7 +37,7 @@ OK, DENIED, CANCELLED, UNKNOWN = ResultStatus.OK, ResultStatus.DENIED, ResultSta
 SCRIPTS_ARE_OFF = "Scripts are off. The owner can turn them on."
 
 
-def reach(args: Text) -> CallScope:
+def call_scope(args: Text) -> CallScope:
     """Return the scope of a call of the fake browser: `open HOST/…`, `upload`, `script`, `broken`; others read."""
     action, _, what = args.text.partition(" ")
     match action:
@@ -70,7 +70,7 @@ class Browser:
     def tool(self) -> Tool:
         """Return the tool for the registry."""
         self.fake.body = self.run
-        return replace(self.fake.tool(), reach=reach)
+        return replace(self.fake.tool(), call_scope=call_scope)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ async def test_an_approval_whose_tool_says_something_else_now_does_not_hold(engi
     def wider(_: Text) -> CallScope:
         return CallScope(risk=Risk.NETWORK, scope="*")
 
-    later = Engine(tmp_path, [replace(changed.tool(), reach=wider)], store=engine.store)
+    later = Engine(tmp_path, [replace(changed.tool(), call_scope=wider)], store=engine.store)
 
     assert await later.settle(lease)
     assert (await later.result(lease.turn, 1)).code == "not_approved"
@@ -270,7 +270,7 @@ async def test_an_approved_call_is_checked_anew_before_it_runs(engine: Engine, t
         return CallScope(risk=Risk.NETWORK, scope="example.org", refused="The browser is closed today.")
 
     other = Browser()
-    later = Engine(tmp_path, [replace(other.tool(), reach=now)], store=engine.store)
+    later = Engine(tmp_path, [replace(other.tool(), call_scope=now)], store=engine.store)
 
     assert await later.settle(lease)
     assert (await later.result(lease.turn, 1)).status is DENIED

@@ -198,7 +198,7 @@ def test_call_is_refused_when_its_scope_fails(tmp_path: Path) -> None:
         raise LookupError("no such host")
 
     with capture_logs() as logs:
-        found = first(deciding(tmp_path, replace(tool(), reach=broken)), step())
+        found = first(deciding(tmp_path, replace(tool(), call_scope=broken)), step())
     assert found == ToolResult(
         status=DENIED,
         text="",
