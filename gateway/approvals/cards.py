@@ -44,7 +44,7 @@ class Approvals:
     async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
         """Return where to ask about calls of this turn."""
         owners = approving_owners(session, self._people)
-        places = [await self._accounts.whereabouts(name, sorted(self._people.owners[name])) for name in owners]
+        places = [await self._accounts.last_contact(name, sorted(self._people.owners[name])) for name in owners]
         return audience(session, turn, places, now)
 
     def verdict(

@@ -89,12 +89,12 @@ class TypedReasons:
 
     async def _expected(self, message: Inbound) -> dict[SlotId, WaitId]:
         """Return the waits for which the author's reason is expected here, by card."""
-        notes = await self._key_value.notes(_namespace(message.conversation))
-        found = [(*key.partition(" "), wait) for key, wait in notes.items()]
+        stored = await self._key_value.items(_namespace(message.conversation))
+        found = [(*key.partition(" "), wait) for key, wait in stored.items()]
         return {SlotId(card): WaitId(wait) for card, _, who, wait in found if wait and who == message.principal}
 
     async def _store(self, conversation: Conversation, card: SlotId, who: Principal, wait: str) -> None:
-        await self._key_value.note(_namespace(conversation), f"{card} {who}", wait, REASON_WITHIN)
+        await self._key_value.put(_namespace(conversation), f"{card} {who}", wait, REASON_WITHIN)
 
     def _expect_rest(self, message: Inbound) -> None:
         """Expect the rest of a reason. In memory only: after a restart the rest is taken as a message."""

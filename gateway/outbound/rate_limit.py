@@ -248,12 +248,12 @@ async def write_bans(key_value: KeyValue, bans: Mapping[str, datetime], now: dat
     """Store bans, so that a restart does not send into them. Idempotent. Raises `StoreError`."""
     for scope, until in bans.items():
         left = until - now
-        await key_value.note(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
+        await key_value.put(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
 
 
 async def read_bans(key_value: KeyValue, limiter: RateLimiter, now: datetime) -> None:
     """Load the bans that an earlier process stored. Raises `StoreError`."""
-    for scope, value in (await key_value.notes(BANS)).items():
+    for scope, value in (await key_value.items(BANS)).items():
         until = _end_of(value, now)
         if until is None:
             _log().error("a stored ban cannot be read", scope=scope, value=value)

@@ -175,7 +175,7 @@ class Accounts(Protocol):
         """Store that the owner has the page open now."""
         ...
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
+    async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Return the last direct conversations of these principals, and when the owner last had the page open."""
         ...
 
@@ -199,14 +199,14 @@ class Node(Protocol):
 class KeyValue(Protocol):
     """Key-value store for small facts that outlive a restart: bans, migrated chats, reasons that were asked for.
 
-    `room` is a namespace, such as `channel/slack`.
+    A namespace is one set of keys, such as `channel/slack`.
     """
 
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+    async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store a value, in place of an older one of the key; it expires after `ttl`."""
         ...
 
-    async def notes(self, room: str) -> Mapping[str, str]:
+    async def items(self, namespace: str) -> Mapping[str, str]:
         """Return all pairs of a namespace that have not expired."""
         ...
 

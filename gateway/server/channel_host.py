@@ -54,8 +54,8 @@ class NamespacedKeyValue:
 
     async def read(self) -> Mapping[str, str]:
         """Return all entries."""
-        return await self.key_value.notes(self.namespace)
+        return await self.key_value.items(self.namespace)
 
     async def keep(self, key: str, value: str) -> None:
         """Store one entry."""
-        await self.key_value.note(self.namespace, key, value)
+        await self.key_value.put(self.namespace, key, value)

@@ -197,8 +197,8 @@ class WayOut(Pair):
 
         async def do(world: World) -> object:
             told = await world.store.tell_owners(key, "Look.", {ANN: [ANN_TELEGRAM, BOB]})
-            await world.store.note("room", key, str(told), timedelta(seconds=30) if key == "a" else None)
-            return told, await world.store.notes("room")
+            await world.store.put("namespace", key, str(told), timedelta(seconds=30) if key == "a" else None)
+            return told, await world.store.items("namespace")
 
         self.both(do)
 

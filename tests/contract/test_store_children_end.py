@@ -260,8 +260,8 @@ async def test_the_message_comes_once_and_reaches_nobody_anew(scene: FamilyScene
         await scene.sweep(sweep)
     assert await scene.store.stop_child(MAIN, child.session, "again") == 0
     assert len(await scene.turns()) == 3
-    reach = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, Principal("system:child")])
-    assert {who: place for who, (place, _) in reach.direct.items()} == {ANN_TELEGRAM: OTHER_CHAT}
+    contact = await scene.store.last_contact(ANN, [ANN_TELEGRAM, Principal("system:child")])
+    assert {who: place for who, (place, _) in contact.direct.items()} == {ANN_TELEGRAM: OTHER_CHAT}
 
 
 async def test_the_words_are_told_up_to_a_length(scene: FamilyScene) -> None:

@@ -272,5 +272,5 @@ async def test_a_command_makes_its_session(scene: Scene, clock: FakeClock) -> No
     clock.advance(5)
     assert await scene.stop(ControlEffect.RESET) == 0
     assert await _epoch(scene.store) == 1
-    assert ANN_TELEGRAM in (await scene.store.whereabouts(ANN, [ANN_TELEGRAM])).direct
+    assert ANN_TELEGRAM in (await scene.store.last_contact(ANN, [ANN_TELEGRAM])).direct
     assert not await scene.store.claim(NODE)

@@ -21,38 +21,38 @@ OWNERS = {ANN: [ANN_TELEGRAM, ANN_SLACK, web_principal(ANN)]}
 
 async def test_a_note_is_kept_in_its_room(store: Store) -> None:
     """The newest of a key; rooms do not see each other."""
-    await store.note("bans", "b", "1")
-    await store.note("bans", "a", "2")
-    await store.note("bans", "b", "3")
-    await store.note("chats", "b", "4")
-    assert await store.notes("bans") == {"a": "2", "b": "3"}
-    assert await store.notes("chats") == {"b": "4"}
-    assert await store.notes("none") == {}
+    await store.put("bans", "b", "1")
+    await store.put("bans", "a", "2")
+    await store.put("bans", "b", "3")
+    await store.put("chats", "b", "4")
+    assert await store.items("bans") == {"a": "2", "b": "3"}
+    assert await store.items("chats") == {"b": "4"}
+    assert await store.items("none") == {}
 
 
 async def test_a_note_is_forgotten_after_its_time(store: Store, clock: FakeClock) -> None:
     """By the store's clock; one without a time stays."""
-    await store.note("bans", "a", "1", seconds(10))
-    await store.note("bans", "b", "2")
+    await store.put("bans", "a", "1", seconds(10))
+    await store.put("bans", "b", "2")
     clock.advance(9.9)
-    assert await store.notes("bans") == {"a": "1", "b": "2"}
+    assert await store.items("bans") == {"a": "1", "b": "2"}
     clock.advance(0.1)
-    assert await store.notes("bans") == {"b": "2"}
-    await store.note("bans", "c", "3", seconds(1))
-    assert await store.notes("bans") == {"b": "2", "c": "3"}
+    assert await store.items("bans") == {"b": "2"}
+    await store.put("bans", "c", "3", seconds(1))
+    assert await store.items("bans") == {"b": "2", "c": "3"}
 
 
 async def test_a_note_takes_the_time_of_its_last_writing(store: Store, clock: FakeClock) -> None:
     """Also none at all."""
-    await store.note("bans", "a", "1", seconds(10))
-    await store.note("bans", "b", "1", seconds(10))
+    await store.put("bans", "a", "1", seconds(10))
+    await store.put("bans", "b", "1", seconds(10))
     clock.advance(5)
-    await store.note("bans", "a", "2", seconds(10))
-    await store.note("bans", "b", "2")
+    await store.put("bans", "a", "2", seconds(10))
+    await store.put("bans", "b", "2")
     clock.advance(6)
-    assert await store.notes("bans") == {"a": "2", "b": "2"}
+    assert await store.items("bans") == {"a": "2", "b": "2"}
     clock.advance(4)
-    assert await store.notes("bans") == {"b": "2"}
+    assert await store.items("bans") == {"b": "2"}
 
 
 # --- tell_owners ----------------------------------------------------------------------------

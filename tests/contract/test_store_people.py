@@ -154,7 +154,7 @@ async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, c
     clock.advance(5)
     await scene.store.control(route(), inbound("/stop", where=CHAT), control(ControlEffect.STOP))
     await scene.say(where=OTHER_CHAT, who=ANN_SLACK)
-    contact = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
+    contact = await scene.store.last_contact(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
     assert contact.direct == {ANN_TELEGRAM: (CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
     assert at < clock.now()
     assert contact.page_seen_at is None
@@ -163,7 +163,7 @@ async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, c
 async def test_only_those_asked_for_are_told(scene: Scene) -> None:
     """Others stay private."""
     await scene.say(who=BOB)
-    assert (await scene.store.whereabouts(ANN, [ANN_TELEGRAM])).direct == {}
+    assert (await scene.store.last_contact(ANN, [ANN_TELEGRAM])).direct == {}
 
 
 async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None:
@@ -171,7 +171,7 @@ async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None
     message = inbound(direct=False)
     await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     await store.drop(inbound(), drop(), "")
-    assert (await store.whereabouts(ANN, [ANN_TELEGRAM])).direct == {}
+    assert (await store.last_contact(ANN, [ANN_TELEGRAM])).direct == {}
 
 
 async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> None:
@@ -181,8 +181,8 @@ async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> Non
     await store.saw_page(ANN)
     seen = clock.now()
     clock.advance(60)
-    assert (await store.whereabouts(ANN, [])).page_seen_at == seen
-    assert (await store.whereabouts(OwnerName("eve"), [])).page_seen_at is None
+    assert (await store.last_contact(ANN, [])).page_seen_at == seen
+    assert (await store.last_contact(OwnerName("eve"), [])).page_seen_at is None
 
 
 # --- nodes ----------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class World:
             self.said([wait.id for wait in await store.open_approvals()]),
             self.said(await store.spent(date.min)),
             self.said([replace(row, prev_hash="", hash="") for row in await store.audit_rows(0, EVERYTHING)]),
-            self.said(await store.whereabouts(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
+            self.said(await store.last_contact(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
     # --- what to do next: what is useful now first, then a little of what is not --------------

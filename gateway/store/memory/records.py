@@ -58,7 +58,7 @@ class MemoryRecords(TurnOps):
         with self.transition() as now:
             self.page_seen[owner] = now
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
+    async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Return the last direct conversation of each person, and when the page was last open."""
         direct = {p: self.people[p] for p in principals if p in self.people}
         return LastContact(direct=direct, page_seen_at=self.page_seen.get(owner))
@@ -83,18 +83,19 @@ class MemoryRecords(TurnOps):
 
     # --- key-value store ------------------------------------------------------------------
 
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+    async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store a value; delete the namespace's expired ones."""
         with self.transition() as now:
-            self.rooms[room] = self._lasting(room, now) | {key: (value, None if ttl is None else now + ttl)}
+            lasting = self._lasting(namespace, now)
+            self.namespaces[namespace] = lasting | {key: (value, None if ttl is None else now + ttl)}
 
-    async def notes(self, room: str) -> Mapping[str, str]:
+    async def items(self, namespace: str) -> Mapping[str, str]:
         """Return the values of a namespace."""
-        found = self._lasting(room, self.clock.now())
+        found = self._lasting(namespace, self.clock.now())
         return {key: found[key][0] for key in sorted(found)}
 
-    def _lasting(self, room: str, now: datetime) -> dict[str, tuple[str, datetime | None]]:
-        facts = self.rooms.get(room, {}).items()
+    def _lasting(self, namespace: str, now: datetime) -> dict[str, tuple[str, datetime | None]]:
+        facts = self.namespaces.get(namespace, {}).items()
         return {key: (value, until) for key, (value, until) in facts if until is None or until > now}
 
     # --- usage ----------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Tables:
         self.cookies: dict[str, tuple[OwnerName, datetime]] = {}
         self.failures: dict[str, list[datetime]] = {}
         self.page_seen: dict[OwnerName, datetime] = {}
-        self.rooms: dict[str, dict[str, tuple[str, datetime | None]]] = {}
+        self.namespaces: dict[str, dict[str, tuple[str, datetime | None]]] = {}
         self.told_at: dict[str, datetime] = {}
         self.holds: dict[str, tuple[NodeId, datetime]] = {}
         self.alive_at: datetime | None = None

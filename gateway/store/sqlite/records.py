@@ -49,7 +49,7 @@ class SqliteRecords(SqliteBase):
         """Record that the owner's page is open."""
         await self.write(lambda tx: tx.run("saw_page", owner, tx.now))
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
+    async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Return the last direct conversation of each person, and when the page was last open."""
         return await self.read(lambda reader: _last_contact(reader, owner, principals))
 
@@ -68,13 +68,13 @@ class SqliteRecords(SqliteBase):
 
     # --- key-value store ------------------------------------------------------------------
 
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+    async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store a value; delete the namespace's expired ones."""
-        await self.write(lambda tx: _note(tx, room, key, value, ttl))
+        await self.write(lambda tx: _put(tx, namespace, key, value, ttl))
 
-    async def notes(self, room: str) -> Mapping[str, str]:
+    async def items(self, namespace: str) -> Mapping[str, str]:
         """Return the values of a namespace."""
-        return dict(await self.read(lambda reader: reader.run("notes", room, reader.now)))
+        return dict(await self.read(lambda reader: reader.run("notes", namespace, reader.now)))
 
     # --- usage ----------------------------------------------------------------------------
 
@@ -138,9 +138,9 @@ def _last_contact(reader: ReadTx, owner: OwnerName, principals: Sequence[Princip
 # --- key-value store ----------------------------------------------------------------------
 
 
-def _note(tx: Tx, room: str, key: str, value: str, ttl: timedelta | None) -> None:
-    tx.run("forget_notes", room, tx.now)
-    tx.run("note", room, key, value, None if ttl is None else tx.now + ttl // MICROSECOND)
+def _put(tx: Tx, namespace: str, key: str, value: str, ttl: timedelta | None) -> None:
+    tx.run("forget_notes", namespace, tx.now)
+    tx.run("note", namespace, key, value, None if ttl is None else tx.now + ttl // MICROSECOND)
 
 
 # --- usage --------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
     assert accepted is not None
     assert not accepted.duplicate
     assert (await state(engine, first.id), await state(engine, second.id)) == (WaitState.APPROVED, WaitState.OPEN)
-    assert set((await engine.store.notes(f"reasons/{CHAT.key}")).values()) == {""}
+    assert set((await engine.store.items(f"reasons/{CHAT.key}")).values()) == {""}
 
 
 @pytest.mark.parametrize("cut", [False, True])

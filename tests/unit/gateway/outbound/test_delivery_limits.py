@@ -142,7 +142,7 @@ async def test_while_a_chat_is_banned_nothing_goes_there_and_others_go_on(engine
 async def test_a_ban_is_stored_before_anything_else_and_outlives_the_process(engine: Engine) -> None:
     refused = await slot(engine, "refused", where=chat(7))
     await delivered(engine, FakeChannel(outcomes=[told_to_wait(engine, 3600)]))
-    assert list(await engine.store.notes(BANS)) == [f"{ACCOUNT}/7"]
+    assert list(await engine.store.items(BANS)) == [f"{ACCOUNT}/7"]
     with engine.store.transition() as at:  # as if the process had died between the two writes
         row = engine.store.slots[refused]
         engine.store.put_slot(row, replace(row.slot, due_at=at))
@@ -157,7 +157,7 @@ async def test_a_ban_is_stored_before_anything_else_and_outlives_the_process(eng
 async def test_many_banned_chats_do_not_stop_another(engine: Engine) -> None:
     for number in range(2 * AT_ONCE):
         where = Conversation(channel="telegram", account=f"bot{number}", chat="1")
-        await engine.store.note(BANS, where.key, (engine.clock.now() + timedelta(hours=1)).isoformat())
+        await engine.store.put(BANS, where.key, (engine.clock.now() + timedelta(hours=1)).isoformat())
         await slot(engine, "banned", where=where)
     await slot(engine, "free", where=chat(7))
     channel = FakeChannel()
@@ -178,7 +178,7 @@ async def test_three_refused_chats_ban_the_account_and_not_another(engine: Engin
         await until(lambda: holds(now(engine, fourth).due_at > engine.clock.now()))
 
     assert [one.text for one in channel.sent] == ["other"]
-    bans = await engine.store.notes(BANS)
+    bans = await engine.store.items(BANS)
     assert bans[ACCOUNT] == f"{(engine.clock.now() + timedelta(seconds=30)).isoformat()} 30.0"
 
 

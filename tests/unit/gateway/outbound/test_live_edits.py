@@ -357,7 +357,7 @@ async def test_a_429_bans_the_chat_in_the_store_too_and_nothing_is_repeated(worl
         await world.working()
 
     assert (world.edits, world.channel.typed, world.channel.outcomes) == ([], [], [])
-    assert await world.store.notes(BANS) == {"telegram/default/1001": f"{until_then.isoformat()} 28.9"}
+    assert await world.store.items(BANS) == {"telegram/default/1001": f"{until_then.isoformat()} 28.9"}
     await world.passes(5)
     assert world.edits == ["Once upon a time there"]
 

@@ -366,7 +366,7 @@ async def test_a_429_for_a_line_bans_the_chat(world: World) -> None:
     await world.passes(2)
 
     assert world.edits == []
-    assert list(await world.store.notes(BANS)) == ["telegram/default/1001"]
+    assert list(await world.store.items(BANS)) == ["telegram/default/1001"]
 
 
 @pytest.mark.parametrize("failure", [SendFailed("gone", outcome=SendOutcome.DEAD), RuntimeError("broke")])

@@ -121,7 +121,7 @@ async def test_where_typing_is_refused_nothing_is_shown_until_the_ban_ends() -> 
             await world.passes(4)
         assert channel.typed == [CHAT]
         assert not world.limiter.try_acquire(WAY)
-        assert await world.store.notes(BANS) == {WAY.chat: f"{channel.until.isoformat()} 8.7"}
+        assert await world.store.items(BANS) == {WAY.chat: f"{channel.until.isoformat()} 8.7"}
         await world.working()
         await world.passes(4)
         assert channel.typed == [CHAT, CHAT]

@@ -341,10 +341,10 @@ async def test_bans_outlive_a_restart() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
     await write_bans(store, RateLimiter(clock).apply_retry_after(path(1), told(clock, 30)), clock.now())
-    await store.note(BANS, "broken", "soon")
-    await store.note(BANS, "naive", "2030-01-01T00:00:00 30")
+    await store.put(BANS, "broken", "soon")
+    await store.put(BANS, "naive", "2030-01-01T00:00:00 30")
     for n, told_s in enumerate(("long", "nan", "-1", "30 30")):
-        await store.note(BANS, f"{ACCOUNT}/{n + 3}", f"{(clock.now() + timedelta(days=1)).isoformat()} {told_s}")
+        await store.put(BANS, f"{ACCOUNT}/{n + 3}", f"{(clock.now() + timedelta(days=1)).isoformat()} {told_s}")
     clock.advance(10)
     again = RateLimiter(clock)
     await read_bans(store, again, clock.now())
@@ -353,7 +353,7 @@ async def test_bans_outlive_a_restart() -> None:
     for number in (2, 3, 4, 5, 6):
         assert await again.acquire(path(number), SendPriority.TEXT) == 0
     clock.advance(21)
-    assert f"{ACCOUNT}/1" not in await store.notes(BANS)
+    assert f"{ACCOUNT}/1" not in await store.items(BANS)
 
 
 async def test_stored_ban_is_not_longer_when_the_clock_is_set_back() -> None:
@@ -370,7 +370,7 @@ async def test_stored_ban_is_not_longer_when_the_clock_is_set_back() -> None:
 async def test_stored_ban_of_an_older_version_holds() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
-    await store.note(BANS, f"{ACCOUNT}/1", (clock.now() + timedelta(seconds=30)).isoformat())
+    await store.put(BANS, f"{ACCOUNT}/1", (clock.now() + timedelta(seconds=30)).isoformat())
     again = RateLimiter(clock)
     await read_bans(store, again, clock.now())
     assert await again.acquire(path(1), SendPriority.TEXT) == 30

@@ -283,8 +283,8 @@ async def test_what_could_not_be_read_is_kept_as_it_came_up_to_64_kib(path: str)
 async def test_notes_that_expired_leave_the_file(path: str) -> None:
     clock = FakeClock()
     store = open_sqlite(path, clock)
-    await store.note("bans", "a", "1", EPOCH - EPOCH)
-    await store.note("bans", "b", "2")
+    await store.put("bans", "a", "1", EPOCH - EPOCH)
+    await store.put("bans", "b", "2")
     await store.close()
     with closing(connect(path)) as db:
         assert db.execute("SELECT key FROM notes").fetchall() == [("b",)]

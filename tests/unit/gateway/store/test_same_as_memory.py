@@ -58,7 +58,7 @@ from tests.support.proof import times
 MINTED = re.compile(r"\b([ito])[0-9a-f]{16}\b")
 NODES = [NodeId("here#1"), NodeId("here#2"), NodeId("there#1")]
 PLACES = [CHAT, OTHER_CHAT, PAGE]
-ROOMS = ["bans", "chats"]
+NAMESPACES = ["bans", "chats"]
 GROUP = SessionId("chat:telegram/default/-100")
 
 
@@ -133,8 +133,8 @@ async def everything(life: Life) -> list[str]:
     store = life.store
     sessions = await store.sessions()
     said: list[Any] = [sessions, await store.counts(), await store.open_approvals()]
-    said.append(await store.whereabouts(ANN, [ANN_TELEGRAM, BOB]))
-    said += [await store.notes(room) for room in ROOMS]
+    said.append(await store.last_contact(ANN, [ANN_TELEGRAM, BOB]))
+    said += [await store.items(namespace) for namespace in NAMESPACES]
     said.append(await store.spent(date.min))
     for line in sessions:
         session = line.session.id
@@ -159,7 +159,7 @@ def choose(random: Random, number: int, clock: FakeClock) -> tuple[str, Step]:
     """Make one step that each life can take; every random choice is made here, once for both."""
     makers = (
         [accept] * 5 + [claim] * 4 + [work] * 12 + [decide] * 4 + [outbox] * 4 + [sweep] * 3 + [people, stop, drops]
-    ) + [overhear, amend, refuse_event, tell, note, compact]
+    ) + [overhear, amend, refuse_event, tell, put, compact]
     make = random.choice(makers)
     if random.random() < 0.25:
         clock.advance(random.choice([0.0015, 1, 6, 16, 61, 301, 901]))
@@ -216,9 +216,10 @@ def tell(random: Random, number: int, _clock: FakeClock) -> Step:
     return lambda life: life.store.tell_owners(key, f"told {number}", owners)
 
 
-def note(random: Random, number: int, _clock: FakeClock) -> Step:
-    room, key, ttl = random.choice(ROOMS), f"k{number % 3}", random.choice([None, timedelta(seconds=20)])
-    return lambda life: life.store.note(room, key, f"v{number}", ttl)
+def put(random: Random, number: int, _clock: FakeClock) -> Step:
+    namespace, key = random.choice(NAMESPACES), f"k{number % 3}"
+    ttl = random.choice([None, timedelta(seconds=20)])
+    return lambda life: life.store.put(namespace, key, f"v{number}", ttl)
 
 
 def compact(random: Random, number: int, clock: FakeClock) -> Step:

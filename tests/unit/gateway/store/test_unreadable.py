@@ -52,7 +52,7 @@ async def test_result_is_stored_without_memory_to_read_the_rest(
         monkeypatch.setattr(engine, "turn_view", none_left)
         async with asyncio.TaskGroup() as group:
             finished = group.create_task(store.finish_step(lease, 1, result("done")))
-            group.create_task(store.note("room", "key", "of another chat"))
+            group.create_task(store.put("namespace", "key", "of another chat"))
         assert finished.result() is None
         with sqlite3.connect(path) as other:
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)

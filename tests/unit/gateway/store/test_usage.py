@@ -124,7 +124,7 @@ async def test_the_url_says_which_store_and_it_has_the_clock(tmp_path: Path) -> 
         assert (tmp_path / "a.db").exists()
         for store in (memory, sqlite):
             await store.saw_page(ANN)
-            assert (await store.whereabouts(ANN, [])).page_seen_at == clock.now()
+            assert (await store.last_contact(ANN, [])).page_seen_at == clock.now()
     finally:
         await sqlite.close()
 
