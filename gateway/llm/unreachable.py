@@ -23,6 +23,11 @@ _BROKEN_OFF = frozenset(
 _TIMED_OUT = frozenset({"ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout", "APITimeoutError"})
 _NO_HTTP = frozenset({"BadStatusLine", "BadHttpMessage", "InvalidHeader", "LocalProtocolError", "ClientResponseError"})
 _NO_CONNECTION = frozenset({"ClientConnectorError", "ClientOSError", "ConnectError", "ClientProxyConnectionError"})
+_CONNECTING = frozenset({"ClientConnectorError", "ConnectError"})
+"""Class names of aiohttp and httpx for a connection that was never made."""
+_PLAIN_HTTP = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
+"""OpenSSL's reasons for a server that answers without encryption."""
+_DAMAGED = "BAD_RECORD_MAC"
 
 
 def unreachable(error: BaseException, server: str, *, retry_after_s: float | None = None) -> ModelError:
@@ -68,6 +73,29 @@ def _is_unrouted(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NO_WAY
 
 
+def _is_cut_tls(error: BaseException) -> bool:
+    """Match an encrypted connection that was lost or damaged, at any time."""
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return True
+    return _DAMAGED in _tls_reason(error)
+
+
+def _is_plain_http(error: BaseException) -> bool:
+    return _tls_reason(error) in _PLAIN_HTTP
+
+
+def _tls_reason(error: BaseException) -> str:
+    """Return OpenSSL's reason; empty for other errors, also for aiohttp's own subclass, which has none."""
+    return str(getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
+
+
+def _is_failed_handshake(error: BaseException) -> bool:
+    """Match the libraries' error of a connection that could not be made because of its encryption."""
+    return _named(_CONNECTING)(error) and any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+
+
+_BROKE_OFF = ("The model's server {server} broke off the connection.", "Ask again in a moment.", True)
+_UNENCRYPTED = "No encrypted connection to the model's server {server} can be made."
 _NETWORK = "Check [model] base_url and the network."
 _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool]], ...] = (
     (
@@ -78,14 +106,16 @@ _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool
             False,
         ),
     ),
+    (_is_cut_tls, _BROKE_OFF),
     (
-        _kind(ssl.SSLError),
-        (
-            "No encrypted connection to the model's server {server} can be made.",
-            "Check [model] base_url: https:// where the server takes it, else http://.",
-            False,
-        ),
+        _is_plain_http,
+        (_UNENCRYPTED, "Check [model] base_url: https:// where the server takes it, else http://.", False),
     ),
+    (
+        _is_failed_handshake,
+        (_UNENCRYPTED, "Check [model] base_url, and which versions of TLS the server takes.", False),
+    ),
+    (_kind(ssl.SSLError), _BROKE_OFF),
     (
         _kind(socket.gaierror),
         (
@@ -108,14 +138,8 @@ _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool
         ("The model's server {server} did not answer in time.", "Ask again in a moment.", True),
     ),
     (_named(_TIMED_OUT), ("The model's server {server} did not answer in time.", "Ask again in a moment.", True)),
-    (
-        _kind(ConnectionResetError, BrokenPipeError, ConnectionAbortedError),
-        ("The model's server {server} broke off the connection.", "Ask again in a moment.", True),
-    ),
-    (
-        _named(_BROKEN_OFF),
-        ("The model's server {server} broke off the connection.", "Ask again in a moment.", True),
-    ),
+    (_kind(ConnectionResetError, BrokenPipeError, ConnectionAbortedError), _BROKE_OFF),
+    (_named(_BROKEN_OFF), _BROKE_OFF),
     (
         _named(_NO_HTTP),
         ("The model's server {server} does not speak HTTP.", "Check the port in [model] base_url.", True),

@@ -34,6 +34,22 @@ def requested(error: httpx.RequestError) -> httpx.RequestError:
     return error
 
 
+def tls(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, reason.lower())
+    error.reason = reason
+    return error
+
+
+def answered_by(data: bytes) -> ssl.SSLError:
+    """Return the error of a handshake with a server that answers this."""
+    incoming = ssl.MemoryBIO()
+    incoming.write(data)
+    client = ssl.create_default_context().wrap_bio(incoming, ssl.MemoryBIO(), server_hostname="models.example")
+    with pytest.raises(ssl.SSLError) as caught:
+        client.do_handshake()
+    return caught.value
+
+
 def payload_error() -> Exception:
     return caused(
         aiohttp.ClientPayloadError("Response payload is not completed: <TransferEncodingError: 400>"),
@@ -64,7 +80,13 @@ def payload_error() -> Exception:
             "is not trusted",
             False,
         ),
-        (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "wrong version number")), "encrypted connection", False),
+        (aiohttp.ClientConnectorSSLError(KEY, tls("WRONG_VERSION_NUMBER")), "encrypted connection", False),
+        (aiohttp.ClientConnectorSSLError(KEY, tls("NO_PROTOCOLS_AVAILABLE")), "encrypted connection", False),
+        (caused(httpx.ConnectError("x"), tls("UNSUPPORTED_PROTOCOL")), "encrypted connection", False),
+        (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLEOFError(8, "EOF")), "broke off the connection", True),
+        (caused(httpx.ConnectError("x"), ssl.SSLZeroReturnError(6, "end")), "broke off the connection", True),
+        (caused(aiohttp.ClientOSError(1), tls("SSLV3_ALERT_BAD_RECORD_MAC")), "broke off the connection", True),
+        (caused(httpx.ReadError("x"), tls("BAD_LENGTH")), "broke off the connection", True),
         (caused(aiohttp.ClientError("x"), BadStatusLine("SSH-2.0")), "does not speak HTTP", True),
         (TimeoutError(), "did not answer in time", True),
         (
@@ -83,6 +105,18 @@ def test_a_failed_connection_is_a_plain_sentence(error: Exception, says: str, re
     assert found.cure
     assert found.retryable is retryable
     assert not RAW.search(str(found).replace("[model]", ""))
+
+
+@pytest.mark.parametrize(
+    ("data", "offered"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", True), (b"\x15\x03\x03\x00\x02\x02\x28", False)],
+)
+def test_http_is_offered_to_a_server_without_tls_alone(data: bytes, offered: bool) -> None:
+    found = unreachable(aiohttp.ClientConnectorSSLError(KEY, answered_by(data)), "models.example")
+
+    assert "encrypted connection" in found.message
+    assert ("http://" in found.cure) is offered
+    assert not found.retryable
 
 
 @pytest.mark.parametrize(
