@@ -34,7 +34,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
         ("message while running", settings.sessions.message_while_running.value),
-        *((f"tool {name}", describe(policy)) for name, policy in sorted(loaded.tools.items())),
+        *((f"tool {name}", describe(name, policy)) for name, policy in sorted(loaded.tools.items())),
     ]
     return [(what, how) for what, how in rows]
 

@@ -152,11 +152,11 @@ def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
     ]
 
 
-def describe(policy: ToolPolicy) -> str:
+def describe(name: str, policy: ToolPolicy) -> str:
     """Return a tool's policy as one line."""
     parts: list[Any] = [policy.availability.value]
     parts += [f"{kind}: {choice.value}" for kind, choice in sorted(policy.approval.items())]
     parts.append(spoken(timedelta(seconds=policy.timeout_s)))
-    parts += [f"{action} {spoken(timedelta(seconds=seconds))}" for action, seconds in sorted(policy.actions.items())]
+    parts += [f"{one} {spoken(timedelta(seconds=policy.timeout_of(name, one)))}" for one in sorted(policy.actions)]
     parts += [f"sandbox {policy.sandbox.value}"] if policy.sandbox else []
     return ", ".join(parts)

@@ -133,6 +133,16 @@ class ToolPolicy:
     settings: Any = None
     """Instance of the spec's `settings`; None when it has none."""
 
+    def timeout_of(self, tool: str, action: str | None) -> float:
+        """Return the timeout in seconds of an action, or of the tool for None.
+
+        A timeout set for the tool caps each action without one of its own in the settings.
+        """
+        if action is None:
+            return self.timeout_s
+        own = self.actions[action]
+        return min(own, self.timeout_s) if tool in self.ceilings and action not in self.ceilings else own
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:

@@ -54,10 +54,11 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
     """Return the timeout of this call in seconds: that of `tool.action`, else that of `tool`.
 
     An argument `timeout` lowers it, or raises it up to the tool's maximum. It cannot raise a timeout the owner has set.
+    One set for `tool` also caps the defaults of its actions.
     """
     named = arguments.get("action")
     action = named if isinstance(named, str) and named in policy.actions else None
-    base = policy.timeout_s if action is None else policy.actions[action]
+    base = policy.timeout_of(spec.name, action)
     asked = arguments.get("timeout")
     if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:  # NaN is not
         return base

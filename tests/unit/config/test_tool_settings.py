@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from config.describe import lines
 from gateway.domain.tools import Risk
 from tests.unit.config.test_load import read
 
@@ -22,6 +23,18 @@ from tests.unit.config.test_load import read
 )
 def test_a_timeout_that_is_set_is_a_ceiling(tmp_path: Path, toml: str, tool: str, ceilings: set[str]) -> None:
     assert read(tmp_path, toml).tools[tool].ceilings == ceilings
+
+
+@pytest.mark.parametrize(
+    ("toml", "seconds", "described"),
+    [("", 300, "5m"), ('browser = "20s"', 20, "20s"), ('browser = "20s"\n"browser.download" = "50s"', 50, "50s")],
+)
+def test_a_tools_timeout_caps_its_actions(tmp_path: Path, toml: str, seconds: int, described: str) -> None:
+    loaded = read(tmp_path, f"[tools.timeouts]\n{toml}\n")
+
+    assert loaded.tools["browser"].timeout_of("browser", "download") == seconds
+    (line,) = [text for name, text in lines(loaded) if name == "tool browser"]
+    assert f"download {described}," in line
 
 
 @pytest.mark.parametrize(
