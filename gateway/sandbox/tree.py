@@ -43,6 +43,8 @@ SAMPLE = 200
 _MB = 1024 * 1024
 _NEARLY = 0.8
 """Least share of the memory limit that a process has reached when an allocation fails."""
+_ROUGHLY_KB = 4096
+"""Inaccuracy of a peak in KiB: the kernel counts pages for each processor."""
 CREDENTIALS = struct.Struct("3i")
 """Process, user and group id of a message's sender, filled in by the kernel."""
 
@@ -64,7 +66,7 @@ class Tree:
         """Our end of the control socket; None once the tree is to end."""
         self._init: int | None = None
         self._largest = 0
-        """Peak memory in bytes of its largest ended process."""
+        """Peak memory in bytes of its largest ended process; 0 when the daemon's own hides it."""
 
     @property
     def program_ran(self) -> bool:
@@ -173,13 +175,16 @@ class Tree:
         """Reap the ended leader; return its exit code, and store the peak memory of its largest process."""
         _, status, used = os.wait4(self._leader.pid, 0)
         self._leader.returncode = code = os.waitstatus_to_exitcode(status)
-        self._largest = used.ru_maxrss * 1024
+        # A child process begins with the peak of its parent.
+        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self._largest = used.ru_maxrss * 1024 if used.ru_maxrss > ours + _ROUGHLY_KB else 0
         return code if code >= 0 else 128 - code
 
     def why(self, code: int) -> str:
         """Return a sentence about the limit that a program with this exit code reached; empty when none is known.
 
-        For memory it is a guess: a program whose allocation fails may end in any way.
+        For memory it is a guess: a program whose allocation fails may end in any way. A limit below the daemon's own
+        peak is never named.
         """
         most = self._limits.memory_bytes
         if code == 128 + signal.SIGXFSZ and self._limits.file_bytes:

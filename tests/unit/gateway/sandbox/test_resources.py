@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +15,27 @@ from gateway.sandbox import Containment, ProcessLimits, run_contained
 from tests.unit.gateway.sandbox.session_rig import WAYS
 
 MB = 1024 * 1024
-EATS = "data = []\nwhile len(data) < 800: data.append(bytearray(1024 * 1024))\nprint('ate it all')"
+EATS = "data = []\nwhile len(data) < {mb}: data.append(bytearray(1024 * 1024))\nprint('ate it all')"
+LARGE_PARENT = """
+import asyncio, sys
+from pathlib import Path
+from gateway.domain.tools import SandboxMode
+from gateway.sandbox import ProcessLimits, probe, run_contained
+
+class Printed:
+    def write(self, data):
+        sys.stdout.buffer.write(data)
+
+async def run():
+    data = bytearray(300 * 2**20)
+    limits = ProcessLimits(memory_bytes=256 * 2**20)
+    given = {"workspace": Path.cwd(), "cwd": Path.cwd(), "output": Printed(), "containment": await probe()}
+    ended = await run_contained(["/bin/false"], mode=SandboxMode(sys.argv[1]), limits=limits, **given)
+    print("ended with", ended.exit_code)
+
+asyncio.run(run())
+"""
+"""Program that is larger than the limit of the program which it contains."""
 LIMITS = ProcessLimits(memory_bytes=256 * MB, file_bytes=4 * MB, tmp_bytes=8 * MB)
 
 
@@ -39,15 +62,27 @@ async def _run(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_program_that_eats_memory_is_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
-    code, text = await _run(way, tmp_path, machine, "/usr/bin/python3", "-I", "-c", EATS)
+    own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    limit = max(256, 2 * own_mb)  # the peak of a smaller program cannot be told from that of this process
+    limits = replace(LIMITS, memory_bytes=limit * MB)
+    eats = EATS.format(mb=2 * limit)
+    code, text = await _run(way, tmp_path, machine, "/usr/bin/python3", "-I", "-c", eats, limits=limits)
     assert code == 1
     assert "MemoryError" in text
-    assert text.endswith("\n[a process came near the memory limit of 256 MB: [sandbox] memory_mb]\n")
+    assert text.endswith(f"\n[a process came near the memory limit of {limit} MB: [sandbox] memory_mb]\n")
+
+
+@pytest.mark.parametrize("mode", ["basic", "off"])
+def test_the_daemons_own_memory_is_not_the_programs(mode: str, tmp_path: Path) -> None:
+    """A child process begins with the peak of its parent."""
+    argv = [sys.executable, "-c", LARGE_PARENT, mode]
+    run = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "ended with 1\n"
 
 
 async def test_a_program_within_its_memory_ends_without_a_word(tmp_path: Path, machine: Containment) -> None:
     limits = replace(LIMITS, memory_bytes=2048 * MB)
-    found = await _run("basic", tmp_path, machine, "/usr/bin/python3", "-I", "-c", EATS, limits=limits)
+    found = await _run("basic", tmp_path, machine, "/usr/bin/python3", "-I", "-c", EATS.format(mb=800), limits=limits)
     assert found == (0, "ate it all\n")
 
 
