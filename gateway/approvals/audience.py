@@ -59,7 +59,12 @@ def payload(session: Session) -> Mapping[str, str]:
 def card_slots(
     waits: Sequence[WaitId], titles: Sequence[str], place: Audience, session: Session, turn: Turn
 ) -> list[NewSlot]:
-    """Return cards of at most eight rows for every place, and a note for the asking conversation if it gets no card."""
+    """Return cards of at most eight rows for every place, and a note for the asking conversation if it gets no card.
+
+    Without approvals return nothing.
+    """
+    if not waits:
+        return []
     rows = [tuple(waits[i : i + ROWS_A_CARD]) for i in range(0, len(waits), ROWS_A_CARD)]
     slots = [
         NewSlot(conversation=where, kind=SlotKind.CARD, waits=some) for where in place.conversations for some in rows

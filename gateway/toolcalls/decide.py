@@ -6,7 +6,7 @@ Reads the stored turn and writes nothing; `scheduler` acts on the outcome.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.ids import WaitId
+from gateway.domain.ids import Principal, SessionId, WaitId
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import head_and_tail_bytes
@@ -48,6 +48,8 @@ from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
+EXAMINED = 10_000
+"""Open approvals that are read before more are opened."""
 CHILD_BYTES = 32_768
 """Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
 
@@ -351,6 +353,12 @@ def not_approved() -> ToolResult:
     """Return the result of a call whose approval is not valid."""
     hint = "Its approval is for another action, or was withdrawn; nothing was run."
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
+
+
+def room_to_ask(waiting: Sequence[Wait], session: SessionId, requester: Principal, most: int) -> int:
+    """Return how many more approvals of one person may be opened in a session; `waiting`: those open now."""
+    theirs = [wait for wait in waiting if wait.approval is not None and wait.approval.requester == requester]
+    return max(0, most - sum(wait.session == session for wait in theirs))
 
 
 def too_many_open(most: int) -> Deny:

@@ -36,6 +36,7 @@ from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.toolcalls.decide import (
+    EXAMINED,
     Asked,
     CallDecider,
     Found,
@@ -44,6 +45,7 @@ from gateway.toolcalls.decide import (
     Scopes,
     after_a_wait,
     not_approved,
+    room_to_ask,
     too_many_open,
 )
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
@@ -85,6 +87,8 @@ class ToolCalls:
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
     _deciding: CallDecider = field(init=False)
+    _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the count of open approvals until more are opened."""
     _log: Any = field(default_factory=lambda: log("scheduler"))
 
     def __post_init__(self) -> None:
@@ -186,6 +190,29 @@ class ToolCalls:
         return found
 
     async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience) -> None:
+        """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
+        most = self.limits.open_approvals
+        if view.session.root_kind is SessionKind.MAIN:
+            opened = await self._open(view, lease, asked, audience, None)
+        else:
+            async with self._counting:
+                waiting = await self.queries.open_approvals(EXAMINED)
+                room = room_to_ask(waiting, view.session.id, view.turn.principal, most)
+                opened = await self._open(view, lease, asked[:room], audience, most)
+        if opened is None:
+            return  # the turn is being stopped
+        for one in asked[opened:]:
+            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most)))
+        if not opened:
+            return
+        self.metrics.decisions.labels("ask", "").inc(opened)
+        await self.points.hit("J8")
+        await self.points.hit("WAITS")
+
+    async def _open(
+        self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience, most: int | None
+    ) -> int | None:
+        """Store the approvals with their cards and note; return as `TurnJournal.open_waits`."""
         until = self.clock.now() + self.expiry[view.session.root_kind]
         waits = [
             NewWait(
@@ -200,17 +227,7 @@ class ToolCalls:
         ]
         titles = [asking.title(one.request) for one in asked]
         slots = asking.card_slots([wait.id for wait in waits], titles, audience, view.session, view.turn)
-        most = None if view.session.root_kind is SessionKind.MAIN else self.limits.open_approvals
-        opened = await self.journal.open_waits(lease, waits, slots, most=most)
-        if opened is None:
-            return  # the turn is being stopped
-        for one in asked[opened:]:
-            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most or 0)))
-        if not opened:
-            return
-        self.metrics.decisions.labels("ask", "").inc(opened)
-        await self.points.hit("J8")
-        await self.points.hit("WAITS")
+        return await self.journal.open_waits(lease, waits, slots, most=most)
 
     # --- run ----------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.slots import SlotKind
-from gateway.domain.tools import ResultStatus
+from gateway.domain.tools import ResultStatus, Risk
 from tests.support.engine import Engine
-from tests.support.fakes import GROUP, ToolBox, calls
+from tests.support.fakes import GROUP, FakeTool, ToolBox, calls
 from tests.support.makers import ANN, BOB
 
 DENIED = ResultStatus.DENIED
@@ -32,6 +32,16 @@ async def test_calls_beyond_the_limit_are_refused_in_a_group(engine: Engine) -> 
         "Not asked, and nothing was run: 3 calls of yours wait for a decision in this session, and no more may. "
         "Ask again when one of them is decided, or withdraw them with /stop."
     )
+
+
+async def test_the_note_names_only_what_was_asked(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name=f"write{n}", risk=Risk.WRITE) for n in range(5)])
+    await engine.store.saw_page(ANN)
+    lease = await engine.planned(*[f"write{n}:x" for n in range(5)], who=BOB, where=GROUP)
+    await engine.settle(lease)
+    (note,) = [slot.text for slot in await engine.slots(session=lease.session) if slot.kind is SlotKind.NOTE]
+
+    assert [f"write{n}" in note for n in range(5)] == [True] * 3 + [False] * 2
 
 
 async def test_commands_share_the_limit_of_their_session(engine: Engine) -> None:
