@@ -224,7 +224,8 @@ class LimitsSettings(Table):
         default=_USUAL.open_approvals,
         ge=1,
         le=1_000,
-        description="Calls of one person that may wait for a decision in a session; an owner's own has no limit.",
+        description="Calls of one person that may wait for a decision in a session, and twice as many in all; an "
+        "owner's own session has no limit.",
     )
 
     def of_a_turn(self) -> TurnLimits:

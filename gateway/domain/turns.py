@@ -86,6 +86,7 @@ class TurnLimits:
     tokens: int = 1_000_000
     """Maximum tokens, input and output, those of its children included; 0 is no limit."""
     open_approvals: int = 3
-    """Maximum open approvals of one person in a session. An owner's own session, with its children, has no limit."""
+    """Maximum open approvals of one person in a session; twice as many in all sessions. An owner's own session, with
+    its children, has no limit."""
     child_active: timedelta = timedelta(minutes=10)
     """Maximum time of work of a child, and its default when the spawning call names none."""

@@ -48,6 +48,8 @@ from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
+SESSIONS_FULL = 2
+"""Sessions in which one person may reach the limit of open approvals, or as many approvals in more sessions."""
 EXAMINED = 10_000
 """Open approvals that are read before more are opened."""
 CHILD_BYTES = 32_768
@@ -355,17 +357,25 @@ def not_approved() -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
 
 
-def room_to_ask(waiting: Sequence[Wait], session: SessionId, requester: Principal, most: int) -> int:
-    """Return how many more approvals of one person may be opened in a session; `waiting`: those open now."""
+def room_to_ask(waiting: Sequence[Wait], session: SessionId, requester: Principal, most: int) -> tuple[int, Deny]:
+    """Return how many more approvals a person may open in a session, and the refusal of calls beyond.
+
+    `waiting`: the first `EXAMINED` open approvals of all sessions. `most`: the limit in one session. As many
+    approvals as are read at most leave no room, since those of the person may be among the others.
+    """
     theirs = [wait for wait in waiting if wait.approval is not None and wait.approval.requester == requester]
-    return max(0, most - sum(wait.session == session for wait in theirs))
+    here = most - sum(wait.session == session for wait in theirs)
+    anywhere = SESSIONS_FULL * most - len(theirs) if len(waiting) < EXAMINED else 0
+    if anywhere < here:
+        return max(0, anywhere), too_many_open(SESSIONS_FULL * most, "all sessions")
+    return max(0, here), too_many_open(most, "this session")
 
 
-def too_many_open(most: int) -> Deny:
-    """Return the refusal of a call that would open more approvals of one person in a session than `most`."""
+def too_many_open(most: int, where: str) -> Deny:
+    """Return the refusal of a call that would open more than `most` approvals of one person."""
     waiting = "One call of yours waits" if most == 1 else f"{most} calls of yours wait"
     hint = (
-        f"Not asked, and nothing was run: {waiting} for a decision in this session, and no more may. "
+        f"Not asked, and nothing was run: {waiting} for a decision in {where}, and no more may. "
         "Ask again when one of them is decided, or withdraw them with /stop."
     )
     return Deny(reason=DenyReason.TOO_MANY_OPEN, hint=hint)

@@ -192,17 +192,18 @@ class ToolCalls:
     async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience) -> None:
         """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
         most = self.limits.open_approvals
+        refusal = too_many_open(most, "this session")
         if view.session.root_kind is SessionKind.MAIN:
             opened = await self._open(view, lease, asked, audience, None)
         else:
             async with self._counting:
                 waiting = await self.queries.open_approvals(EXAMINED)
-                room = room_to_ask(waiting, view.session.id, view.turn.principal, most)
+                room, refusal = room_to_ask(waiting, view.session.id, view.turn.principal, most)
                 opened = await self._open(view, lease, asked[:room], audience, most)
         if opened is None:
             return  # the turn is being stopped
         for one in asked[opened:]:
-            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most)))
+            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(refusal))
         if not opened:
             return
         self.metrics.decisions.labels("ask", "").inc(opened)

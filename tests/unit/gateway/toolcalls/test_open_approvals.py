@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.domain.ids import SessionId
+from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
 from gateway.domain.tools import ResultStatus, Risk
+from gateway.domain.turns import Lease, TurnKind
+from gateway.toolcalls.decide import EXAMINED, room_to_ask
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, ToolBox, calls
-from tests.support.makers import ANN, BOB
+from tests.support.makers import ANN, BOB, inbound, route
 
 DENIED = ResultStatus.DENIED
 
@@ -57,6 +63,48 @@ async def test_commands_share_the_limit_of_their_session(engine: Engine) -> None
 
     assert codes == ["", "", "", "too_many_open", "too_many_open"]
     assert len(await engine.store.open_approvals()) == 3
+
+
+async def ask_in_sessions(engine: Engine, sessions: int, each: int) -> list[Lease]:
+    """Plan calls of one guest in so many sessions."""
+    await engine.store.saw_page(ANN)
+    leases: list[Lease] = []
+    for n in range(sessions):
+        message = inbound(who=BOB, where=replace(GROUP, thread=str(n)), direct=False)
+        to = route(SessionId(f"chat:telegram/default/-1003#{n}"))
+        await engine.store.accept(to, message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+        leases.append(await engine.claim())
+        await engine.store.plan(leases[-1], calls(*["write:x"] * each), given=[], slots=[])
+    return leases
+
+
+async def test_new_sessions_do_not_raise_the_limit(engine: Engine) -> None:
+    leases = await ask_in_sessions(engine, 5, 2)
+    ended = [await engine.settle(lease) for lease in leases]
+
+    assert ended == [False] * 3 + [True] * 2
+    assert len(await engine.store.open_approvals()) == 6
+    refused = await engine.result(leases[-1].turn, 2)
+    assert (refused.code, refused.hint) == (
+        "too_many_open",
+        "Not asked, and nothing was run: 6 calls of yours wait for a decision in all sessions, and no more may. "
+        "Ask again when one of them is decided, or withdraw them with /stop.",
+    )
+
+
+async def test_concurrent_turns_share_the_limit(engine: Engine) -> None:
+    leases = await ask_in_sessions(engine, 5, 3)
+    await asyncio.gather(*(engine.settle(lease) for lease in leases))
+
+    assert len(await engine.store.open_approvals()) == 6
+
+
+async def test_more_approvals_than_are_read_leave_no_room(engine: Engine) -> None:
+    await engine.settle(await engine.planned("write:x"))
+    (wait,) = await engine.store.open_approvals()
+
+    rooms = [room_to_ask([wait] * n, SessionId("chat:1"), BOB, 3)[0] for n in (EXAMINED - 1, EXAMINED)]
+    assert rooms == [3, 0]
 
 
 async def test_an_own_session_has_no_limit(engine: Engine) -> None:
