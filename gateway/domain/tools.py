@@ -302,6 +302,8 @@ class ToolResult:
     """Name of the file with the complete output in the session's output folder; empty when `text` is complete."""
     output_path: str = ""
     """Path of the same output for tools, relative to the workspace; empty when they cannot read it."""
+    output_cut: bool = False
+    """True when `output_path` holds only the beginning of it."""
     pictures: tuple[Picture, ...] = ()
     """Pictures in order of creation."""
     files: tuple[Artifact, ...] = ()

@@ -212,7 +212,8 @@ def result_content(result: ToolResult, mark: str) -> str:
     """
     parts = [_output(result, mark)] if result.text.strip() else []
     if result.dropped_bytes:
-        where = f"; all of it is in {result.output_path}" if result.output_path else ""
+        part = "its beginning" if result.output_cut else "all of it"
+        where = f"; {part} is in {result.output_path}" if result.output_path else ""
         parts.append(f"[{result.dropped_bytes} bytes of output left out{where}]")
     facts = _facts(result)
     if facts or result.hint:

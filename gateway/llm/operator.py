@@ -180,7 +180,8 @@ def _shown(given: CallResult, *, speaks: bool) -> str:
 def _where(result: ToolResult) -> str:
     """Return where all of the output can be read."""
     if result.output_path:
-        return f"; all of it is in {as_code(result.output_path)} of the workspace"
+        part = "its beginning" if result.output_cut else "all of it"
+        return f"; {part} is in {as_code(result.output_path)} of the workspace"
     return "; the web page shows all of it" if result.full_output else ""
 
 

@@ -263,5 +263,6 @@ class Execution:
             dropped_bytes=output.dropped_bytes,
             full_output=output.full_output,
             output_path=f"{READABLE}/{output.full_output}" if output.has_copy else "",
+            output_cut=output.copy_is_cut,
         )
         return bounded(whole)

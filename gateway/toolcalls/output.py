@@ -1,7 +1,8 @@
 """Output buffer of a running tool: shown live, head and tail kept for the result. Used by `execution`.
 
-Memory does not grow with the output. Short output has no file. Longer output is written to a file in full: one for
-people, and a copy where tools can read it.
+Memory does not grow with the output. Short output has no file. Longer output is written to a file in full, for people.
+After the call its beginning is copied to where tools can read it. A copy made earlier would be read by a running `grep
+-r`, which then searches its own output.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ HALF_LINES = 1_000
 """Lines of the head, and of the tail."""
 FILE_BYTES = 64 * 2**20
 """Bytes of the file with the whole output."""
+COPY_BYTES = 4 * 2**20
+"""Bytes of the copy for tools."""
 LIVE_CHARS = 256 * 1024
 """Characters shown live in full; beyond them only the last are shown now and then."""
 LIVE_TAIL_BYTES = 8_192
@@ -40,6 +43,7 @@ LIVE_EVERY_S = 1.0
 CONTINUATION = bytes(range(0x80, 0xC0))
 """Continuation bytes of UTF-8."""
 FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
+COPY_NOTE = f"\n… the output went on; this file holds its first {COPY_BYTES:,} bytes …\n"
 
 
 TEXT_CHARS = 70_000
@@ -95,7 +99,7 @@ class OutputBuffer:
         on_text: OnText | None = None,
         copy: OpenCopy | None = None,
     ) -> None:
-        """Take the destination of a long output: `name` in `folder`, created when needed, and a `copy`.
+        """Take the destination of a long output: `name` in `folder`, created when needed, and a `copy` made at the end.
 
         `on_text` is called from `write`: first with all text, after 256 Ki characters at most once a second with the
         last part. An older file of the same name (of a call that runs again) is replaced. `redactor` hides secrets in
@@ -124,8 +128,13 @@ class OutputBuffer:
 
     @property
     def has_copy(self) -> bool:
-        """True when the copy is complete too."""
+        """True when the copy was made; never before the buffer is closed."""
         return self._file.copied
+
+    @property
+    def copy_is_cut(self) -> bool:
+        """True when the copy has only the beginning of the output."""
+        return self._file.copied and self._file.size > COPY_BYTES
 
     def write(self, data: bytes) -> None:
         """Append output. Never fails: a file that cannot be written is given up."""
@@ -150,7 +159,7 @@ class OutputBuffer:
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}… {dropped:,} bytes left out …\n{tail}"
 
     def close(self) -> None:
-        """Close the file and show the last text live. Idempotent; later output is kept in memory only."""
+        """Close the file, copy it and show the last text live. Idempotent; later output is kept in memory only."""
         self._file.close()
         if self._live:
             self._live.close()
@@ -211,66 +220,79 @@ class _WholeFile:
         self.begun = False
         self.usable = False
         self.copied = False
+        self.size = 0
+        """Bytes in the file."""
         self._fd: int | None = None
-        self._copy_fd: int | None = None
-        self._written = 0
+        self._full = False
+        self._taken = 0
 
     def begin(self, data: bytes | bytearray) -> None:
         """Create the file with all output so far. Call once."""
         self.begun = True
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(self.path, flags, 0o600)
         except OSError:
             return
-        self._copy_fd = self._open_copy(self.path.name) if self._open_copy else None
-        self.usable, self.copied = True, self._copy_fd is not None
+        self.usable = True
         self.write(data)
 
     def write(self, data: bytes | bytearray) -> None:
         """Append data up to the limit, then one note that it was reached."""
-        if self._fd is None:
+        if self._fd is None or self._full:
             return
-        room = FILE_BYTES - self._written
-        self._written += len(data)
+        room = FILE_BYTES - self._taken
+        self._taken += len(data)
         self._put(self._unsecret.add(data[:room]))
         if len(data) > room:
+            self._full = True
             self._put(FILE_NOTE.encode())  # drop held text: it may be a secret cut here
-            self._end()
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._put(self._unsecret.end())
+        """Complete the file, make the copy and close both. Idempotent."""
+        if not self._full:
+            self._put(self._unsecret.end())
+        if self._fd is not None and self._open_copy and (copy := self._open_copy(self.path.name)) is not None:
+            self.copied = _copied(self._fd, copy)
         self._end()
 
     def _end(self) -> None:
-        for fd in (self._fd, self._copy_fd):
-            if fd is not None:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
-        self._fd = self._copy_fd = None
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+        self._fd = None
 
     def _put(self, data: bytes) -> None:
-        if self._copy_fd is not None and not _all_written(self._copy_fd, data):
-            self._drop_copy(self._copy_fd)
-        if self._fd is None or _all_written(self._fd, data):
+        if self._fd is None:
+            return
+        if _all_written(self._fd, data):
+            self.size += len(data)
             return
         # Remove a partial file: it would pass for a whole one, and a full disk needs the space.
-        if self._copy_fd is not None:
-            self._drop_copy(self._copy_fd)
         self._end()
         self.usable = False
         with contextlib.suppress(OSError):
             self.path.unlink()
 
-    def _drop_copy(self, fd: int) -> None:
-        """Empty and close the copy. Do not unlink it: the name may be another file's by now."""
-        self._copy_fd, self.copied = None, False
+
+def _copied(source: int, copy: int) -> bool:
+    """Write the first bytes of a file to a new one, and close that; return False, and empty it, when that fails.
+
+    Do not unlink it: the name may be another file's by now.
+    """
+    try:
+        data = os.pread(source, COPY_BYTES + 1, 0)
+        cut = data[:COPY_BYTES] + COPY_NOTE.encode() if len(data) > COPY_BYTES else data
+        if _all_written(copy, cut):
+            return True
+        os.ftruncate(copy, 0)
+    except OSError:
+        return False
+    finally:
         with contextlib.suppress(OSError):
-            os.ftruncate(fd, 0)
-        with contextlib.suppress(OSError):
-            os.close(fd)
+            os.close(copy)
+    return False
 
 
 def _all_written(fd: int, data: bytes) -> bool:

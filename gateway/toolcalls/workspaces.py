@@ -6,16 +6,21 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gateway.domain.ids import SessionId
 from gateway.errors import DragomanError
-from gateway.system.safe_open import create_beneath
+from gateway.system.safe_open import ENTRIES_AT_MOST, create_beneath, open_beneath
 
 READABLE = ".dragoman/output"
 """Folder of long outputs in the workspace."""
-READABLE_AT_MOST = 20
+READABLE_AT_MOST = 5
 """Files kept in that folder."""
+_OWN = READABLE.split("/")
+_UNSEARCHED = (".gitignore", ".ignore")
+"""Files in the folder above it that keep git and ripgrep out: a search would find the results of earlier ones."""
 
 
 class Workspaces:
@@ -54,12 +59,17 @@ class Workspaces:
         """Create a file for a long output in the workspace's folder `READABLE`, where tools can read it.
 
         Return its descriptor, which the caller closes; None when it cannot be created: a tool may have put anything
-        there. The newest 20 stay.
+        there. The newest 5 stay.
         """
         try:
-            return create_beneath(self.workspace(session), [*READABLE.split("/"), name], newest=READABLE_AT_MOST)
+            workspace = self.workspace(session)
+            file = create_beneath(workspace, [*_OWN, name], newest=READABLE_AT_MOST)
         except (OSError, ValueError, DragomanError):
             return None
+        for unsearched in _UNSEARCHED:
+            with suppress(OSError):
+                _keep_out(workspace, [_OWN[0], unsearched])
+        return file
 
     def kept(self, session: SessionId, name: str) -> Path | None:
         """Return the path of an artifact of the session, or None when it is gone.
@@ -73,6 +83,18 @@ class Workspaces:
             return path if stat.S_ISREG(path.lstat().st_mode) else None
         except (OSError, ValueError):
             return None
+
+
+def _keep_out(workspace: Path, parts: Sequence[str]) -> None:
+    """Create a file that hides all of its folder from searches, unless something has its name. Raises `OSError`."""
+    try:
+        os.close(open_beneath(workspace, parts))
+    except FileNotFoundError:
+        file = create_beneath(workspace, parts, newest=ENTRIES_AT_MOST)
+        try:
+            os.write(file, b"*\n")
+        finally:
+            os.close(file)
 
 
 def kept_for(session: SessionId, epoch: int) -> str:

@@ -338,6 +338,16 @@ def test_text_that_cannot_be_encoded_does_not_fail_the_request() -> None:
             "head … tail\n[9 bytes of output left out; all of it is in .dragoman/output/7.txt]",
         ),
         (
+            ToolResult(
+                status=ResultStatus.OK,
+                text="head",
+                dropped_bytes=9,
+                output_path=".dragoman/output/7.txt",
+                output_cut=True,
+            ),
+            "head\n[9 bytes of output left out; its beginning is in .dragoman/output/7.txt]",
+        ),
+        (
             # A name that no tool can read is a dead end for a model.
             ToolResult(status=ResultStatus.OK, text="head … tail", dropped_bytes=9, full_output="7.txt"),
             "head … tail\n[9 bytes of output left out]",

@@ -230,6 +230,18 @@ async def shown(*results: ToolResult) -> str:
             "1,234,567 bytes left out; all of it is in `.dragoman/output/t1-2.txt` of the workspace",
         ),
         (
+            ToolResult(
+                status=ResultStatus.OK,
+                text="head … tail",
+                exit_code=0,
+                dropped_bytes=1_234_567,
+                output_path=".dragoman/output/t1-2.txt",
+                output_cut=True,
+            ),
+            "```\nhead … tail\n```\nexit 0 · 0.0 s\n"
+            "1,234,567 bytes left out; its beginning is in `.dragoman/output/t1-2.txt` of the workspace",
+        ),
+        (
             ToolResult(status=ResultStatus.OK, text="head … tail", dropped_bytes=9, full_output="t1-2.txt"),
             "```\nhead … tail\n```\nshell done · 0.0 s\n9 bytes left out; the web page shows all of it",
         ),

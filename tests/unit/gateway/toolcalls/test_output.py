@@ -16,6 +16,8 @@ from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import (
     CODE_CHARS,
+    COPY_BYTES,
+    COPY_NOTE,
     FILE_BYTES,
     FILE_NOTE,
     HALF_BYTES,
@@ -469,3 +471,21 @@ def test_a_copy_on_a_full_disk_is_given_up_alone(folder: Path) -> None:
     assert (folder / "step-1.txt").stat().st_size == 100_000
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(full)
+
+
+@pytest.mark.parametrize(("size", "cut"), [(COPY_BYTES, False), (COPY_BYTES + 1, True), (FILE_BYTES + 1, True)])
+def test_the_copy_is_made_at_the_end_and_capped(folder: Path, tmp_path: Path, size: int, cut: bool) -> None:
+    copy, made = tmp_path / "copy", list[str]()
+
+    def open_copy(name: str) -> int:
+        made.append(name)
+        return os.open(copy, os.O_WRONLY | os.O_CREAT)
+
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor(), copy=open_copy)
+    out.write(b"z" * size)
+    assert (made, out.has_copy) == ([], False)
+    out.close()
+    out.close()
+
+    assert (made, out.has_copy, out.copy_is_cut) == (["step-1.txt"], True, cut)
+    assert copy.read_bytes() == b"z" * COPY_BYTES + (COPY_NOTE.encode() if cut else b"")
