@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from playwright.async_api import Error, Page, Response
+from playwright.async_api import Error, Frame, Page, Request, Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import tabs
@@ -38,6 +38,8 @@ _PAUSE_S = 0.05
 _LEAST_S = 0.5
 _INTERRUPTED = "interrupted by another navigation"
 """Text of playwright's error."""
+_SEEN_S = 0.2
+"""Timeout in seconds for the report of the navigation that ended another one."""
 
 
 async def go(session: PageSession, page: Page, url: str, limit_s: float) -> tuple[Page, int]:
@@ -60,14 +62,17 @@ async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> t
     """Go to a URL; return whether the tab certainly shows it, and the HTTP status. Raises as `go`.
 
     Chromium reports no response for a navigation that raced with another of the same tab, nor for a jump within a page.
+    It also reports an answer without content, such as 204, as aborted. That must not be asked for again.
     """
     assert session.guard is not None, "`tabs.prepare` comes first"
     session.guard.stopped = ""
     within = "#" in url and page.url.partition("#")[0] == url.partition("#")[0]
+    others = _OtherNavigations(page, url)
     try:
         response = await page.goto(url, wait_until="commit", timeout=limit_s * 1000)
     except Error as error:
-        ended = _INTERRUPTED in error.message or ("ERR_ABORTED" in error.message and not session.guard.stopped)
+        aborted = "ERR_ABORTED" in error.message and not session.guard.stopped
+        ended = _INTERRUPTED in error.message or (aborted and await others.seen())
         if ended and page.url not in _BLANK:
             return False, 0
         await stop(page)
@@ -78,8 +83,52 @@ async def _load(session: PageSession, page: Page, url: str, limit_s: float) -> t
             raise Trouble("file", "That address is a file, not a page.", "Use `download` with the address.") from None
         if isinstance(error, PlaywrightTimeout):
             raise Trouble("timeout", f"The host did not answer within {limit_s:g} seconds.", "Try later.") from None
+        if aborted and not ended:
+            raise Trouble("no_page", "The address gave no page.", "Open another address.") from None
         raise
+    finally:
+        others.end()
     return response is not None or within, response.status if response else 0
+
+
+class _OtherNavigations:
+    """Watcher of a tab's own navigations while a call navigates it. End it after the call's navigation."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._page = page
+        self._url = url.partition("#")[0].rstrip("/")
+        self._requests = 0
+        self._other = asyncio.Event()
+        page.on("request", self._requested)
+        page.on("framenavigated", self._navigated)
+
+    async def seen(self) -> bool:
+        """Return whether there was one, after a moment in which it may still be reported."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SEEN_S):
+                await self._other.wait()
+        return self._other.is_set()
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._page.remove_listener("request", self._requested)
+        self._page.remove_listener("framenavigated", self._navigated)
+
+    def _requested(self, request: Request) -> None:
+        if not request.is_navigation_request() or request.redirected_from is not None:
+            return
+        with suppress(Error):  # its frame is not known yet, or gone
+            if request.frame == self._page.main_frame:
+                self._requests += 1
+                self._look_at(request.url, again=self._requests > 1)
+
+    def _navigated(self, frame: Frame) -> None:
+        if frame == self._page.main_frame:
+            self._look_at(frame.url, again=False)
+
+    def _look_at(self, url: str, *, again: bool) -> None:
+        if again or url.partition("#")[0].rstrip("/") != self._url:
+            self._other.set()
 
 
 async def _replaced(session: PageSession, page: Page) -> Page:

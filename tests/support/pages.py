@@ -129,6 +129,7 @@ def _answering(pages: Pages) -> Handler:
         "/image": _image,
         "/large": _large,
         "/missing": _missing,
+        "/no-page": _no_page,
     }
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -209,6 +210,10 @@ async def _image(_: web.Request) -> web.StreamResponse:
 
 async def _missing(_: web.Request) -> web.StreamResponse:
     return web.Response(status=404, text="nothing", content_type="text/plain")
+
+
+async def _no_page(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=int(request.query["status"]))
 
 
 async def _large(request: web.Request) -> web.StreamResponse:

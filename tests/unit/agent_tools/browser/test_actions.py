@@ -128,6 +128,21 @@ async def test_open_leaves_a_page_that_reloads_itself(new_desk: Desk, path: str)
         assert "A plain page" in result.text
 
 
+@pytest.mark.parametrize("status", [204, 205])
+@pytest.mark.parametrize("before", ["/plain", ""])
+async def test_an_answer_without_a_page_is_asked_for_once(new_desk: Desk, status: int, before: str) -> None:
+    if before:
+        await new_desk.open(before)
+    tab, asked = new_desk.session.page, len(new_desk.pages.asked)
+    result = await new_desk("open", url=f"{new_desk.pages.here}/no-page?status={status}")
+
+    assert (result.status, result.code) == (ResultStatus.ERROR, "no_page")
+    assert result.text.startswith("The address gave no page.")
+    assert "its tab was closed" not in result.text
+    assert new_desk.pages.asked[asked:] == [f"{new_desk.pages.scope}/no-page"]
+    assert new_desk.session.page is tab
+
+
 async def test_back(desk: Desk) -> None:
     await desk.open("/plain")
     await desk.open("/other")
