@@ -476,8 +476,7 @@ def daemon(bench: Bench, script: str, life: str) -> list[str]:
 
 @pytest.mark.sampled(2)
 async def test_a_killed_daemon_leaves_nothing(bench: Bench) -> None:
-    script = STUBBORN.format(mark=bench.mark, last="while :; do sleep 0.1; done")
-    with started(daemon(bench, script, LIVES)):
+    with started(daemon(bench, STUBBORN.format(mark=bench.mark, last="while :; do sleep 0.1; done"), LIVES)):
         await bench.until(lambda: len(living(bench.mark)) >= 3)
     await bench.until(lambda: not living(bench.mark))
 
