@@ -49,7 +49,7 @@ async def test_nothing_inside_is_reached(siege: Siege, way: str) -> None:
     await everything_is_tried(siege, way)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 @pytest.mark.parametrize("way", ["files", "tops"])
 async def test_nor_are_files_and_hosts_that_nobody_allowed(siege: Siege, way: str) -> None:
@@ -97,7 +97,7 @@ async def test_a_name_that_changes_its_address_leads_nowhere(siege: Siege) -> No
     nothing_was_reached(siege, ann)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 @pytest.mark.parametrize("lie", LIES)
 async def test_what_a_page_forges_is_never_said_in_our_name(siege: Siege, lie: str) -> None:
@@ -112,6 +112,7 @@ async def test_what_a_page_forges_is_never_said_in_our_name(siege: Siege, lie: s
         assert LIE not in result.text or result.untrusted
 
 
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 async def test_one_session_has_nothing_of_another(siege: Siege) -> None:
     ann, bob = siege.session(), siege.session("bob")
@@ -131,7 +132,7 @@ async def test_one_session_has_nothing_of_another(siege: Siege) -> None:
     assert [path for path in (tool, *(tool / "states").iterdir()) if path.stat().st_mode & 0o077] == []
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
     """Reading what two hundred origins stored took too long, so nothing was kept, although the result said so."""
@@ -142,7 +143,7 @@ async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
     assert "x=kept" in (await eve.done("evaluate", host=siege.page, script="document.cookie")).text
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 @pytest.mark.parametrize(
     "kept", ["[]", '{"cookies": [{"name": "x"}]}', '{"cookies": [], "origins": [{"origin": "x"}]}']

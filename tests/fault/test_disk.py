@@ -157,6 +157,7 @@ async def test_a_platform_is_not_told_that_it_was_taken(world: World) -> None:
     assert got == len(keys)
 
 
+@pytest.mark.whole("waits for seconds; an answer that cannot be stored stays")
 async def test_a_press_that_cannot_be_stored_does_nothing(world: World) -> None:
     """The page is told why, nothing runs, and the same button works once there is room."""
     await world.say("/shell echo x >> ran")
@@ -224,6 +225,7 @@ async def test_an_answer_that_cannot_be_stored(world: World) -> None:
     assert len([one for one in items if isinstance(one, Slot) and one.turn == first.turn]) == 1
 
 
+@pytest.mark.whole("waits for seconds; an answer that cannot be stored stays")
 async def test_a_command_that_fills_it(world: World) -> None:
     """The tool itself is what fills the disk: it fails, and everything goes on once there is room."""
     await world.say("/shell head -c 20000000 /dev/zero > filler; rm -f filler; echo gone")

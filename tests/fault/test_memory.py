@@ -95,6 +95,7 @@ async def end_of_shortage(daemon: Daemon, *, in_peace: bool) -> None:
     await daemon.start()
 
 
+@pytest.mark.whole("waits for seconds; a tool that takes all memory stays")
 @pytest.mark.timeout(times(120, 3600))
 async def test_memory_runs_out(tmp_path: Path) -> None:
     """In the middle of anything the daemon gets no more. It loses nothing, and goes on when it can."""

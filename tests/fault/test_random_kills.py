@@ -171,6 +171,7 @@ async def world(folder: Path, chance: random.Random) -> AsyncGenerator[People]:
         assert [name for name, secret in rig.secrets().items() if secret in one.daemon.log] == []
 
 
+@pytest.mark.whole("a kill at each journal point stays, in test_kills")
 @pytest.mark.timeout(times(120, 4 * 3600))
 async def test_killed_at_random(tmp_path: Path) -> None:
     """Nothing is lost, nothing is answered twice without a mark, no command runs twice, and every turn ends."""

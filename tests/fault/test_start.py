@@ -66,6 +66,7 @@ async def test_a_second_daemon_on_the_same_state(daemon: Daemon, tmp_path: Path)
     await second.kill()
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_the_very_same_command_again(daemon: Daemon) -> None:
     """The same folder and the same configuration: the store is what tells."""
     await daemon.start()
@@ -82,6 +83,7 @@ async def test_the_very_same_command_again(daemon: Daemon) -> None:
 # --- a store that cannot be used ----------------------------------------------------------------
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_a_newer_store(daemon: Daemon) -> None:
     """Nothing is changed in it."""
     await daemon.start()
@@ -221,11 +223,13 @@ async def test_a_mistake_in_the_configuration(daemon: Daemon, config: str, wante
     assert "sk-verysecret" not in text
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_a_mistake_in_the_environment(daemon: Daemon) -> None:
     """The variable is named."""
     await refuses(daemon, "DRAGOMAN_HTTP__PORT", "port", env={"DRAGOMAN_HTTP__PORT": "eighty"})
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_an_address_that_is_not_ours(daemon: Daemon) -> None:
     """Nobody can listen there."""
     env = {"DRAGOMAN_HTTP__HOST": "192.0.2.1", "DRAGOMAN_HTTP__PUBLIC_URL": "https://chat.example.org"}
@@ -247,6 +251,7 @@ port = {port}
 """
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_without_bubblewrap_main_runs_on_the_host(daemon: Daemon) -> None:
     """The card says so, in words, before anybody presses."""
     daemon.prefix = without_bubblewrap()
@@ -281,6 +286,7 @@ async def test_without_bubblewrap_nobody_else_has_a_shell(daemon: Daemon) -> Non
         assert list(daemon.state.rglob("ran")) == []
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_without_bubblewrap_basic_is_refused(daemon: Daemon) -> None:
     """An owner who wants the sandbox never gets the host instead."""
     daemon.prefix = without_bubblewrap()

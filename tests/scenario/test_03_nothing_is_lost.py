@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
 from tests.support.browser import at_the_page
@@ -63,6 +64,7 @@ async def test_a_command_cut_by_a_kill_is_not_run_again(daemon: Daemon) -> None:
         assert runs.read_text() == "ran\n"
 
 
+@pytest.mark.whole("test_shutdown stays")
 async def test_shutdown_cancels_what_runs_and_says_so(daemon: Daemon) -> None:
     """SIGTERM: the command is killed, the daemon ends within ten seconds, and the result tells it."""
     async with page_of(daemon) as page:

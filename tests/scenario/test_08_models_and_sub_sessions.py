@@ -408,6 +408,7 @@ async def a_demo(folder: Path) -> AsyncGenerator[str]:
             await process.wait()
 
 
+@pytest.mark.whole("the demo in a terminal stays")
 async def test_the_demo_on_its_page(tmp_path: Path) -> None:
     """No key, no configuration: the question on the page, two cards, two presses, and what the script makes of it."""
     async with a_demo(tmp_path) as link, chromium() as browser:

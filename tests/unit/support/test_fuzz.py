@@ -43,6 +43,8 @@ def alone(*words: str) -> subprocess.CompletedProcess[bytes]:
 TAKEN_WELL = f"""
 import json
 from {__name__} import fuzzed, nothing
+
+pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
 report, told = fuzzed(nothing)
 print(json.dumps([len(told), report.held, report.runs, report.slowest_s, report.peak_mb]))
 """

@@ -13,6 +13,8 @@ import pytest_asyncio
 from tests.support.daemon import ROOT, Daemon, environment
 from tests.support.warm import Life, Stem
 
+pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
+
 
 @pytest_asyncio.fixture
 async def stem() -> AsyncIterator[Stem]:

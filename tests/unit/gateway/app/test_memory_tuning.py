@@ -147,6 +147,7 @@ def test_what_is_large_and_freed_goes_back_to_the_system() -> None:
     assert said(KEPT, set_up=True) <= 2
 
 
+@pytest.mark.whole("measures a process of its own; the shared heap stays")
 def test_names_that_come_and_go_take_no_more_room_later() -> None:
     assert said(NAMED, set_up=False) > 700  # KiB
     assert said(NAMED, set_up=True) < 300

@@ -156,6 +156,7 @@ async def test_a_tool_of_ones_own_finds_what_a_start_leaves_alone(state: Path, t
     assert "mine cannot be imported: both were found" in done.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "check"])
 async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['telegram'] = None\n")
@@ -168,6 +169,7 @@ async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path,
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "check"])
 async def test_a_model_whose_package_is_missing_is_said_in_words(state: Path, command: str) -> None:
     environ = {"DRAGOMAN_MODEL__NAME": "groq:llama", "DRAGOMAN_MODEL__API_KEY": "env:KEY", "KEY": "k"}
@@ -212,6 +214,7 @@ async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list
     assert "--state DIR" in cure
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [[], ["run"], ["check"]])
 async def test_a_bad_configuration_stops_before_anything_starts(state: Path, words: list[str]) -> None:
     file = state.parent / "bad.toml"
@@ -224,6 +227,7 @@ async def test_a_bad_configuration_stops_before_anything_starts(state: Path, wor
     assert in_folder(state) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [["run"], ["check"], ["slack-manifest"]])
 async def test_config_works_before_and_after_the_command(state: Path, words: list[str]) -> None:
     file = state.parent / "bad.toml"

@@ -41,6 +41,7 @@ async def shell(state: Path, line: str, **environ: str) -> Done:
     return done
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
 async def test_the_daemon_runs_with_closed_streams(state: Path, tmp_path: Path, closed: str) -> None:
     """No file gets their descriptors: a write to descriptor 2 would go into it."""

@@ -105,6 +105,7 @@ async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Benc
             assert not tmp.exists()
 
 
+@pytest.mark.whole("a real Chromium; other programs stay")
 async def test_a_real_browser(basic: Bench) -> None:
     pages: list[bytes] = []
 

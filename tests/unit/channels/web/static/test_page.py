@@ -219,6 +219,7 @@ DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7
 """A picture of one pixel."""
 
 
+@pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
 async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.picture(DOT, "image/gif")
@@ -242,6 +243,7 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
 # --- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
 async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_named(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.picture(b"<b>bill</b>", "image/png")
