@@ -16,6 +16,8 @@ from tests.fuzz.engine import MEMORY_AT_MOST_MB, Failure, Parser, Report, failur
 from tests.support.daemon import ROOT
 from tests.support.proof_reports import fuzz_misses, of_fuzz, short
 
+pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
+
 MB = 1024 * 1024
 
 
@@ -43,8 +45,6 @@ def alone(*words: str) -> subprocess.CompletedProcess[bytes]:
 TAKEN_WELL = f"""
 import json
 from {__name__} import fuzzed, nothing
-
-pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
 report, told = fuzzed(nothing)
 print(json.dumps([len(told), report.held, report.runs, report.slowest_s, report.peak_mb]))
 """

@@ -354,6 +354,7 @@ def cpu_s(text: str) -> float:
     return time.thread_time() - began
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", WORST)
 @pytest.mark.parametrize("length", [8_000, 19_000, 60_000])
 def test_no_text_holds_the_loop_up(name: str, length: int) -> None:

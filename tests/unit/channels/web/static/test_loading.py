@@ -14,7 +14,10 @@ from channels.web.assets import Assets
 from tests.support.engine import Served
 from tests.support.makers import ANN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.whole("a real Chromium for seconds; test_page, test_line and test_keys stay"),
+]
 QUIET_S = 0.4
 """A browser that has asked for nothing so long waits for answers."""
 OTHER = "0123456789abcdef"

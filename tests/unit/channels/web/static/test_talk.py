@@ -21,7 +21,10 @@ from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls
 from tests.support.makers import ANN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.whole("a real Chromium for seconds; test_page, test_line and test_keys stay"),
+]
 STATIC = Path(web.__file__).with_name("static")
 WAITS = "Waits; given to the agent at its next step."
 LISTEN = """() => {
