@@ -60,8 +60,8 @@ class Turn:
     active_ms: int
     """Milliseconds under a lease so far; parked time does not count, and none after the lease's end."""
     stopped_text: str = ""
-    """Last text given by the command that stopped it while it was held. Empty without one, and when the command's reply
-    stands in its conversation."""
+    """Last text given by the command that stopped it. Empty without one, and when the command's reply stands in its
+    conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

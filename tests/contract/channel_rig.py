@@ -368,11 +368,11 @@ class Rig(ABC):
 
     def received(self) -> list[Received]:
         """Return the stored messages, in order."""
-        return list(self.store.inbounds.values())
+        return [row.received for row in self.store.messages.values()]
 
     def waits(self) -> list[Wait]:
         """Return the stored approvals, in order."""
-        return [one for one in self.store.waits.values() if one.approval is not None]
+        return [row.wait for row in self.store.waits.values() if row.wait.approval is not None]
 
     def asked(self) -> list[str]:
         """Return the last text of each prompt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -312,11 +313,12 @@ async def test_only_whose_task_it_is_stops_a_child(scene: FamilyScene) -> None:
 async def _forget_the_parent(store: Store, lease: Lease) -> None:
     """The parent's turn has ended and its children were not told: what no transition leaves behind."""
     if isinstance(store, MemoryStore):
-        del store.unended[lease.turn]
+        row = store.turns[lease.turn]
+        store.turns[lease.turn] = replace(row, turn=replace(row.turn, state=TurnState.STOPPED), ended_rev=row.rev)
     else:
         assert isinstance(store, SqliteStore)
         broken = "UPDATE turns SET state = 'stopped', ended_rev = rev WHERE id = ?"
-        await store.write(lambda tx: tx.db.execute(broken, (lease.turn,)).fetchall())
+        await store.writer.submit(lambda tx: tx.db.execute(broken, (lease.turn,)).fetchall())
 
 
 async def test_a_live_child_of_an_ended_turn_is_swept(scene: FamilyScene) -> None:

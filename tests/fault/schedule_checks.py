@@ -52,7 +52,7 @@ def complaints(world: World) -> list[str]:
 
 
 def _nothing_is_left(world: World) -> Iterator[str]:
-    for wait in world.store.waits.values():
+    for wait in (row.wait for row in world.store.waits.values()):
         if wait.state in (WaitState.OPEN, WaitState.APPROVED) and wait.kind is not WaitKind.TIMER:
             yield f"wait {wait.id} is {wait.state} at the end"
     yield from world.loop.troubles
@@ -81,7 +81,7 @@ def _nothing_runs_twice(world: World) -> Iterator[str]:
 def _what_was_allowed_runs(world: World) -> Iterator[str]:
     """An approval that nobody used in five minutes was forgotten, unless a machine was away for long."""
     away_s = sum(until - begin for machine in world.machines for begin, until in machine.away)
-    for wait in world.store.waits.values():
+    for wait in (row.wait for row in world.store.waits.values()):
         if wait.state is WaitState.EXPIRED and wait.decided_at is not None and away_s < LONG_AWAY_S:
             yield f"approval {wait.id} was given and never used"
 
@@ -147,7 +147,7 @@ def _what_was_not_harmed_is_known(world: World) -> Iterator[str]:
     if len(world.machines) > 1 or any(machine.harmed - {"no store"} for machine in world.machines):
         return
     for row in world.store.turns.values():
-        for step in row.steps:
+        for step in world.store.view_of(row.turn.id).steps:
             if step.result is not None and step.result.status is ResultStatus.UNKNOWN:
                 yield f"nobody knows what became of {row.turn.id}/{step.n}, and no machine was harmed"
 
@@ -167,7 +167,7 @@ def _stale_holders_write_nothing(world: World) -> Iterator[str]:
 
 
 def _messages_are_answered(world: World) -> Iterator[str]:
-    stored = Counter(one.message.event_key for one in world.store.inbounds.values())
+    stored = Counter(one.received.message.event_key for one in world.store.messages.values())
     for event in world.platform.taken:
         if isinstance(event, Inbound) and stored[event.event_key] != 1:
             yield f"message {event.event_key} ({event.text}) is stored {stored[event.event_key]} times"
@@ -179,7 +179,7 @@ def _messages_are_answered(world: World) -> Iterator[str]:
         if row.turn.state in ENDED:
             yield from _turn_is_answered(world, row.turn, slots[row.turn.id])
     replies = sum(row.slot.text in REPLIES for row in world.store.slots.values() if row.slot.kind is SlotKind.REPLY)
-    stops = sum(one.message.text == "/stop" for one in world.store.inbounds.values())
+    stops = sum(one.received.message.text == "/stop" for one in world.store.messages.values())
     if replies != stops:
         yield f"{stops} times /stop was said, and answered {replies} times"
 
@@ -188,7 +188,7 @@ REPLIES = ("Stopped.", "Nothing is running or waiting here.")
 
 
 def _turn_is_answered(world: World, turn: Turn, slots: Sequence[Slot]) -> Iterator[str]:
-    view = world.store.view_of(world.store.turns[turn.id])
+    view = world.store.view_of(turn.id)
     whole = [step.answer for step in view.steps if step.answer is not None and not step.answer.calls]
     said = [slot for slot in slots if slot.text != "Working."]
     match turn.state:
@@ -201,7 +201,7 @@ def _turn_is_answered(world: World, turn: Turn, slots: Sequence[Slot]) -> Iterat
                 yield from (f"{text} is not answered in {turn.id}" for text in lost)
         case _:
             last = [slot for slot in said if slot.n is None]
-            told = turn.state is TurnState.STOPPED and not world.store.turns[turn.id].stopped_text
+            told = turn.state is TurnState.STOPPED and world.store.turns[turn.id].stopped_text == ""
             if len(last) != 1 and not (told and not last):  # the reply to /stop says it
                 yield f"{turn.id} is {turn.state} and says {[slot.text for slot in said]}"
     if any(one.given is None for one in view.inputs):

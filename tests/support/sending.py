@@ -15,6 +15,7 @@ from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, in_background
 from tests.support.makers import CHAT
+from tests.support.stored import add_slot
 
 ACCOUNT = "telegram/default"
 
@@ -28,8 +29,7 @@ async def slot(
     session: SessionId | None = None,
 ) -> SlotId:
     """Something to be shown."""
-    with engine.store.transition():
-        return engine.store.add_slot(NewSlot(conversation=where, kind=kind, text=text), session, None)
+    return add_slot(engine.store, NewSlot(conversation=where, kind=kind, text=text), session, None)
 
 
 async def asked(engine: Engine) -> SlotId:

@@ -1,61 +1,102 @@
-"""Queries in memory: reads of all stored rows."""
+"""Reads of the memory store."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
+from itertools import islice
 from typing import TypeVar
 
+from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot, SlotState
-from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.views import Counts, Rows, SessionLine, TurnView
-from gateway.domain.waits import Wait, WaitKind, WaitState
-from gateway.store.memory.turn_ops import TurnOps
+from gateway.domain.steps import Step
+from gateway.domain.turns import TurnState
+from gateway.domain.views import ChildLine, Counts, Rows, SessionLine, Spent, TurnView
+from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.errors import NotFound
+from gateway.policy.audit import beginning_of
+from gateway.store import child_rules
+from gateway.store.codec import EPOCH
+from gateway.store.kernel.rows import SessionRow
+from gateway.store.memory.index import MemoryIndex
+
+T = TypeVar("T")
 
 
-class MemoryQueries(TurnOps):
-    """`ports.Queries`."""
+class MemoryQueries(MemoryIndex):
+    """`ports.Queries`, and the reads of `Children`, `UsageStore`, `TurnJournal` and `Audit`."""
+
+    # --- sessions ---------------------------------------------------------------------------
 
     async def session(self, session: SessionId) -> Session | None:
         """Return one session."""
-        row = self.all_sessions.get(session)
+        row = self.sessions_by_id.get(session)
         return row.session if row else None
 
     async def sessions(
         self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
     ) -> Sequence[SessionLine]:
         """Return roots with their live children, and some ended ones, most recently active first."""
-        rows = sorted(self.all_sessions.values(), key=lambda row: (row.session.active_at, row.rev), reverse=True)
-        roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]} | {always}
-        over = [row for row in rows if row.session.lineage is not None and row.session.id not in self.live_children]
-        listed = roots | {row.session.id for row in over[:ended]}
-        for row in self.live_children.values():
-            if row.session.lineage is not None and row.session.lineage.root in roots:
-                listed.add(row.session.id)
-        waiting = Counter(w.session for w in await self.open_approvals(limit=len(self.undecided)))
-        return [self._line(row.session, row.rev, waiting[row.session.id]) for row in rows if row.session.id in listed]
+        lines = [self._line(row) for row in self.sessions_by_id.values()]
+        lines.sort(key=lambda line: (line.session.active_at, line.rev), reverse=True)
+        roots = {line.session.id for line in [line for line in lines if line.session.lineage is None][:limit]}
+        roots |= {always} if always is not None else set()
+        over = [one for one in lines if one.session.lineage is not None and not self._is_live(one.session.id)]
+        listed = roots | {line.session.id for line in over[:ended]}
+        live = [line.session for line in lines if self._is_live(line.session.id)]
+        listed |= {one.id for one in live if one.lineage is not None and one.lineage.root in roots}
+        return [line for line in lines if line.session.id in listed]
 
-    def _line(self, session: Session, rev: int, waiting: int) -> SessionLine:
-        lanes = [self.lane(session.id, kind) for kind in TurnKind]
-        states = [row.turn.state for lane in lanes for row in lane.turns.values()]
+    def _is_live(self, session: SessionId) -> bool:
+        return self.sessions_by_id[session].live
+
+    def _line(self, row: SessionRow) -> SessionLine:
+        id_ = row.session.id
+        states = [self.turns[turn].turn.state for turn in (*row.turns, *row.commands)]
+        asked = [one for one in self.asked_waits() if self.waits[one].wait.session == id_]
         return SessionLine(
-            session=replace(session, summary=""),
-            rev=rev,
-            waiting=waiting,
-            running=sum(lane.held for lane in lanes),
+            session=replace(row.session, summary=""),
+            rev=max((one.rev for one in self.rows.get(id_, {}).values()), default=0),
+            waiting=len(asked),
+            running=states.count(TurnState.RUNNING) + states.count(TurnState.STOPPING),
             queued=states.count(TurnState.QUEUED),
         )
 
+    # --- turns ------------------------------------------------------------------------------
+
     async def turn(self, turn: TurnId) -> TurnView:
         """Return one turn with all its stored rows."""
-        return self.view_of(self.turn_row(turn))
+        if turn not in self.turns:
+            raise NotFound(f"There is no turn {turn}.")
+        return self.view_of(turn)
+
+    def view_of(self, turn: TurnId) -> TurnView:
+        """Return a stored turn with all its rows."""
+        row = self.turns[turn]
+        return TurnView(
+            turn=row.turn,
+            session=self.sessions_by_id[row.turn.session].session,
+            inputs=tuple(self.messages[one].received for one in row.inputs),
+            steps=tuple(self.steps[turn, n].step for n in range(row.steps)),
+            waits=tuple(self.waits[one].wait for one in row.waits),
+        )
 
     async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
         """Return the last ended turns, or the first, in the order they ended."""
         return self.history_of(session, epoch, limit, oldest=oldest)
+
+    def history_of(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
+        """Return the last, or first, ended turns of an epoch beyond its summary, in the order they ended."""
+        known = self.sessions_by_id.get(session)
+        after = known.summary_rev if known is not None and known.session.epoch == epoch else 0
+        rows = [self.turns[turn] for turn in self.ended.get(session, [])]
+        ended = [row.turn.id for row in rows if row.turn.epoch == epoch and (row.ended_rev or 0) > after]
+        return [self.view_of(turn) for turn in (ended[:limit] if oldest else _last(ended, limit))]
+
+    # --- rows -------------------------------------------------------------------------------
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """Return the rows that changed since a revision."""
@@ -73,35 +114,141 @@ class MemoryQueries(TurnOps):
 
     async def wait(self, wait: WaitId) -> Wait | None:
         """Return one wait."""
-        return self.waits.get(wait)
+        found = self.waits.get(wait)
+        return None if found is None else found.wait
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
         """Return open approvals, oldest first."""
-        return self._open_approvals()[:limit]
-
-    def _open_approvals(self) -> list[Wait]:
-        undecided = self.undecided.values()
-        return [one for one in undecided if one.kind is WaitKind.APPROVAL and one.state is WaitState.OPEN]
+        return [self.waits[wait].wait for wait in self.asked_waits()][:limit]
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
         """Return the card slots that show an approval."""
-        return [self.slots[slot].slot for slot in self.cards.get(wait, ())]
+        return [self.slots[slot].slot for slot in self.cards_by_wait.get(wait, ())]
+
+    async def any_due(self, channels: Sequence[str]) -> bool:
+        """Return whether a slot is due now."""
+        return bool(self.claimable_slots(self.clock.now(), channels, 1))
 
     async def counts(self) -> Counts:
         """Return figures of the store."""
-        rows = self.unended.values()
+        unsent = [row for here in self.unsent.values() for row in here.values()]
         return Counts(
-            queued_turns=sum(1 for row in rows if row.turn.state is TurnState.QUEUED),
-            running_turns=len(self.held_turns),
-            parked_turns=sum(1 for row in rows if row.turn.state is TurnState.PARKED),
-            open_approvals=len(self._open_approvals()),
-            due_slots=sum(1 for here in self.unsent.values() for row in here.values() if row.sending_since is None),
-            dead_slots=sum(1 for row in self.slots.values() if row.slot.state is SlotState.DEAD),
-            oldest_queued_at=min((row.queued_at for row in rows if row.turn.state is TurnState.QUEUED), default=None),
+            queued_turns=len(self.queued),
+            running_turns=len(self.held_now),
+            parked_turns=len(self.parked),
+            open_approvals=len(self.asked_waits()),
+            due_slots=sum(row.sending_since is None for row in unsent),
+            dead_slots=sum(row.slot.state is SlotState.DEAD for row in self.slots.values()),
+            oldest_queued_at=min((row.queued_at for row in self.queued.values()), default=None),
         )
 
+    # --- children ---------------------------------------------------------------------------
 
-T = TypeVar("T")
+    async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
+        """Return the children below a session, live ones first."""
+        family = [self._child_rows(row) for row in self._below(session)]
+        ordered = child_rules.in_order(family)[: max(0, limit)]
+        return [self._child_line(self.sessions_by_id[child]) for child in ordered]
+
+    async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
+        """Return the children that a turn spawned itself, in the order of its steps."""
+        row = self.turns.get(turn)
+        children = () if row is None else row.children
+        lines = [self._child_line(self.sessions_by_id[child]) for child in children]
+        return sorted(lines, key=child_rules.step_of)
+
+    def _below(self, session: SessionId) -> list[SessionRow]:
+        found = [row for row in self.sessions_by_id.values() if _parent(row) == session]
+        return found + [row for child in found for row in self._below(child.session.id)]
+
+    def _child_rows(self, row: SessionRow) -> child_rules.ChildRows:
+        assert row.session.lineage is not None
+        assert row.task is not None
+        task = self.turns[row.task]
+        return child_rules.ChildRows(
+            session=row.session.id,
+            parent=row.session.lineage.parent,
+            live=row.live,
+            born=task.ord,
+            ended=0 if row.live else task.rev,
+        )
+
+    def _child_line(self, row: SessionRow) -> ChildLine:
+        assert row.task is not None
+        task = self.turns[row.task]
+        steps = [self.steps[row.task, n].step for n in range(task.steps)]
+        usages = [step.answer.usage for step in steps if step.answer is not None]
+        waits = [self.waits[wait].wait for wait in self.asked_waits()]
+        return ChildLine(
+            session=replace(row.session, summary=""),
+            turn=task.turn,
+            waiting=sum(wait.session == row.session.id for wait in waits),
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+        )
+
+    # --- usage and scopes -------------------------------------------------------------------
+
+    async def spent(self, since: date) -> Sequence[Spent]:
+        """Return the usage since a day, the newest first."""
+        found = [one for one in self.books.values() if one.day >= since]
+        found.sort(key=lambda one: (one.principal, one.model))
+        return sorted(found, key=lambda one: one.day, reverse=True)
+
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
+        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
+        used = [request for one in self._up(session) for request in self._used(one)]
+        return frozenset((request.action.tool, request.scope) for request in used if request.scope)
+
+    def _up(self, id_: SessionId | None) -> Iterator[Session]:
+        """Yield the session and those above it."""
+        while id_ is not None and id_ in self.sessions_by_id:
+            session = self.sessions_by_id[id_].session
+            yield session
+            id_ = session.lineage.parent if session.lineage else None
+
+    def _used(self, session: Session) -> Iterator[ApprovalRequest]:
+        """Yield the approvals of its present epoch whose call was started."""
+        for row in self.rows.get(session.id, {}).values():
+            wait = row.item
+            if not isinstance(wait, Wait) or (wait.kind, wait.state) != (WaitKind.APPROVAL, WaitState.CONSUMED):
+                continue
+            if wait.approval is not None and self.turns[wait.turn].turn.epoch == session.epoch:
+                yield wait.approval
+
+    # --- audit ------------------------------------------------------------------------------
+
+    async def audit_head(self) -> AuditHead:
+        """Return the place and hash of the last audit row."""
+        return self.last_audit()
+
+    def last_audit(self) -> AuditHead:
+        """Return the end of the audit."""
+        if not self.audit:
+            return AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+        return AuditHead(since=EPOCH, seq=self.audit[-1].seq, hash=self.audit[-1].hash)
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """Return rows after a place, in order."""
+        return self.audit[max(after, 0) : max(after, 0) + limit]
+
+    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
+        """Return the calls that were started, each with its row."""
+        last = {(row.turn, row.n): row for row in self.audit}
+        started = sorted(
+            (row.ord, step.started_at, step)
+            for rows in self.rows.values()
+            for row in rows.values()
+            if isinstance(step := row.item, Step) and step.started_at is not None and row.ord > after
+        )
+        return [
+            StartedCall(ord=ord_, turn=step.turn, n=step.n, started_at=at, row=last.get((step.turn, step.n)))
+            for ord_, at, step in islice(started, limit)
+        ]
+
+
+def _parent(row: SessionRow) -> SessionId | None:
+    return None if row.session.lineage is None else row.session.lineage.parent
 
 
 def _last(rows: Sequence[T], limit: int) -> Sequence[T]:

@@ -176,6 +176,10 @@ SELECT seq, id, conversation, session, turn, n, kind, text, waits, version, sent
     uncertain, due_at, created_at, file, once_more
 FROM slots WHERE seq IN (SELECT value FROM json_each(?));
 
+-- name: wait
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
+FROM waits WHERE id = ?;
+
 -- name: open_approvals
 SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
 FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord LIMIT ?;

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from gateway.domain.ids import SessionId, TurnId, WaitId
+from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Received
 from gateway.domain.sessions import Session
-from gateway.domain.slots import Slot
+from gateway.domain.slots import REFUSALS_AT_ONCE, Slot
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
-from gateway.domain.views import Counts, Item, Row, Rows, SessionLine, TurnView
+from gateway.domain.views import ChildLine, Counts, Item, Row, Rows, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
+from gateway.ports import Clock
 from gateway.store.codec import dump_json
-from gateway.store.sqlite.base import SqliteBase
+from gateway.store.kernel.part import FactKey
+from gateway.store.kernel.rows import Fact
+from gateway.store.kernel_store import KernelStore
+from gateway.store.sqlite import children, records
 from gateway.store.sqlite.rows import (
     Columns,
     moment,
@@ -31,6 +37,9 @@ from gateway.store.sqlite.rows import (
 )
 from gateway.store.sqlite.turn_cache import TurnCache
 from gateway.store.sqlite.tx import ReadTx
+from gateway.store.sqlite.writer import ReaderPool
+
+T = TypeVar("T")
 
 NEWEST = (1 << 63) - 1
 
@@ -43,8 +52,18 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 }
 
 
-class SqliteQueries(SqliteBase):
-    """`ports.Queries`."""
+class SqliteQueries(KernelStore):
+    """`ports.Queries`, and the reads of `Children`, `UsageStore`, `TurnJournal`, `Outbox` and `Audit`."""
+
+    def __init__(self, clock: Clock, readers: ReaderPool) -> None:
+        """Take the running readers."""
+        super().__init__(clock)
+        self.readers = readers
+        self.ended = TurnCache()
+
+    async def read(self, view: Callable[[ReadTx], T]) -> T:
+        """Run a read on one snapshot of the store. Raises its exception, or `StoreError`."""
+        return await self.readers.submit(view)
 
     async def session(self, session: SessionId) -> Session | None:
         """Return one session."""
@@ -110,6 +129,69 @@ class SqliteQueries(SqliteBase):
             oldest_queued_at=moment(queued_at),
         )
 
+    async def any_due(self, channels: Sequence[str]) -> bool:
+        """Return whether a slot is due now."""
+        return await self.read(lambda reader: bool(claimable(reader, channels, reader.now, 1)))
+
+    async def facts(self, keys: Sequence[FactKey]) -> list[Fact | None]:
+        """Return stored facts."""
+        return await self.read(lambda reader: [_fact(reader.one("fact", *key)) for key in keys])
+
+    async def facts_in(self, namespace: str) -> list[tuple[str, Fact]]:
+        """Return all facts of a namespace."""
+        found = await self.read(lambda reader: reader.run("facts", namespace))
+        return [(key, Fact(value, moment(until))) for key, value, until in found]
+
+    # --- children, usage, scopes ------------------------------------------------------------
+
+    async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
+        """Return the children below a session, live ones first."""
+        return await self.read(lambda reader: children.family(reader, session, limit))
+
+    async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
+        """Return the children that a turn spawned itself, in the order of its steps."""
+        return await self.read(lambda reader: children.children_of(reader, turn))
+
+    async def spent(self, since: date) -> Sequence[Spent]:
+        """Return the usage since a day, the newest first."""
+        return await self.read(lambda reader: readable(records.spent_of, reader.run("spent", since.isoformat()), "day"))
+
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
+        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
+        found = await self.read(lambda reader: reader.run("allowed_scopes", session))
+        return frozenset((tool, scope) for tool, scope in found)
+
+    # --- audit ------------------------------------------------------------------------------
+
+    async def audit_head(self) -> AuditHead:
+        """Return the place and hash of the last audit row."""
+        return await self.read(records.audit_head)
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """Return rows after a place, in order."""
+        return await self.read(
+            lambda reader: [records.audit_row_of(one) for one in reader.run("audit_rows", after, limit)]
+        )
+
+    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
+        """Return the calls that were started, each with its row."""
+        return await self.read(
+            lambda reader: [records.call_of(one) for one in reader.run("started_calls", after, limit)]
+        )
+
+
+def claimable(reader: ReadTx, channels: Sequence[str], now: int, limit: int) -> list[SlotId]:
+    """Return slots that may be sent at a time in microseconds, refusals last."""
+    found = [SlotId(id_) for (id_,) in reader.run("claimable_slots", dump_json(list(channels)), now, limit)]
+    for channel in channels:
+        rows = reader.run("claimable_refusals", channel, now, limit - len(found), REFUSALS_AT_ONCE)
+        found += [SlotId(id_) for (id_,) in rows]
+    return found
+
+
+def _fact(found: Columns | None) -> Fact | None:
+    return None if found is None else Fact(found[0], moment(found[1]))
+
 
 def _session(reader: ReadTx, session: SessionId) -> Session | None:
     columns = reader.one("session", session)
@@ -159,14 +241,6 @@ def history_of(
         read.update(fresh)
         views.update(fresh)
     return [views[place] for place in places]
-
-
-def new_view(reader: ReadTx, columns: tuple[Any, ...]) -> TurnView:
-    """Return a turn that nobody held before: it has messages and nothing else."""
-    turn = turn_of(columns)
-    received = reader.run("messages_of_turns", dump_json([turn.id]))
-    inputs = tuple(received_of(one) for one in received)
-    return TurnView(turn=turn, session=_session_of(reader, turn), inputs=inputs, steps=(), waits=())
 
 
 def views_of(reader: ReadTx, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -35,26 +34,6 @@ T = TypeVar("T")
 _LOG = log("store")
 
 
-@dataclass(slots=True)
-class TurnColumns:
-    """A turn's stored columns for transitions: conversation as text, times in microseconds."""
-
-    ord: int
-    id: TurnId
-    session: SessionId
-    kind: str
-    state: str
-    conversation: str
-    principal: str
-    started_at: int | None
-    active_ms: int
-    held_since: int | None
-    lease_until: int | None
-    fence: int
-    head: int
-    stopped_text: str | None
-
-
 UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 """Exceptions of reading damaged columns; pydantic's `ValidationError` is a `ValueError`."""
 
@@ -72,6 +51,18 @@ def readable(make: Callable[[Columns], T], rows: Iterable[Columns], what: str) -
             name = one_line(str(columns[0]), 100)
             _LOG.error("a row cannot be read and is left out", what=what, row=name, why=type(error).__name__)
     return made
+
+
+def whole_or_bare(make: Callable[[Columns], T], columns: Columns, bare: Mapping[int, Any]) -> tuple[T, bool]:
+    """Convert a row, or without its damaged payloads: a transition must be able to end what it cannot read.
+
+    `bare`: stand-ins for the payloads by position. Return whether the row is whole.
+    """
+    try:
+        return make(columns), True
+    except UNREADABLE as error:
+        _LOG.error("a row cannot be read whole", row=one_line(str(columns[0]), 100), why=type(error).__name__)
+        return make(tuple(bare.get(at, value) for at, value in enumerate(columns))), False
 
 
 def moment(us: int | None) -> datetime | None:

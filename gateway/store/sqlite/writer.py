@@ -134,7 +134,12 @@ class Writer(Worker):
         self._left: Written = None
         self._away = False
         self._moved = 0
+        self._rolled_back: Callable[[], None] = _nothing
         self.commits = 0
+
+    def on_rollback(self, forget: Callable[[], None]) -> None:
+        """Call `forget` in the writer's thread when a whole batch is rolled back."""
+        self._rolled_back = forget
 
     async def claim_turns(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
         """Run a claim of turns as `submit` does. A claim that finds none waits and runs in the commit that brings some.
@@ -263,6 +268,7 @@ class Writer(Worker):
             with suppress(*FAILURES):
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
+            self._rolled_back()
             for job in batch:
                 job.error, job.touched = self._failed(error), None
             self._left = self._written()
@@ -333,6 +339,10 @@ class Writer(Worker):
             with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()
                 self._moved, self._left = self.commits, self._written()
+
+
+def _nothing() -> None:
+    """Forget nothing."""
 
 
 def _opened(name: str) -> int | None:

@@ -1,4 +1,4 @@
--- The first schema. Applied in one transaction: a kill at any statement leaves an empty file.
+-- The schema. Applied in one transaction: a kill at any statement leaves an empty file.
 --
 -- Times are integer microseconds since 1970, UTC. `rev` grows by one with each change of a row of a session, over the
 -- whole store; `ord` is the revision at which the row was made, so it is also the order in which rows were made.
@@ -7,33 +7,49 @@
 -- Every index that a transition touches is one more page to write: what few rows are asked for has a partial index, and
 -- the `_changed` ones hold only rows that changed after they were made, the others being found by `ord`.
 
--- One row: a revision that none of the store exceeds, whether the last close was clean, and when a node said that it
--- lives.
+-- One row: a revision that none of the store exceeds, whether the last close was clean, and since when there is an audit.
 CREATE TABLE meta (
-    one       INTEGER PRIMARY KEY CHECK (one = 1),
-    rev       INTEGER NOT NULL,
-    clean     INTEGER NOT NULL,
-    probes    INTEGER NOT NULL,
-    alive_at  INTEGER
+    one          INTEGER PRIMARY KEY CHECK (one = 1),
+    rev          INTEGER NOT NULL,
+    clean        INTEGER NOT NULL,
+    probes       INTEGER NOT NULL,
+    audit_since  INTEGER NOT NULL
 );
-INSERT INTO meta (one, rev, clean, probes, alive_at) VALUES (1, 0, 1, 0, NULL);
+INSERT INTO meta (one, rev, clean, probes, audit_since) VALUES (1, 0, 1, 0, 0);
 
+-- `context` names the overheard messages since the last model turn, as a JSON array. `summary` stands for the turns of
+-- this epoch that ended up to `summary_rev` (their `ended_rev`). For a child: `lineage` as JSON, its parent and root, the
+-- turn of its task, in mode RUN the wait of its parent. `live` is 1 until that turn has ended.
 CREATE TABLE sessions (
-    seq         INTEGER PRIMARY KEY,
-    id          TEXT NOT NULL UNIQUE,
-    kind        TEXT NOT NULL,
-    origin      TEXT NOT NULL,
-    owner       TEXT,
-    title       TEXT NOT NULL,
-    epoch       INTEGER NOT NULL,
-    root_kind   TEXT NOT NULL,
-    tools       TEXT,
-    created_at  INTEGER NOT NULL,
-    active_at   INTEGER NOT NULL
+    seq          INTEGER PRIMARY KEY,
+    id           TEXT NOT NULL UNIQUE,
+    kind         TEXT NOT NULL,
+    origin       TEXT NOT NULL,
+    owner        TEXT,
+    title        TEXT NOT NULL,
+    epoch        INTEGER NOT NULL,
+    root_kind    TEXT NOT NULL,
+    tools        TEXT,
+    created_at   INTEGER NOT NULL,
+    active_at    INTEGER NOT NULL,
+    lineage      TEXT,
+    summary      TEXT NOT NULL,
+    context      TEXT NOT NULL,
+    summary_rev  INTEGER NOT NULL,
+    parent       TEXT,
+    root         TEXT,
+    task_turn    TEXT,
+    parent_wait  TEXT,
+    live         INTEGER NOT NULL
 );
+CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_live ON sessions (root) WHERE live = 1;
+-- Lists go by when each was active last: of a hundred thousand, none but those that are shown is looked at.
+CREATE INDEX sessions_roots ON sessions (active_at) WHERE parent IS NULL;
+CREATE INDEX sessions_past ON sessions (active_at) WHERE parent IS NOT NULL AND live = 0;
 
--- Every event that was ever seen, and what became of it: the id of its message with the id of its
--- turn, if it has one, `drop:<reason>` or `press:<result>`.
+-- Every event that was ever seen, and what became of it: its message and turn, `drop:<reason>` or `press:<result>`. An
+-- album has a row too: its turn, or the messages that were only overheard.
 CREATE TABLE events (
     channel    TEXT NOT NULL,
     account    TEXT NOT NULL,
@@ -42,44 +58,58 @@ CREATE TABLE events (
     PRIMARY KEY (channel, account, event_key)
 ) WITHOUT ROWID;
 
+-- Events that could not be read, as they came.
+CREATE TABLE poison (
+    channel    TEXT NOT NULL,
+    account    TEXT NOT NULL,
+    event_key  TEXT NOT NULL,
+    raw        TEXT NOT NULL,
+    why        TEXT NOT NULL,
+    at         INTEGER NOT NULL,
+    PRIMARY KEY (channel, account, event_key)
+) WITHOUT ROWID;
+
 -- `head` is 1 for a turn that its lane lets run as far as order goes: every command turn, and of the model turns of a
--- session the oldest that has not ended. `ended_rev` is set when the turn has ended.
+-- session the oldest that has not ended. `gathers_until` is set while a new turn waits for the rest of a message.
 CREATE TABLE turns (
-    ord           INTEGER PRIMARY KEY,
-    rev           INTEGER NOT NULL,
-    id            TEXT NOT NULL UNIQUE,
-    session       TEXT NOT NULL REFERENCES sessions (id),
-    epoch         INTEGER NOT NULL,
-    kind          TEXT NOT NULL CHECK (kind IN ('model', 'command')),
-    state         TEXT NOT NULL
-                  CHECK (state IN ('queued', 'running', 'parked', 'stopping', 'done', 'stopped', 'failed')),
-    conversation  TEXT NOT NULL,
-    principal     TEXT NOT NULL,
-    created_at    INTEGER NOT NULL,
-    started_at    INTEGER,
-    ended_at      INTEGER,
-    active_ms     INTEGER NOT NULL DEFAULT 0,
-    head          INTEGER NOT NULL,
-    queued_at     INTEGER NOT NULL,
-    queued_rev    INTEGER NOT NULL,
-    node          TEXT,
-    fence         INTEGER NOT NULL DEFAULT 0,
-    lease_until   INTEGER,
-    held_since    INTEGER,
-    stopped_text  TEXT,
-    ended_rev     INTEGER
+    ord            INTEGER PRIMARY KEY,
+    id             TEXT NOT NULL UNIQUE,
+    session        TEXT NOT NULL REFERENCES sessions (id),
+    epoch          INTEGER NOT NULL,
+    kind           TEXT NOT NULL CHECK (kind IN ('model', 'command')),
+    state          TEXT NOT NULL
+                   CHECK (state IN ('queued', 'running', 'parked', 'stopping', 'done', 'stopped', 'failed')),
+    conversation   TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    started_at     INTEGER,
+    ended_at       INTEGER,
+    active_ms      INTEGER NOT NULL,
+    stopped_text   TEXT,
+    rev            INTEGER NOT NULL,
+    queued_at      INTEGER NOT NULL,
+    queued_rev     INTEGER NOT NULL,
+    head           INTEGER NOT NULL,
+    node           TEXT,
+    fence          INTEGER NOT NULL,
+    lease_until    INTEGER,
+    held_since     INTEGER,
+    gathers_until  INTEGER,
+    ended_rev      INTEGER
 );
 CREATE INDEX turns_ord ON turns (session);
 CREATE INDEX turns_changed ON turns (session, rev) WHERE rev > ord;
 CREATE INDEX turns_lane ON turns (session, kind) WHERE ended_rev IS NULL;
 CREATE INDEX turns_active ON turns (state, head, queued_rev) WHERE state IN ('queued', 'running', 'stopping');
 CREATE INDEX turns_ended ON turns (session, epoch, ended_rev) WHERE ended_rev IS NOT NULL;
+CREATE INDEX turns_gathering ON turns (session) WHERE gathers_until IS NOT NULL;
 
+-- `unread` says what came with it and cannot be read. `cut`: its platform's limit cut it off; `continues`: it is the
+-- rest of such a one. `context`: said beside the bot; of no turn until a new model turn is given it. `attachments` is
+-- JSON; `files` says what became of each, and is NULL until somebody looked.
 CREATE TABLE messages (
     ord           INTEGER PRIMARY KEY,
-    rev           INTEGER NOT NULL,
     id            TEXT NOT NULL,
-    session       TEXT NOT NULL REFERENCES sessions (id),
     turn          TEXT REFERENCES turns (id),
     given         INTEGER,
     received_at   INTEGER NOT NULL,
@@ -90,29 +120,40 @@ CREATE TABLE messages (
     direct        INTEGER NOT NULL,
     addressed     INTEGER NOT NULL,
     text          TEXT NOT NULL,
-    sent_at       INTEGER NOT NULL
+    sent_at       INTEGER NOT NULL,
+    quoted        TEXT NOT NULL,
+    reply_to      TEXT NOT NULL,
+    unread        TEXT NOT NULL,
+    cut           INTEGER NOT NULL,
+    context       INTEGER NOT NULL,
+    continues     INTEGER NOT NULL,
+    attachments   TEXT,
+    files         TEXT,
+    session       TEXT NOT NULL REFERENCES sessions (id),
+    rev           INTEGER NOT NULL
 );
 CREATE INDEX messages_ord ON messages (session);
 CREATE INDEX messages_changed ON messages (session, rev) WHERE rev > ord;
 CREATE INDEX messages_turn ON messages (turn);
 
--- `fence` is the one under which the step was started last.
+-- `fence` and `audit` are those of the step's last start.
 CREATE TABLE steps (
     ord         INTEGER PRIMARY KEY,
-    rev         INTEGER NOT NULL,
     turn        TEXT NOT NULL REFERENCES turns (id),
     n           INTEGER NOT NULL,
-    session     TEXT NOT NULL REFERENCES sessions (id),
     kind        TEXT NOT NULL,
     state       TEXT NOT NULL CHECK (state IN ('planned', 'asked', 'started', 'finished')),
     answer      TEXT,
     call        TEXT,
-    answer_n    INTEGER NOT NULL DEFAULT 0,
+    answer_n    INTEGER NOT NULL,
     result      TEXT,
-    asked_anew  INTEGER NOT NULL DEFAULT 0,
+    asked_anew  INTEGER NOT NULL,
     started_at  INTEGER,
     ended_at    INTEGER,
-    fence       INTEGER NOT NULL DEFAULT 0,
+    session     TEXT NOT NULL REFERENCES sessions (id),
+    rev         INTEGER NOT NULL,
+    fence       INTEGER NOT NULL,
+    audit       INTEGER,
     UNIQUE (turn, n)
 );
 CREATE INDEX steps_ord ON steps (session);
@@ -120,7 +161,6 @@ CREATE INDEX steps_changed ON steps (session, rev) WHERE rev > ord;
 
 CREATE TABLE waits (
     ord         INTEGER PRIMARY KEY,
-    rev         INTEGER NOT NULL,
     id          TEXT NOT NULL UNIQUE,
     kind        TEXT NOT NULL CHECK (kind IN ('approval', 'child', 'question', 'timer')),
     session     TEXT NOT NULL REFERENCES sessions (id),
@@ -134,7 +174,8 @@ CREATE TABLE waits (
     expires_at  INTEGER NOT NULL,
     decided_by  TEXT,
     decided_at  INTEGER,
-    reason      TEXT NOT NULL DEFAULT ''
+    reason      TEXT NOT NULL,
+    rev         INTEGER NOT NULL
 );
 CREATE INDEX waits_ord ON waits (session);
 CREATE INDEX waits_changed ON waits (session, rev) WHERE rev > ord;
@@ -144,17 +185,17 @@ CREATE INDEX waits_asked ON waits (ord) WHERE state = 'open' AND kind = 'approva
 CREATE INDEX waits_due ON waits (expires_at) WHERE state = 'open' AND kind <> 'timer';
 CREATE INDEX waits_timers ON waits (expires_at) WHERE state = 'open' AND kind = 'timer';
 CREATE INDEX waits_approved ON waits (decided_at) WHERE state = 'approved';
+-- Allowed for longer than one call: read before each call of such a tool.
+CREATE INDEX waits_scoped ON waits (session)
+WHERE state = 'consumed' AND json_extract(approval, '$.scope') <> '';
 
--- `seq` is the order of the outbox. What belongs to no session has neither ord nor rev. `kept` is 1 where a slot counts
--- as sent when it is stored (the web page).
+-- `seq` is the order of the outbox. A slot without a session has neither ord nor rev. `kept` is 1 where a slot counts as
+-- sent when it is stored (the web page). `early` is 1 for an answer's draft that no answer took over, 2 for a status line
+-- of a turn that has not ended. `again_at` and `again_over`: an edit of a sender that is gone may stand over the text.
 CREATE TABLE slots (
     seq            INTEGER PRIMARY KEY,
-    ord            INTEGER,
-    rev            INTEGER,
     id             TEXT NOT NULL UNIQUE,
     conversation   TEXT NOT NULL,
-    channel        TEXT NOT NULL,
-    kept           INTEGER NOT NULL,
     session        TEXT REFERENCES sessions (id),
     turn           TEXT REFERENCES turns (id),
     n              INTEGER,
@@ -169,14 +210,28 @@ CREATE TABLE slots (
     uncertain      INTEGER NOT NULL,
     due_at         INTEGER NOT NULL,
     created_at     INTEGER NOT NULL,
+    file           TEXT,
+    once_more      INTEGER NOT NULL,
+    ord            INTEGER,
+    rev            INTEGER,
+    channel        TEXT NOT NULL,
+    kept           INTEGER NOT NULL,
+    early          INTEGER NOT NULL,
     node           TEXT,
     sending_since  INTEGER,
-    why_dead       TEXT NOT NULL DEFAULT ''
+    shown_by       TEXT,
+    again_at       INTEGER,
+    again_over     INTEGER,
+    why_dead       TEXT NOT NULL
 );
 CREATE INDEX slots_ord ON slots (session, ord);
 CREATE INDEX slots_changed ON slots (session, rev) WHERE rev > ord;
-CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due';
+-- Refusals of strangers wait beside all others, not before them.
+CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due' AND kind <> 'refusal';
+CREATE INDEX slots_refusals ON slots (state, seq) WHERE kind = 'refusal' AND state IN ('due', 'sending');
 CREATE INDEX slots_unsent ON slots (conversation, seq, state) WHERE state IN ('due', 'sending');
+CREATE INDEX slots_early ON slots (turn) WHERE early > 0;
+CREATE INDEX slots_again ON slots (again_at) WHERE again_at IS NOT NULL;
 CREATE INDEX slots_dead ON slots (seq) WHERE state = 'dead';
 
 -- Which cards show a wait.
@@ -186,51 +241,49 @@ CREATE TABLE cards (
     PRIMARY KEY (wait, slot)
 ) WITHOUT ROWID;
 
--- When a stranger was told no.
-CREATE TABLE refusals (
-    principal   TEXT PRIMARY KEY,
-    refused_at  INTEGER NOT NULL
+-- Small values by namespace and key: sign-ins (only hashes of secrets), last contacts, named leases, notes of channels.
+-- `until` is NULL for those that stay.
+CREATE TABLE facts (
+    namespace  TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    value      TEXT NOT NULL,
+    until      INTEGER,
+    PRIMARY KEY (namespace, key)
+) WITHOUT ROWID;
+CREATE INDEX facts_until ON facts (until) WHERE until IS NOT NULL;
+
+-- Tokens and millionths of the currency, by day (ISO, UTC), person and model.
+CREATE TABLE spent (
+    day            TEXT NOT NULL,
+    principal      TEXT NOT NULL,
+    model          TEXT NOT NULL,
+    answers        INTEGER NOT NULL,
+    input_tokens   INTEGER NOT NULL,
+    output_tokens  INTEGER NOT NULL,
+    cached_tokens  INTEGER NOT NULL,
+    cost_micros    INTEGER NOT NULL,
+    PRIMARY KEY (day, principal, model)
 ) WITHOUT ROWID;
 
--- Where a person wrote last, directly; and where an owner did, not counting the web page.
-CREATE TABLE people (
-    principal     TEXT PRIMARY KEY,
-    conversation  TEXT NOT NULL,
-    used_at       INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE owner_chats (
-    owner         TEXT PRIMARY KEY,
-    conversation  TEXT NOT NULL
-) WITHOUT ROWID;
-
--- Sign-in: only hashes of secrets.
-CREATE TABLE codes (
-    code_sha  TEXT PRIMARY KEY,
-    owner     TEXT NOT NULL,
-    until     INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE cookies (
-    cookie_sha  TEXT PRIMARY KEY,
-    owner       TEXT NOT NULL,
-    until       INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE failures (
-    source     TEXT NOT NULL,
-    failed_at  INTEGER NOT NULL
+-- The audit: a row for each call that started, each with the hash of the one before it (gateway.policy.audit). Rows are
+-- only ever added.
+CREATE TABLE audit (
+    seq         INTEGER PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    session     TEXT NOT NULL,
+    turn        TEXT NOT NULL,
+    n           INTEGER NOT NULL,
+    lane        TEXT NOT NULL,
+    tool        TEXT NOT NULL,
+    action_sha  TEXT NOT NULL,
+    because     TEXT NOT NULL,
+    wait        TEXT,
+    decided_by  TEXT,
+    sandbox     TEXT NOT NULL,
+    node        TEXT NOT NULL,
+    prev_hash   TEXT NOT NULL,
+    hash        TEXT NOT NULL
 );
-CREATE INDEX failures_source ON failures (source, failed_at);
-CREATE INDEX failures_age ON failures (failed_at);
-CREATE TABLE page_seen (
-    owner    TEXT PRIMARY KEY,
-    seen_at  INTEGER NOT NULL
-) WITHOUT ROWID;
-
--- Named leases of nodes.
-CREATE TABLE holds (
-    name   TEXT PRIMARY KEY,
-    node   TEXT NOT NULL,
-    until  INTEGER NOT NULL
-) WITHOUT ROWID;
 
 PRAGMA application_id = 1148348270;
 PRAGMA user_version = 1;

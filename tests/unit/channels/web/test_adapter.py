@@ -484,7 +484,7 @@ async def test_an_open_page_counts_as_seen(page: Served) -> None:
         await socket.send(SAY)
         await socket.op("said")
 
-    assert page.engine.store.page_seen[ANN] == page.engine.clock.now()
+    assert (await page.engine.store.last_contact(ANN, [])).page_seen_at == page.engine.clock.now()
 
 
 def test_what_a_press_is_answered_has_words_for_every_outcome() -> None:

@@ -9,6 +9,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from tests.support.engine import Engine, served
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN
+from tests.support.stored import add_slot
 from tests.unit.channels.web.test_adapter import opened
 
 
@@ -19,7 +20,7 @@ async def test_a_session_of_large_rows_is_loaded_in_frames_that_are_not(tmp_path
         await page.engine.say("Show it all.", where=ANN_PAGE)
         for n in range(30):
             slot = NewSlot(conversation=ANN_PAGE, kind=SlotKind.ANSWER, text=f"{n} " + "é" * 50_000)
-            page.engine.store.add_slot(slot, main, None)
+            add_slot(page.engine.store, slot, main, None)
         await socket.send({"op": "open", "session": main})
         frames = [await socket.op("rows") for _ in range(FRAMES_AT_MOST)]
         assert [frame["older"] for frame in frames] == [False, True, True, True]

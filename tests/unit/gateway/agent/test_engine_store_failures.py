@@ -288,7 +288,7 @@ async def test_a_sweep_that_breaks_is_one_sweep_that_breaks(tmp_path: Path) -> N
     engine.clock.advance(20)
     sweeper = Sweeper(node_id=NODE, sweeps=store, node=store, metrics=engine.metrics)
     async with in_background(sweeper.run()):
-        await until(lambda: _is(not store.held_turns))
+        await until(lambda: _is(not store.held_now))
 
 
 async def test_more_than_one_sweep_takes_is_taken_back_at_start(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_more_than_one_sweep_takes_is_taken_back_at_start(tmp_path: Path) 
         "here", engine.clock.now()
     )
 
-    assert len(engine.store.held_turns) == 0
+    assert len(engine.store.held_now) == 0
 
 
 # --- the page, and the end ----------------------------------------------------------------------------

@@ -90,7 +90,7 @@ async def test_what_expired_while_nobody_could_press_is_asked_anew_before_it_is_
 
 
 async def expired(engine: Engine, turn: object) -> bool:
-    return all(wait.state is not WaitState.OPEN for wait in engine.store.waits.values() if wait.turn == turn)
+    return all(row.wait.state is not WaitState.OPEN for row in engine.store.waits.values() if row.wait.turn == turn)
 
 
 async def test_time_expires_waits_and_takes_turns_back_and_fires_timers(engine: Engine) -> None:

@@ -22,6 +22,7 @@ from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat
 from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
+from tests.support.stored import add_slot, rewrite
 
 SECRET = "correct horse battery"
 RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
@@ -348,8 +349,7 @@ async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None
     id = await slot(engine, "one")
     channel = PartsChannel(every_s=0)
     await delivered(engine, channel)
-    with engine.store.transition():
-        engine.store.rewrite(engine.store.slots[id], "one\ntwo", None)
+    rewrite(engine.store, id, "one\ntwo", None)
     await delivered(engine, channel)
 
     assert (channel.parts, now(engine, id).platform_id) == (["one", "two"], "m1,m2")
@@ -388,15 +388,13 @@ async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) 
         await asyncio.sleep(0.01)
         engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
         says(0, "Once upon ")
-        with engine.store.transition():
-            early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)
-            id = engine.store.add_slot(early, OWN_SESSION, turn)
+        early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)
+        id = add_slot(engine.store, early, OWN_SESSION, turn)
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
         says(10, "a time ")
         engine.clock.advance(1.1)
         await channel.begun.wait()
-        with engine.store.transition():
-            engine.store.rewrite(engine.store.slots[id], "The end.", 0)
+        rewrite(engine.store, id, "The end.", 0)
         await until(lambda: holds(now(engine, id).state is SlotState.SENDING))
         says(17, "and then ")
         yield id
@@ -464,8 +462,7 @@ async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_mo
     await engine.press(wait.id)
     channel.outcomes = [failure]
     await delivered(engine, channel)
-    with engine.store.transition():
-        engine.store.rewrite(engine.store.slots[card], "newer", 0)
+    rewrite(engine.store, card, "newer", 0)
     await delivered(engine, channel)
     assert now(engine, card).state is SlotState.SENT
     engine.clock.advance(EDIT_IN_DOUBT.total_seconds() + 1)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import chat
 from tests.support.sending import ACCOUNT, PacedChannel, asked, delivered, holds, now, slot, told_to_wait
+from tests.support.stored import set_slot
 
 
 @pytest.fixture
@@ -143,9 +143,8 @@ async def test_a_ban_is_stored_before_anything_else_and_outlives_the_process(eng
     refused = await slot(engine, "refused", where=chat(7))
     await delivered(engine, FakeChannel(outcomes=[told_to_wait(engine, 3600)]))
     assert list(await engine.store.items(BANS)) == [f"{ACCOUNT}/7"]
-    with engine.store.transition() as at:  # as if the process had died between the two writes
-        row = engine.store.slots[refused]
-        engine.store.put_slot(row, replace(row.slot, due_at=at))
+    # As if the process had died between the two writes.
+    set_slot(engine.store, refused, due_at=engine.clock.now())
     later = FakeChannel()
     await slot(engine, "other", where=chat(8))
     await delivered(engine, later)

@@ -23,6 +23,7 @@ from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT, chat, route
 from tests.support.shown import slot
+from tests.support.stored import add_slot, rewrite, use_session
 
 SESSION, TURN = SessionId("main:ann"), TurnId("t1")
 SECRET = "correct-horse-battery"
@@ -388,11 +389,10 @@ async def test_an_edit_that_failed_is_not_repeated(world: World, failure: Except
 
 async def sent_elsewhere(world: World, slot: Slot) -> None:
     """Show the final text, version 2, on another machine, of an answer begun here."""
-    with world.store.transition():
-        world.store.use_session(route())
-        early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
-        world.store.add_slot(early, SESSION, TURN)
-        world.store.rewrite(world.store.slots[slot.id], "The end.", slot.n)
+    use_session(world.store, route())
+    early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
+    add_slot(world.store, early, SESSION, TURN)
+    rewrite(world.store, slot.id, "The end.", slot.n)
     await world.store.claim_slots(NodeId("there#1"), ["telegram"], 1)
     await world.store.slot_sent(slot.id, 2, "m1")
 
@@ -416,10 +416,9 @@ async def test_an_edit_that_met_the_last_words_of_another_machine_is_taken_back(
 
 async def test_an_edit_of_what_nobody_changed_stands(world: World) -> None:
     slot = await world.begins()
-    with world.store.transition():
-        world.store.use_session(route())
-        early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
-        world.store.add_slot(early, SESSION, TURN)
+    use_session(world.store, route())
+    early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
+    add_slot(world.store, early, SESSION, TURN)
     await world.writes("a time ")
     await world.passes(1.1)
 

@@ -225,7 +225,7 @@ async def test_a_link_signs_in_once(engine: Engine, web_access: WebAccess) -> No
     await web_access.sign_out(credential)
     await web_access.sign_out(credential)
     assert await web_access.owner_of(credential) is None
-    stored = repr([engine.store.codes, engine.store.cookies])
+    stored = repr(engine.store.all_facts)
     assert code not in stored
     assert credential.cookie not in stored
     assert credential.key not in stored

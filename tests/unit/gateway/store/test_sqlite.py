@@ -131,10 +131,15 @@ async def test_a_refused_start_leaves_the_store_free(path: str) -> None:
 async def test_the_file_is_durable_and_the_readers_cannot_write(path: str) -> None:
     async with opened(path) as store:
         names = ["read_journal_mode", "read_synchronous", "read_foreign_keys", "read_busy_timeout"]
-        assert await store.write(lambda tx: [tx.run(name) for name in names]) == [[("wal",)], [(2,)], [(1,)], [(5000,)]]
-        ways = (store.write, store.read)
-        caches = [await ask(lambda found: found.db.execute("PRAGMA cache_size").fetchone()) for ask in ways]
-        assert caches == [(-1024,), (-256,)]
+        assert await store.writer.submit(lambda tx: [tx.run(name) for name in names]) == [
+            [("wal",)],
+            [(2,)],
+            [(1,)],
+            [(5000,)],
+        ]
+        ask = "PRAGMA cache_size"
+        assert await store.writer.submit(lambda tx: tx.db.execute(ask).fetchone()) == (-1024,)
+        assert await store.read(lambda reader: reader.db.execute(ask).fetchone()) == (-256,)
         with pytest.raises(StoreError, match="cannot be opened for writing"):
             await store.read(lambda reader: reader.run("probe"))
 
@@ -253,7 +258,7 @@ async def test_a_transition_that_fails_half_way_is_undone_alone(path: str) -> No
             tx.run("probe")
             raise ZeroDivisionError
 
-        came = await asyncio.gather(say(store), store.write(half), say(store), return_exceptions=True)
+        came = await asyncio.gather(say(store), store.writer.submit(half), say(store), return_exceptions=True)
         assert isinstance(came[1], ZeroDivisionError)
         rows = (await store.changes(route().session, 0, 100)).rows
         assert [row.rev for row in rows] == [2, 3, 5, 6], "the revisions are those of the other two"
@@ -271,7 +276,7 @@ async def test_without_memory_the_whole_commit_fails_and_says_so(path: str) -> N
         with locked(path):
             busy = asyncio.create_task(store.probe())
             await asyncio.sleep(0.1)
-            three = asyncio.gather(say(store), store.write(half), say(store), return_exceptions=True)
+            three = asyncio.gather(say(store), store.writer.submit(half), say(store), return_exceptions=True)
             await asyncio.sleep(0.1)
         await busy
         came = await three
@@ -304,7 +309,7 @@ async def test_the_first_of_several_fails_alone_too(path: str) -> None:
         with locked(path):
             busy = asyncio.create_task(store.probe())
             await asyncio.sleep(0.1)
-            both = asyncio.gather(store.write(half), say(store), return_exceptions=True)
+            both = asyncio.gather(store.writer.submit(half), say(store), return_exceptions=True)
             await asyncio.sleep(0.1)
         await busy
         came = await both
@@ -343,7 +348,7 @@ async def test_a_refused_transition_wakes_nobody(path: str) -> None:
             raise NotFound
 
         with pytest.raises(NotFound):
-            await store.write(fail)
+            await store.writer.submit(fail)
         waking = asyncio.create_task(first(events))
         await asyncio.sleep(0.05)
         assert not waking.done()

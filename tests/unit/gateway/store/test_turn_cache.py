@@ -17,7 +17,7 @@ from gateway.domain.steps import Answer, Step, StepKind, StepState
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import Wait, WaitKind, WaitState
-from gateway.store.sqlite.engine import UNREAD_AT_MOST
+from gateway.store.sqlite import UNREAD_AT_MOST
 from gateway.store.sqlite.turn_cache import BYTES_KEPT, TURNS_KEPT, TurnCache
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
@@ -117,6 +117,7 @@ async def test_a_turn_is_said_to_take_about_what_it_takes(tmp_path: Path, text: 
             await scene.start(lease, 1, wait)
             await store.finish_step(lease, 1, result(text), slots=[])
             await scene.finish(lease)
+        store.ended = TurnCache()
         await store.history(MAIN, 0, 1)  # what is made once, for the first turn that is read
         tracemalloc.start()
         history = await store.history(MAIN, 0, 51)
@@ -131,6 +132,7 @@ async def test_a_claim_does_not_read_a_long_history(tmp_path: Path) -> None:
         scene = Scene(store, FakeClock())
         for _ in range(UNREAD_AT_MOST + 1):
             await scene.ended()
+        store.ended = TurnCache()  # as after a restart
         await scene.say()
         (claimed,) = await store.claim(NODE, history=40)
         assert claimed.history is None

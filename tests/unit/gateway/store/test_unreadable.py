@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import SessionId
+from gateway.domain.turns import TurnState
 from gateway.ports import Store
-from gateway.store.sqlite import engine
+from gateway.store.kernel import turns
 from tests.contract.scene import MAIN, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import BOB, result, route
@@ -28,15 +29,44 @@ from tests.unit.gateway.store.opened import opened
         "PRAGMA foreign_keys = OFF; DELETE FROM sessions",
     ],
 )
-async def test_a_result_is_stored_whatever_else_cannot_be_read(tmp_path: Path, breaks: str) -> None:
+async def test_result_is_stored_whatever_breaks_beside_it(tmp_path: Path, breaks: str) -> None:
+    """The turn's rows were read before."""
     path = tmp_path / "s.db"
     async with opened(str(path)) as store:
         lease = await Scene(store, FakeClock()).planned()
         with sqlite3.connect(path) as other:
             other.executescript(breaks)
-        assert await store.finish_step(lease, 1, result("done")) is None
+        await store.finish_step(lease, 1, result("done"))
         with sqlite3.connect(path) as other:
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
+
+
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        "UPDATE steps SET answer = 'no JSON' WHERE n = 0",
+        "UPDATE steps SET call = 'no JSON' WHERE n = 1",
+        "UPDATE messages SET attachments = '{'",
+        "UPDATE turns SET created_at = 9000000000000000000",
+        "UPDATE turns SET conversation = replace(hex(zeroblob(50000)), '00', '[')",
+    ],
+)
+async def test_result_is_stored_when_the_rest_is_damaged(tmp_path: Path, breaks: str) -> None:
+    """After a restart: the damaged row is read for the first time. What was damaged stays as it is."""
+    path = tmp_path / "s.db"
+    async with opened(str(path)) as store:
+        lease = await Scene(store, FakeClock()).planned()
+    with sqlite3.connect(path) as other:
+        other.executescript(breaks)
+    async with opened(str(path)) as store:
+        assert await store.finish_step(lease, 1, result("done")) is None
+        await store.release(lease)
+        (claimed,) = await store.claim(lease.node)
+        assert claimed.view is None
+        assert await store.finish_turn(claimed.lease, TurnState.FAILED, answer=None, given=[], slots=[], timers=[])
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
+        assert other.execute("SELECT state FROM turns").fetchone() == ("failed",)
 
 
 async def test_result_is_stored_without_memory_to_read_the_rest(
@@ -49,7 +79,7 @@ async def test_result_is_stored_without_memory_to_read_the_rest(
 
     async with opened(str(path)) as store:
         lease = await Scene(store, FakeClock()).planned()
-        monkeypatch.setattr(engine, "turn_view", none_left)
+        monkeypatch.setattr(turns, "view_of", none_left)
         async with asyncio.TaskGroup() as group:
             finished = group.create_task(store.finish_step(lease, 1, result("done")))
             group.create_task(store.put("namespace", "key", "of another chat"))

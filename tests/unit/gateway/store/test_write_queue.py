@@ -50,7 +50,7 @@ async def test_waiting_claim_gets_no_uncommitted_work(path: str) -> None:
             raise sqlite3.OperationalError("disk I/O error")
 
         with pytest.raises(StoreError):
-            await store.write(fail)
+            await store.writer.submit(fail)
         assert await waiting == []
         accepted = await say(store)
         assert [one.lease.turn for one in await store.claim(NODE, 5, wait_s=10)] == [accepted.turn]

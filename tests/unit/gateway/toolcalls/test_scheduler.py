@@ -438,10 +438,10 @@ async def test_an_action_that_was_changed_in_the_store_after_it_was_asked_does_n
     await engine.settle(lease)
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
-    approved = engine.store.waits[wait.id]
-    assert approved.approval is not None
-    swapped = replace(approved.approval, action=replace(approved.approval.action, arguments={"text": "rm -rf /"}))
-    engine.store.waits[wait.id] = replace(approved, approval=swapped)
+    row = engine.store.waits[wait.id]
+    assert row.wait.approval is not None
+    swapped = replace(row.wait.approval, action=replace(row.wait.approval.action, arguments={"text": "rm -rf /"}))
+    engine.store.waits[wait.id] = replace(row, wait=replace(row.wait, approval=swapped))
 
     assert await engine.settle(lease)
     found = await engine.result(lease.turn, 1)

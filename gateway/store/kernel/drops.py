@@ -1,0 +1,119 @@
+"""Transitions of ingress that start no turn: refusals, overheard messages, edits, unreadable events."""
+
+from __future__ import annotations
+
+from gateway.domain.ids import InboundId
+from gateway.domain.messages import Inbound, Refused, RefusedReason
+from gateway.domain.routes import Drop, DropReason, Route
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.store.codec import head, to_us
+from gateway.store.constants import REFUSAL_EVERY
+from gateway.store.kernel import arrivals, turns
+from gateway.store.kernel.arrivals import event_of
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import Fact, MessageRow, TurnRow, changed
+from gateway.store.kernel.slots import add_slot
+
+REFUSED = "refused"
+"""Namespace of facts: when a stranger was refused with words. It expires when the next refusal may be shown."""
+HEARD = f"drop:{DropReason.CONTEXT} "
+"""Prefix of the outcome of an overheard event; its message follows, since an edit may come."""
+
+
+def drop(part: Part, message: Inbound, drop: Drop, refusal: str) -> bool:
+    """Store why a message starts nothing."""
+    if part.events.get(event_of(message)) is not None:
+        return False
+    if drop.reason is DropReason.CONTEXT and drop.route is not None:
+        _store_overheard(part, drop.route, message)
+    else:
+        part.events.put(event_of(message), f"drop:{drop.reason}")
+    if refusal and _is_notified(part, message, drop):
+        kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
+        add_slot(part, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
+    return True
+
+
+def _store_overheard(part: Part, route: Route, message: Inbound) -> None:
+    """Store an overheard message for the session's next model turn, or for its album's turn."""
+    arrivals.begin(part, route, message)
+    if arrivals.join_album(part, route.session, message, TurnKind.MODEL) is not None:
+        return
+    received = arrivals.receive(part, route.session, message, None, context=True)
+    arrivals.overhear(part, route.session, received)
+    part.events.put(event_of(message), f"{HEARD}{received.id}")
+    arrivals.record_overheard(part, message, received)
+
+
+def _is_notified(part: Part, message: Inbound, drop: Drop) -> bool:
+    """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
+    if drop.reason is DropReason.UNREADABLE:
+        return True
+    if not drop.told:
+        return False
+    last = part.facts.get((REFUSED, message.principal))
+    if last is not None and last.until is not None and last.until > part.now:
+        return False
+    part.facts.put((REFUSED, message.principal), Fact(str(to_us(part.now)), part.now + REFUSAL_EVERY))
+    return True
+
+
+def amend(part: Part, message: Inbound) -> bool:
+    """Store the new text of a message that no model has read."""
+    if part.events.get(event_of(message)) is not None:
+        return True
+    found = _amendable(part, message)
+    if found is None:
+        part.events.put(event_of(message), f"drop:{DropReason.EDITED_LATE}")
+        return False
+    part.events.put(event_of(message), f"edit:{found.received.id}")
+    part.set_message(found.received.id, message=changed(found.received.message, text=message.text))
+    return True
+
+
+def _amendable(part: Part, message: Inbound) -> MessageRow | None:
+    """Return the message that this edits, while no model has read it."""
+    place = message.conversation
+    outcome = part.events.get((place.channel, place.account, message.edits)) or ""
+    heard = outcome.startswith(HEARD)
+    inbound = InboundId(outcome.removeprefix(HEARD)) if heard else arrivals.message_of(outcome)[0]
+    found = part.messages.get(inbound) if inbound else None
+    if found is None:
+        return None
+    said = found.received.message
+    if (said.principal, said.conversation) != (message.principal, place):
+        return None
+    turn = found.received.turn
+    return found if _is_unread(part, found, None if turn is None else part.turns[turn]) else None
+
+
+def _is_unread(part: Part, found: MessageRow, row: TurnRow | None) -> bool:
+    """Return whether no model has read it: none is being asked for its turn, and no answer came.
+
+    An overheard message may have no turn yet.
+    """
+    if row is None:
+        return found.received.context
+    if row.turn.kind is not TurnKind.MODEL or not _is_unasked(part, row):
+        return False
+    return not row.steps if found.received.context else found.received.given is None
+
+
+def _is_unasked(part: Part, row: TurnRow) -> bool:
+    """Return whether nobody holds the turn, or one of its calls has no result: until then no model is asked."""
+    if row.turn.state is TurnState.RUNNING:
+        return any(step.state is not StepState.FINISHED for step in turns.steps_of(part, row))
+    return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)
+
+
+def refuse(part: Part, refused: Refused) -> bool:
+    """Store an event that is no message."""
+    key = (refused.channel, refused.account, refused.event_key)
+    if part.events.get(key) is not None:
+        return False
+    part.events.put(key, f"drop:{refused.reason}")
+    if refused.reason is RefusedReason.POISON:
+        part.poison.append((key, head(refused.raw), refused.detail))
+    return True

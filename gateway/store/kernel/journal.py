@@ -1,0 +1,235 @@
+"""Transitions of the turn queue and the turn journal: claim, renew, park, end, and every act in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from gateway.domain.audit import StartRecord
+from gateway.domain.ids import InboundId, NodeId, TurnId, WaitId
+from gateway.domain.messages import FetchedFile
+from gateway.domain.sessions import LEASE_LASTS
+from gateway.domain.slots import NewSlot
+from gateway.domain.steps import Answer, Step, StepKind, StepState
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.views import TurnView
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
+from gateway.errors import LeaseLost, NotFound, StoreError
+from gateway.store.answer_rules import cost_of
+from gateway.store.call_rules import audit_row, limit_approvals, may_consume
+from gateway.store.child_rules import last_words
+from gateway.store.kernel import turns
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import StepRow, TurnRow
+from gateway.store.kernel.slots import add_slot, say, say_early
+
+# --- the queue ------------------------------------------------------------------------------
+
+
+def lease(part: Part, node: NodeId, turn: TurnId) -> Lease | None:
+    """Lease a turn to a node; None when it may not run any longer."""
+    row = part.turns[turn]
+    gathers = row.gathers_until is not None and row.gathers_until > part.now
+    if row.turn.state is not TurnState.QUEUED or gathers or not turns.may_run(part, row):
+        return None
+    until = part.now + LEASE_LASTS
+    row = part.set_turn(
+        turn,
+        of_turn={"state": TurnState.RUNNING, "started_at": row.turn.started_at or part.now},
+        node=node,
+        fence=row.fence + 1,
+        lease_until=until,
+        held_since=part.now,
+        gathers_until=None,
+    )
+    return Lease(turn=turn, session=row.turn.session, node=node, fence=row.fence, expires_at=until)
+
+
+def renew(part: Part, lease: Lease) -> TurnState:
+    """Extend the lease."""
+    row = turns.held(part, lease)
+    since = row.held_since
+    if since is not None and row.lease_until is not None:  # between expiry and now nobody worked
+        since += max(timedelta(), part.now - row.lease_until)
+    part.relink_turn(lease.turn, held_since=since, lease_until=part.now + LEASE_LASTS)
+    return row.turn.state
+
+
+def park(part: Part, lease: Lease) -> bool:
+    """Release the lease until a wait is decided."""
+    row = turns.held(part, lease)
+    if row.turn.state is not TurnState.RUNNING or not _only_waits(part, row):
+        return False
+    turns.let_go(part, lease.turn, TurnState.PARKED)
+    return True
+
+
+def _only_waits(part: Part, row: TurnRow) -> bool:
+    """Return whether a wait is open, and every call without a result waits: nothing runs or can run."""
+    open_steps = {wait.n for wait in turns.waits_of(part, row) if wait.state is WaitState.OPEN}
+    unfinished = {step.n for step in turns.steps_of(part, row) if step.state is not StepState.FINISHED}
+    return bool(open_steps) and unfinished <= open_steps
+
+
+def finish_turn(
+    part: Part,
+    lease: Lease,
+    state: TurnState,
+    answer: Answer | None,
+    given: Sequence[InboundId],
+    slots: Sequence[NewSlot],
+    timers: Sequence[NewWait],
+) -> bool:
+    """End the turn with its last answer."""
+    row = turns.held(part, lease)
+    ungiven = [one for one in row.inputs if part.messages[one].received.given is None and one not in given]
+    if state is TurnState.DONE and (ungiven or row.turn.state is TurnState.STOPPING):
+        return False
+    if answer is not None:
+        _add_answer(part, row, answer, given)
+    say(part, lease.turn, slots, ends=True)
+    turns.end_turn(part, lease.turn, state, last_words(answer, slots))
+    # Opened after the end, which withdraws every wait: these outlive the turn.
+    for timer in timers:
+        turns.open_wait(part, row, timer)
+    return True
+
+
+def release(part: Part, lease: Lease) -> None:
+    """Return the turn to the queue."""
+    try:
+        row = turns.held(part, lease)
+    except LeaseLost:
+        return
+    if row.turn.state is TurnState.STOPPING:
+        turns.end_stopped(part, lease.turn)
+    else:
+        turns.queue(part, lease.turn)
+
+
+# --- the journal ----------------------------------------------------------------------------
+
+
+def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> TurnView:
+    """Store an answer with its calls planned."""
+    row = turns.held(part, lease)
+    if row.turn.state is TurnState.STOPPING:
+        raise LeaseLost("The turn was stopped.")
+    answer_n = _add_answer(part, row, answer, given)
+    for n, call in enumerate(answer.calls, answer_n + 1):
+        step = Step(turn=lease.turn, n=n, kind=StepKind.TOOL, state=StepState.PLANNED, call=call, answer_n=answer_n)
+        turns.add_step(part, row, step)
+    say(part, lease.turn, slots)
+    return turns.view_of(part, lease.turn)
+
+
+def _add_answer(part: Part, row: TurnRow, answer: Answer, given: Sequence[InboundId]) -> int:
+    """Store a finished model step; the given messages count as given before it. Return its number."""
+    n = row.steps
+    for message in given:
+        found = part.messages.get(message)
+        if found is not None and found.received.turn == row.turn.id and found.received.given is None:
+            part.set_message(message, given=n)
+    turns.add_step(
+        part,
+        row,
+        Step(turn=row.turn.id, n=n, kind=StepKind.MODEL, state=StepState.FINISHED, answer=answer, ended_at=part.now),
+    )
+    cost = cost_of(answer, row.turn.principal, part.now)
+    if cost is not None:
+        part.spent.append(cost)
+    return n
+
+
+def open_slot(part: Part, lease: Lease, slot: NewSlot) -> bool:
+    """Store the slot of an answer being written or of a status line, or its newer text."""
+    row = turns.held(part, lease)
+    return row.turn.state is not TurnState.STOPPING and say_early(part, row, slot)
+
+
+def open_waits(
+    part: Part, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], most: int | None
+) -> int | None:
+    """Open waits on planned steps, with their cards."""
+    row = turns.held(part, lease)
+    planned = all(_step(part, row, new.n).step.state is StepState.PLANNED for new in waits)
+    if row.turn.state is TurnState.STOPPING or not planned:
+        return None
+    already = 0 if most is None else turns.approvals_asked_by(part, row.turn.session, row.turn.principal)
+    waits, slots = limit_approvals(waits, slots, already, most)
+    for new in waits:
+        part.set_step(lease.turn, new.n, state=StepState.ASKED)
+        turns.open_wait(part, row, new)
+    for slot in slots:
+        add_slot(part, slot, row.turn.session, lease.turn)
+    return len(waits)
+
+
+def start_step(part: Part, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
+    """Record that a call's effect may begin, with its audit row; consume its approval."""
+    row = turns.held(part, lease)
+    if row.turn.state is TurnState.STOPPING:
+        return StartOutcome.STOPPING
+    found = _step(part, row, n)
+    used: Wait | None = None
+    if wait is not None:
+        known = part.waits.get(wait)
+        if known is None:
+            return StartOutcome.NOT_APPROVED
+        used = known.wait
+        start = may_consume(used, lease, n, beginning.action_sha, part.now)
+        if start is not StartOutcome.STARTED:
+            if start is StartOutcome.TOO_OLD:
+                turns.set_wait(part, wait, state=WaitState.EXPIRED)
+            return start
+        turns.set_wait(part, wait, state=WaitState.CONSUMED)
+    elif not _may_start(row, found):
+        return StartOutcome.NOT_APPROVED
+    seq = part.add_audit_row(audit_row(lease, n, row.turn.kind, found.step.state, used, beginning, part.now))
+    part.set_step(lease.turn, n, state=StepState.STARTED, started_at=part.now, fence=row.fence, audit=seq)
+    return StartOutcome.STARTED
+
+
+def _may_start(row: TurnRow, found: StepRow) -> bool:
+    """Return whether no decision is needed: never asked, or started by a holder that is gone."""
+    again = found.step.state is StepState.STARTED and found.fence < row.fence
+    return found.step.state is StepState.PLANNED or again
+
+
+def finish_step(part: Part, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
+    """Store a call's one result and the slots that show it."""
+    row = turns.held(part, lease)
+    if _step(part, row, n).step.state is StepState.FINISHED:
+        return None
+    own = [wait for wait in turns.waits_of(part, row) if wait.n == n]
+    turns.cancel_waits(part, own, turns.stopped_text(row))
+    turns.finish_call(part, lease.turn, n, result)
+    for slot in () if row.turn.state is TurnState.STOPPING else slots:
+        add_slot(part, slot, row.turn.session, lease.turn)
+    ended = all(step.state is StepState.FINISHED for step in turns.steps_of(part, row))
+    return _view_if_whole(part, lease.turn) if ended else None
+
+
+def _view_if_whole(part: Part, turn: TurnId) -> TurnView | None:
+    """Return the turn; None when it cannot be read, which undoes nothing: the next read raises."""
+    try:
+        return turns.view_of(part, turn)
+    except (StoreError, MemoryError):
+        return None
+
+
+def brought(part: Part, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
+    """Store the outcome of fetching a message's attachments."""
+    row = turns.held(part, lease)
+    if message not in row.inputs:
+        raise NotFound(f"The turn {lease.turn} has no message {message}.")
+    if part.messages[message].received.files is None:
+        part.set_message(message, files=tuple(files))
+
+
+def _step(part: Part, row: TurnRow, n: int) -> StepRow:
+    found = part.steps.get((row.turn.id, n))
+    if found is None:
+        raise NotFound(f"The turn {row.turn.id} has no step {n}.")
+    return found

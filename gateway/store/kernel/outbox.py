@@ -1,0 +1,114 @@
+"""Transitions of the outbox: claims and results of sending slots. A backend's index names the claimable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.domain.messages import latest_chat, owner_page
+from gateway.domain.routes import main_route
+from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.errors import NotFound
+from gateway.store.constants import TOLD_EVERY
+from gateway.store.kernel.arrivals import PEOPLE, use_session
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.records import person_of
+from gateway.store.kernel.rows import Early, Fact, SlotRow
+from gateway.store.kernel.slots import add_slot, edit_in_doubt, may_be_overwritten, show_anew
+
+EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
+"""Slot kinds that live edits change, outside of the outbox, while their turn runs."""
+TOLD = "told"
+"""Namespace of facts: notices to the owners. They expire when the same notice may be sent again."""
+
+
+def claim_slots(part: Part, node: NodeId, slots: Iterable[SlotId]) -> list[Slot]:
+    """Mark these slots as being sent by a node."""
+    taken: list[Slot] = []
+    for slot in slots:
+        attempts = part.slots[slot].slot.attempts + 1
+        of_slot = {"state": SlotState.SENDING, "attempts": attempts}
+        taken.append(part.set_slot(slot, of_slot=of_slot, node=node, sending_since=part.now).slot)
+    return taken
+
+
+def slot_sent(part: Part, slot: SlotId, version: int, platform_id: str, *, unsettled: bool) -> None:
+    """Record the version that is shown."""
+    row = _find(part, slot)
+    newer, changes = row.slot.version > version, dict[str, object]()
+    if unsettled or (row.shown_by is not None and row.node is not None and row.shown_by != row.node):
+        changes = may_be_overwritten(part, row, version - 1)
+    edited = row.early is not Early.NO or (newer and row.slot.kind in EDITED)
+    of_slot = {
+        "state": SlotState.DUE if newer else SlotState.SENT,
+        "sent_version": max(version, row.slot.sent_version),
+        "platform_id": platform_id,
+        "attempts": 0,
+        "uncertain": False,
+        "due_at": part.now,
+    }
+    shown_by = (row.node or row.shown_by) if edited else None
+    part.set_slot(slot, of_slot=of_slot, shown_by=shown_by, node=None, sending_since=None, **changes)
+
+
+def slot_part(part: Part, slot: SlotId, platform_id: str) -> None:
+    """Record the messages shown so far."""
+    _find(part, slot)
+    part.set_slot(slot, of_slot={"platform_id": platform_id, "uncertain": False})
+
+
+def slot_retry(part: Part, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool, counted: bool) -> None:
+    """Schedule a retry."""
+    row = _find(part, slot)
+    of_slot = {
+        "state": SlotState.DUE,
+        "attempts": row.slot.attempts if counted else max(0, row.slot.attempts - 1),
+        "uncertain": row.slot.uncertain or uncertain,
+        "due_at": part.now + delay,
+    }
+    doubt = edit_in_doubt(part, row) if unsettled else {}
+    part.set_slot(slot, of_slot=of_slot, node=None, sending_since=None, **doubt)
+
+
+def slot_dead(part: Part, slot: SlotId, version: int, why: str) -> None:
+    """Mark it dead, unless it changed meanwhile."""
+    row = _find(part, slot)
+    state = SlotState.DUE if row.slot.version > version else SlotState.DEAD
+    of_slot = {"state": state, "attempts": 0, "due_at": part.now}
+    part.set_slot(slot, of_slot=of_slot, node=None, sending_since=None, why_dead=why)
+
+
+def slot_overwritten(part: Part, slot: SlotId, version: int) -> bool:
+    """Send the newer version once more."""
+    row = part.slots.get(slot)
+    if row is None or row.slot.version <= version:
+        return False
+    if row.slot.state in (SlotState.SENDING, SlotState.SENT):
+        show_anew(part, slot, once_more=True)
+    return True
+
+
+def tell_owners(part: Part, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+    """Notify every owner, at most once an hour per key."""
+    last = part.facts.get((TOLD, key))
+    if last is not None and last.until is not None and last.until > part.now:
+        return False
+    part.facts.put((TOLD, key), Fact("", part.now + TOLD_EVERY))
+    for owner, principals in owners.items():
+        way = main_route(owner)
+        use_session(part, way)
+        add_slot(part, NewSlot(conversation=owner_page(owner), kind=SlotKind.REPLY, text=text), way.session, None)
+        found = (part.facts.get((PEOPLE, who)) for who in principals)
+        chat = latest_chat(person_of(fact) for fact in found if fact is not None)
+        if chat is not None:
+            # No session: its page shows the other slot.
+            add_slot(part, NewSlot(conversation=chat, kind=SlotKind.REPLY, text=text), None, None)
+    return True
+
+
+def _find(part: Part, slot: SlotId) -> SlotRow:
+    row = part.slots.get(slot)
+    if row is None:
+        raise NotFound(f"There is no slot {slot}.")
+    return row

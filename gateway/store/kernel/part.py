@@ -1,0 +1,275 @@
+"""View of the store for one transition: loaded rows, and the changes over them.
+
+A transition reads and puts rows here and has no other effect. Its backend loads rows, writes what changed, and drops
+everything when the transition raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from gateway.domain.audit import AuditHead, AuditRow
+from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Slot, SlotState
+from gateway.domain.turns import ENDED, TurnKind
+from gateway.domain.views import Spent
+from gateway.errors import NotFound
+from gateway.policy.audit import sealed
+from gateway.store.constants import HELD
+from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, changed
+from gateway.store.notifications import Notifications
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+EventKey: TypeAlias = tuple[str, str, str]
+"""Channel, account and the platform's key of the event."""
+StepKey: TypeAlias = tuple[TurnId, int]
+FactKey: TypeAlias = tuple[str, str]
+"""Namespace and key."""
+_UNCHANGED: Any = object()
+
+
+class Missing(Exception):
+    """A row is not loaded. A backend that cannot load it at once loads it now, and runs the transition again."""
+
+
+class Rows(Protocol):
+    """Stored rows by key; None when there is none. Raises `Missing` for a row that is not loaded."""
+
+    def session_row(self, key: SessionId) -> SessionRow | None: ...  # noqa: D102
+    def turn_row(self, key: TurnId) -> TurnRow | None: ...  # noqa: D102
+    def message_row(self, key: InboundId) -> MessageRow | None: ...  # noqa: D102
+    def step_row(self, key: StepKey) -> StepRow | None: ...  # noqa: D102
+    def wait_row(self, key: WaitId) -> WaitRow | None: ...  # noqa: D102
+    def slot_row(self, key: SlotId) -> SlotRow | None: ...  # noqa: D102
+    def cards_row(self, key: WaitId) -> tuple[SlotId, ...] | None: ...  # noqa: D102
+    def event_row(self, key: EventKey) -> str | None: ...  # noqa: D102
+    def fact_row(self, key: FactKey) -> Fact | None: ...  # noqa: D102
+
+    def fact_rows(self, namespace: str) -> Sequence[tuple[str, Fact]]:
+        """Return all facts of a namespace."""
+        ...
+
+    def is_whole(self, turn: TurnId) -> bool:
+        """Return False for a turn with a damaged row: its payloads are stand-ins, enough to end it."""
+        ...
+
+    def last_audit(self) -> AuditHead:
+        """Return the end of the audit."""
+        ...
+
+
+class Index(Protocol):
+    """Rows that time or a free place makes due, oldest first. Called at the beginning of a transition."""
+
+    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
+        """Return queued turns that may run, the longest waiting first."""
+        ...
+
+    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+        """Return slots that may be sent, as `Outbox.claim_slots` orders them."""
+        ...
+
+    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, timers excepted, and approved ones that nobody used in time."""
+        ...
+
+    def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open timers past their time."""
+        ...
+
+    def asked_waits(self) -> Sequence[WaitId]:
+        """Return all open approvals."""
+        ...
+
+    def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
+        """Return leased turns with their holders; with `lapsed` only those whose lease ended by then."""
+        ...
+
+    def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
+        """Return slots being sent with their senders; with `lapsed` only those that take too long by then."""
+        ...
+
+    def gathering_turns(self) -> Sequence[TurnId]:
+        """Return queued turns that wait, or waited, for the rest of a message."""
+        ...
+
+    def orphans(self, limit: int) -> Sequence[SessionId]:
+        """Return live children whose waiting turn has ended and that nobody stopped."""
+        ...
+
+    def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
+        """Return slots that an edit settled by now may have overwritten."""
+        ...
+
+
+class Source(Rows, Index, Protocol):
+    """Everything a transition may ask of its backend."""
+
+
+class Table(Generic[K, R]):
+    """Rows of one kind as a transition sees them."""
+
+    __slots__ = ("_load", "changed")
+
+    def __init__(self, load: Callable[[K], R | None]) -> None:
+        """Take the function that returns a stored row."""
+        self._load = load
+        self.changed: dict[K, R | None] = {}
+
+    def get(self, key: K) -> R | None:
+        """Return the row; None when there is none."""
+        found = self.changed.get(key, _UNCHANGED)
+        return self._load(key) if found is _UNCHANGED else found
+
+    def __getitem__(self, key: K) -> R:
+        """Return the row. Raises `NotFound`."""
+        found = self.get(key)
+        if found is None:
+            raise NotFound(f"There is no {key}.")
+        return found
+
+    def put(self, key: K, row: R) -> None:
+        """Store a new or changed row."""
+        self.changed[key] = row
+
+    def delete(self, key: K) -> None:
+        """Remove the row."""
+        self.changed[key] = None
+
+
+class Part:
+    """Rows of one transition, its time and its wake-ups."""
+
+    def __init__(self, rows: Source, now: datetime, rev: int) -> None:
+        """Begin at the store's last revision."""
+        self.now = now
+        self.index: Index = rows
+        self.rev = rev
+        self.touched = Notifications()
+        self.sessions = Table(rows.session_row)
+        self.turns = Table(rows.turn_row)
+        self.messages = Table(rows.message_row)
+        self.steps = Table(rows.step_row)
+        self.waits = Table(rows.wait_row)
+        self.slots = Table(rows.slot_row)
+        self.cards = Table(rows.cards_row)
+        self.events = Table(rows.event_row)
+        self.facts = Table(rows.fact_row)
+        rows_of_sessions = (self.sessions, self.turns, self.messages, self.steps, self.waits, self.slots)
+        self.tables: tuple[Table[Any, Any], ...] = (*rows_of_sessions, self.cards, self.facts)
+        """Tables whose rows a backend may keep."""
+        self.audit: list[AuditRow] = []
+        self.spent: list[Spent] = []
+        self.poison: list[tuple[EventKey, str, str]] = []
+        self.forgets_expired = False
+        """True when the backend may delete all expired facts now."""
+        self.freed: set[Conversation] = set()
+        """Conversations whose next slot may be claimable now."""
+        self._rows = rows
+
+    def next_rev(self, session: SessionId | None = None) -> int:
+        """Return the revision of a new or changed row of a session."""
+        self.rev += 1
+        if session is not None:
+            self.touched.sessions.add(session)
+        return self.rev
+
+    def facts_in(self, namespace: str) -> list[tuple[str, Fact]]:
+        """Return all stored facts of a namespace."""
+        return list(self._rows.fact_rows(namespace))
+
+    def is_whole(self, turn: TurnId) -> bool:
+        """Return False for a turn with a damaged row."""
+        return self._rows.is_whole(turn)
+
+    def add_audit_row(self, row: AuditRow) -> int:
+        """Append a row, ignoring its place and hashes. Return its place."""
+        if self.audit:
+            last = self.audit[-1]
+            head = AuditHead(since=last.at, seq=last.seq, hash=last.hash)
+        else:
+            head = self._rows.last_audit()
+        self.audit.append(sealed(row, head))
+        return self.audit[-1].seq
+
+    # --- changes: each one gets a revision ------------------------------------------------------
+
+    def set_session(self, session: SessionId, /, **changes: Any) -> SessionRow:
+        """Change a session. Its revision is the last one of its rows."""
+        row = changed(self.sessions[session], **changes)
+        self.sessions.put(session, row)
+        return row
+
+    def set_turn(self, turn: TurnId, /, *, of_turn: dict[str, Any] | None = None, **changes: Any) -> TurnRow:
+        """Change a turn, and its session's lists of unended turns when it ends."""
+        before = self.turns[turn]
+        rev = self.next_rev(before.turn.session)
+        if of_turn:
+            changes["turn"] = changed(before.turn, **of_turn)
+        row = changed(before, rev=rev, **changes)
+        if row.turn.state is not before.turn.state:
+            row = self._moved(before, row)
+        self.turns.put(turn, row)
+        return row
+
+    def relink_turn(self, turn: TurnId, /, **changes: Any) -> TurnRow:
+        """Change a turn's fields that no page shows: these need no revision."""
+        row = changed(self.turns[turn], **changes)
+        self.turns.put(turn, row)
+        return row
+
+    def _moved(self, before: TurnRow, row: TurnRow) -> TurnRow:
+        """Return a turn in its new state; its session's lane follows."""
+        turn, changes = row.turn, dict[str, Any]()
+        if turn.kind is TurnKind.COMMAND:
+            held = (turn.state in HELD) - (before.turn.state in HELD)
+            if held:
+                changes["held_commands"] = self.sessions[turn.session].held_commands + held
+        if turn.state in ENDED and before.turn.state not in ENDED:
+            lane = "turns" if turn.kind is TurnKind.MODEL else "commands"
+            unended = getattr(self.sessions[turn.session], lane)
+            changes[lane] = tuple(one for one in unended if one != turn.id)
+            row = changed(row, ended_rev=row.rev, head=False)
+        if changes:
+            self.set_session(turn.session, **changes)
+        return row
+
+    def set_message(self, message: InboundId, /, **changes: Any) -> MessageRow:
+        """Change a message."""
+        before = self.messages[message]
+        row = changed(before, received=changed(before.received, **changes), rev=self.next_rev(before.session))
+        self.messages.put(message, row)
+        return row
+
+    def set_step(
+        self, turn: TurnId, n: int, /, *, fence: int | None = None, audit: int | None = None, **changes: Any
+    ) -> None:
+        """Change a step; `fence` and `audit` are those of its start."""
+        before = self.steps[turn, n]
+        row = changed(before, step=changed(before.step, **changes), rev=self.next_rev(before.session))
+        if fence is not None:
+            row = changed(row, fence=fence, audit=audit)
+        self.steps.put((turn, n), row)
+
+    def set_slot(self, slot: SlotId, /, *, of_slot: dict[str, Any] | None = None, **changes: Any) -> SlotRow:
+        """Change a slot."""
+        before = self.slots[slot]
+        session = before.slot.session
+        if of_slot:
+            changes["slot"] = changed(before.slot, **of_slot)
+        row = changed(before, rev=None if session is None else self.next_rev(session), **changes)
+        self.slots.put(slot, row)
+        self.slot_moved(row.slot)
+        return row
+
+    def slot_moved(self, slot: Slot) -> None:
+        """Wake claims for a due slot. A sent or dead one makes room for the next one of its conversation."""
+        if slot.state is SlotState.DUE:
+            self.touched.slots_due = True
+        elif slot.state is not SlotState.SENDING and not slot.conversation.on_page:
+            self.freed.add(slot.conversation)

@@ -1,0 +1,98 @@
+"""Transitions beside turns: sign-ins, nodes, named leases, the key-value store, summaries."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from gateway.domain.ids import NodeId, OwnerName, SessionId, TurnId
+from gateway.domain.messages import Conversation
+from gateway.domain.views import Spent
+from gateway.store.answer_rules import NOTHING
+from gateway.store.codec import from_us, load_conversation, to_us
+from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import Fact, changed
+
+CODES, COOKIES, FAILURES, PAGES, HOLDS, NODES = "code", "cookie", "failure", "page", "hold", "node"
+"""Namespaces of facts."""
+ALIVE = "alive"
+NOTES = "note/"
+"""Prefix of the namespaces of the key-value store."""
+
+
+def add_code(part: Part, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
+    """Store a sign-in code."""
+    part.facts.put((CODES, code_sha), Fact(owner, part.now + ttl))
+
+
+def redeem_code(part: Part, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
+    """Exchange a code for a cookie, once."""
+    found = part.facts.get((CODES, code_sha))
+    if found is None or found.until is None or found.until <= part.now:
+        known = part.facts.get((FAILURES, source))
+        times = [int(at) for at in known.value.split()] if known is not None else []
+        times = [at for at in times if at > to_us(part.now - FAILURES_KEPT)]
+        if len(times) >= FAILURES_ALLOWED:
+            raise too_many_failures()
+        text = " ".join(str(at) for at in [*times, to_us(part.now)])
+        part.facts.put((FAILURES, source), Fact(text, part.now + FAILURES_KEPT))
+        if found is not None:
+            part.facts.delete((CODES, code_sha))
+        return None
+    part.facts.delete((CODES, code_sha))
+    part.facts.put((COOKIES, cookie_sha), Fact(found.value, part.now + ttl))
+    return OwnerName(found.value)
+
+
+def sign_out(part: Part, cookie_sha: str) -> None:
+    """Forget a cookie."""
+    part.facts.delete((COOKIES, cookie_sha))
+
+
+def saw_page(part: Part, owner: OwnerName) -> None:
+    """Record that the owner's page is open."""
+    part.facts.put((PAGES, owner), Fact(str(to_us(part.now))))
+
+
+def alive(part: Part, _node: NodeId) -> None:
+    """Record that this node is alive. Expired facts are deleted on this occasion."""
+    part.forgets_expired = True
+    part.facts.put((NODES, ALIVE), Fact(str(to_us(part.now))))
+
+
+def hold(part: Part, name: str, node: NodeId, ttl: timedelta) -> bool:
+    """Acquire or renew a named lease."""
+    known = part.facts.get((HOLDS, name))
+    if known is not None and known.value != node and known.until is not None and known.until > part.now:
+        return False
+    part.facts.put((HOLDS, name), Fact(node, part.now + ttl))
+    return True
+
+
+def put(part: Part, namespace: str, key: str, value: str, ttl: timedelta | None) -> None:
+    """Store a value."""
+    part.facts.put((NOTES + namespace, key), Fact(value, None if ttl is None else part.now + ttl))
+
+
+def compact(part: Part, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
+    """Store the summary of the beginning of a history, and its cost."""
+    if spent is not None and spent.usage != NOTHING:
+        part.spent.append(spent)
+    row, turn = part.sessions.get(session), part.turns.get(through)
+    if row is None or turn is None or turn.ended_rev is None:
+        return False
+    if row.session.epoch != epoch or (turn.turn.session, turn.turn.epoch) != (session, epoch):
+        return False
+    if turn.ended_rev <= row.summary_rev:
+        return False
+    part.set_session(session, session=changed(row.session, summary=summary), summary_rev=turn.ended_rev)
+    return True
+
+
+# --- reading facts --------------------------------------------------------------------------
+
+
+def person_of(fact: Fact) -> tuple[Conversation, datetime]:
+    """Return a person's last direct conversation and when it was used."""
+    at, _, place = fact.value.partition(" ")
+    return load_conversation(place), from_us(int(at))

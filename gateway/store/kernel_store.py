@@ -1,0 +1,289 @@
+"""Writes of every store: each port's method runs one transition of the kernel on its backend."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from gateway.domain.audit import StartRecord
+from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
+from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
+from gateway.domain.slots import NewSlot, Slot
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.views import Claimed, LastContact, Spent, TurnView
+from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
+from gateway.ports import Clock, Control, Waiting
+from gateway.store.codec import from_us
+from gateway.store.kernel import arrivals, children, drops, intake, journal, outbox, records, sweeps
+from gateway.store.kernel.part import FactKey, Part
+from gateway.store.kernel.rows import Fact
+
+T = TypeVar("T")
+
+
+class KernelStore(ABC):
+    """`ports.Store` but for its reads. A backend runs a transition atomically, and publishes its wake-ups."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Take the clock that gives every transition its time."""
+        self.clock = clock
+
+    @abstractmethod
+    async def run(self, transition: Callable[[Part], T]) -> T:
+        """Run a transition and return when its changes are stored. Raises its exception, or `StoreError`."""
+
+    @abstractmethod
+    async def claim_turns(
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+    ) -> list[Claimed]:
+        """Run `take` on ready turns, each in a transition of its own. When there is none, wait for one."""
+
+    @abstractmethod
+    async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
+        """Run a claim of slots. When it takes none, wait for some."""
+
+    @abstractmethod
+    async def facts(self, keys: Sequence[FactKey]) -> list[Fact | None]:
+        """Return stored facts, expired ones too."""
+
+    @abstractmethod
+    async def facts_in(self, namespace: str) -> list[tuple[str, Fact]]:
+        """Return all facts of a namespace by key, expired ones too."""
+
+    # --- intake -----------------------------------------------------------------------------
+
+    async def accept(
+        self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
+    ) -> Accepted:
+        """Store the message and its turn."""
+        return await self.run(lambda part: intake.accept(part, route, message, kind, running, say_if_waiting))
+
+    async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
+        """Store a control command with its effect and reply."""
+        return await self.run(lambda part: intake.control(part, route, message, control))
+
+    async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
+        """Store a press and decide its wait, once."""
+        return await self.run(lambda part: intake.press(part, press, wait, verdict))
+
+    async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
+        """Store why a message starts nothing."""
+        return await self.run(lambda part: drops.drop(part, message, drop, refusal))
+
+    async def amend(self, message: Inbound) -> bool:
+        """Store the new text of a message that no model has read."""
+        return await self.run(lambda part: drops.amend(part, message))
+
+    async def refuse(self, refused: Refused) -> bool:
+        """Store an event that is no message."""
+        return await self.run(lambda part: drops.refuse(part, refused))
+
+    # --- turn queue -------------------------------------------------------------------------
+
+    async def lease_turns(
+        self, node: NodeId, limit: int, wait_s: float, view: Callable[[Part, Lease], Claimed]
+    ) -> list[Claimed]:
+        """Lease turns that may run, and return each as `view` reads it in the same transition."""
+
+        def take(part: Part, turn: TurnId) -> Claimed | None:
+            lease = journal.lease(part, node, turn)
+            return None if lease is None else view(part, lease)
+
+        return await self.claim_turns(take, limit, wait_s)
+
+    async def renew(self, lease: Lease) -> TurnState:
+        """Extend the lease."""
+        return await self.run(lambda part: journal.renew(part, lease))
+
+    async def park(self, lease: Lease) -> bool:
+        """Release the lease until a wait is decided."""
+        return await self.run(lambda part: journal.park(part, lease))
+
+    async def finish_turn(
+        self,
+        lease: Lease,
+        state: TurnState,
+        *,
+        answer: Answer | None,
+        given: Sequence[InboundId],
+        slots: Sequence[NewSlot],
+        timers: Sequence[NewWait],
+    ) -> bool:
+        """End the turn with its last answer."""
+        return await self.run(lambda part: journal.finish_turn(part, lease, state, answer, given, slots, timers))
+
+    async def release(self, lease: Lease) -> None:
+        """Return the turn to the queue."""
+        await self.run(lambda part: journal.release(part, lease))
+
+    # --- turn journal -----------------------------------------------------------------------
+
+    async def plan(
+        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+    ) -> TurnView:
+        """Store an answer with its calls planned."""
+        return await self.run(lambda part: journal.plan(part, lease, answer, given, slots))
+
+    async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
+        """Store the slot of an answer being written or of a status line, or its newer text."""
+        return await self.run(lambda part: journal.open_slot(part, lease, slot))
+
+    async def open_waits(
+        self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], *, most: int | None = None
+    ) -> int | None:
+        """Open waits on planned steps, with their cards."""
+        return await self.run(lambda part: journal.open_waits(part, lease, waits, slots, most))
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
+        """Record that a call's effect may begin, with its audit row; consume its approval."""
+        return await self.run(lambda part: journal.start_step(part, lease, n, wait, beginning))
+
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
+        """Store a call's one result and the slots that show it."""
+        return await self.run(lambda part: journal.finish_step(part, lease, n, result, slots))
+
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
+        """Store the outcome of fetching a message's attachments."""
+        await self.run(lambda part: journal.brought(part, lease, message, files))
+
+    # --- children and usage -----------------------------------------------------------------
+
+    async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
+        """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
+        return await self.run(lambda part: children.spawn(part, lease, n, child))
+
+    async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
+        """Stop a child and all below it."""
+        return await self.run(lambda part: children.stop_child(part, parent, child, text, only))
+
+    async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
+        """Store the summary of the beginning of a history, and its cost."""
+        return await self.run(lambda part: records.compact(part, session, epoch, through, summary, spent))
+
+    # --- sweeps -----------------------------------------------------------------------------
+
+    async def expire_waits(self) -> int:
+        """Expire waits that nobody decided or used in time."""
+        return await self.run(sweeps.expire_waits)
+
+    async def reclaim(self) -> int:
+        """Take back turns and slots of dead holders, and stop orphans."""
+        return await self.run(sweeps.reclaim)
+
+    async def fire_timers(self) -> int:
+        """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
+        return await self.run(sweeps.fire_timers)
+
+    async def offer_again(self) -> int:
+        """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
+        return await self.run(sweeps.offer_again)
+
+    async def void_leases(self, machine: str) -> int:
+        """Void the leases of this machine's earlier processes."""
+        return await self.run(lambda part: sweeps.void_leases(part, machine))
+
+    # --- outbox -----------------------------------------------------------------------------
+
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
+        """Claim the oldest due slot of each conversation; none overtakes an older one that awaits a retry."""
+
+        def take(part: Part) -> list[Slot]:
+            return outbox.claim_slots(part, node, part.index.claimable_slots(part.now, channels, limit))
+
+        return await self.claim_due(take, limit, wait_s)
+
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
+        """Record the version that is shown."""
+        await self.run(lambda part: outbox.slot_sent(part, slot, version, platform_id, unsettled=unsettled))
+
+    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+        """Record the messages shown so far."""
+        await self.run(lambda part: outbox.slot_part(part, slot, platform_id))
+
+    async def slot_retry(
+        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+    ) -> None:
+        """Schedule a retry."""
+        await self.run(
+            lambda part: outbox.slot_retry(part, slot, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
+        )
+
+    async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
+        """Mark it dead, unless it changed meanwhile."""
+        await self.run(lambda part: outbox.slot_dead(part, slot, version, why))
+
+    async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
+        """Send the newer version once more."""
+        return await self.run(lambda part: outbox.slot_overwritten(part, slot, version))
+
+    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+        """Notify every owner, at most once an hour per key."""
+        return await self.run(lambda part: outbox.tell_owners(part, key, text, owners))
+
+    # --- accounts and nodes -----------------------------------------------------------------
+
+    async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
+        """Store a sign-in code."""
+        await self.run(lambda part: records.add_code(part, owner, code_sha, ttl))
+
+    async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
+        """Exchange a code for a cookie, once."""
+        return await self.run(lambda part: records.redeem_code(part, code_sha, cookie_sha, ttl, source))
+
+    async def sign_out(self, cookie_sha: str) -> None:
+        """Forget a cookie."""
+        await self.run(lambda part: records.sign_out(part, cookie_sha))
+
+    async def saw_page(self, owner: OwnerName) -> None:
+        """Record that the owner's page is open."""
+        await self.run(lambda part: records.saw_page(part, owner))
+
+    async def alive(self, node: NodeId) -> None:
+        """Record that this node is alive."""
+        await self.run(lambda part: records.alive(part, node))
+
+    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
+        """Acquire or renew a named lease."""
+        return await self.run(lambda part: records.hold(part, name, node, ttl))
+
+    async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Store a value."""
+        await self.run(lambda part: records.put(part, namespace, key, value, ttl))
+
+    # --- reads of facts ---------------------------------------------------------------------
+
+    async def signed_in(self, cookie_sha: str) -> OwnerName | None:
+        """Return the owner of this cookie."""
+        (found,) = await self.facts([(records.COOKIES, cookie_sha)])
+        return OwnerName(found.value) if found is not None and self._is_good(found) else None
+
+    async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
+        """Return the last direct conversation of each person, and when the page was last open."""
+        keys = [(records.PAGES, str(owner)), *((arrivals.PEOPLE, str(who)) for who in principals)]
+        seen, *people = await self.facts(keys)
+        found = zip(principals, people, strict=True)
+        direct = {who: records.person_of(fact) for who, fact in found if fact is not None}
+        return LastContact(direct=direct, page_seen_at=None if seen is None else from_us(int(seen.value)))
+
+    async def last_alive(self) -> datetime | None:
+        """Return when a node was last recorded as alive."""
+        (found,) = await self.facts([(records.NODES, records.ALIVE)])
+        return None if found is None else from_us(int(found.value))
+
+    async def items(self, namespace: str) -> Mapping[str, str]:
+        """Return the values of a namespace."""
+        found = await self.facts_in(records.NOTES + namespace)
+        return {key: fact.value for key, fact in found if self._is_good(fact)}
+
+    def _is_good(self, fact: Fact) -> bool:
+        return fact.until is None or fact.until > self.clock.now()

@@ -1,0 +1,219 @@
+"""Tables of the memory store and their indexes: with ten thousand parked turns no transition may scan them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+
+from gateway.domain.audit import AuditRow
+from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import Conversation
+from gateway.domain.sessions import SessionKind
+from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
+from gateway.domain.turns import ENDED, TurnKind, TurnState
+from gateway.domain.views import Item, Row, Spent
+from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.ports import Clock
+from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
+from gateway.store.kernel.part import Part, StepKey
+from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
+from gateway.store.kernel_store import KernelStore
+
+UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
+
+
+class MemoryIndex(KernelStore):
+    """All rows by key, and what the kernel asks of an index."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Start empty."""
+        super().__init__(clock)
+        self.sessions_by_id: dict[SessionId, SessionRow] = {}
+        self.turns: dict[TurnId, TurnRow] = {}
+        self.messages: dict[InboundId, MessageRow] = {}
+        self.steps: dict[StepKey, StepRow] = {}
+        self.waits: dict[WaitId, WaitRow] = {}
+        self.slots: dict[SlotId, SlotRow] = {}
+        self.cards_by_wait: dict[WaitId, tuple[SlotId, ...]] = {}
+        self.audit: list[AuditRow] = []
+        self.books: dict[tuple[date, Principal, str], Spent] = {}
+        # Rows of a session by kind and key, for pages.
+        self.rows: dict[SessionId, dict[tuple[str, object], Row]] = {}
+        self.queued: dict[TurnId, TurnRow] = {}
+        self.held_now: dict[TurnId, TurnRow] = {}
+        self.parked: dict[TurnId, TurnRow] = {}
+        self.ended: dict[SessionId, list[TurnId]] = {}
+        self.undecided: dict[WaitId, WaitRow] = {}
+        self.unsent: dict[Conversation, dict[SlotId, SlotRow]] = {}
+
+    def index_rows(self, part: Part) -> None:
+        """Store the changed rows of a transition, in the order of their revisions."""
+        for turn, row in part.turns.changed.items():
+            assert row is not None
+            self._index_turn(turn, row)
+        for message, row in part.messages.changed.items():
+            assert row is not None
+            self.messages[message] = row
+            self._show(row.session, ("message", message), row.ord, row.rev, row.received)
+        for key, row in part.steps.changed.items():
+            assert row is not None
+            self.steps[key] = row
+            self._show(row.session, ("step", key), row.ord, row.rev, row.step)
+        for wait, row in part.waits.changed.items():
+            assert row is not None
+            self._index_wait(wait, row)
+        for slot, row in part.slots.changed.items():
+            assert row is not None
+            self._index_slot(slot, row)
+
+    def _show(self, session: SessionId, key: tuple[str, object], ord_: int, rev: int, item: Item) -> None:
+        self.rows.setdefault(session, {})[key] = Row(ord=ord_, rev=rev, item=item)
+
+    def _index_turn(self, turn: TurnId, row: TurnRow) -> None:
+        before, state = self.turns.get(turn), row.turn.state
+        self.turns[turn] = row
+        self._show(row.turn.session, ("turn", turn), row.ord, row.rev, row.turn)
+        for states, index in (
+            ({TurnState.QUEUED}, self.queued),
+            (HELD, self.held_now),
+            ({TurnState.PARKED}, self.parked),
+        ):
+            if state not in states:
+                index.pop(turn, None)
+            elif before is not None and before.queued_rev != row.queued_rev:
+                index.pop(turn, None)  # queued again: behind those already queued
+                index[turn] = row
+            else:
+                index[turn] = row
+        if state in ENDED and (before is None or before.turn.state not in ENDED):
+            self.ended.setdefault(row.turn.session, []).append(turn)
+
+    def _index_wait(self, wait: WaitId, row: WaitRow) -> None:
+        self.waits[wait] = row
+        self._show(row.wait.session, ("wait", wait), row.ord, row.rev, row.wait)
+        if row.wait.state in UNDECIDED:
+            self.undecided[wait] = row
+        else:
+            self.undecided.pop(wait, None)
+
+    def _index_slot(self, slot: SlotId, row: SlotRow) -> None:
+        self.slots[slot] = row
+        if row.slot.session is not None and row.ord is not None and row.rev is not None:
+            self._show(row.slot.session, ("slot", slot), row.ord, row.rev, row.slot)
+        here = self.unsent.setdefault(row.slot.conversation, {})
+        if row.slot.state in UNSENT:
+            here[slot] = row
+        else:
+            here.pop(slot, None)
+        if not here:
+            del self.unsent[row.slot.conversation]
+
+    @property
+    def unended(self) -> list[TurnRow]:
+        """All turns that have not ended."""
+        return [*self.queued.values(), *self.held_now.values(), *self.parked.values()]
+
+    # --- turns ------------------------------------------------------------------------------
+
+    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
+        """Return queued turns that may run, the longest waiting first."""
+        found: list[TurnId] = []
+        for turn, row in self.queued.items():
+            if len(found) == limit:
+                break
+            gathers = row.gathers_until is not None and row.gathers_until > now
+            if not gathers and row.head and self._has_room(row):
+                found.append(turn)
+        return found
+
+    def _has_room(self, row: TurnRow) -> bool:
+        held = self.sessions_by_id[row.turn.session].held_commands
+        return row.turn.kind is TurnKind.MODEL or held < COMMANDS_AT_ONCE
+
+    def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
+        """Return leased turns in the order in which they return to the queue."""
+        rows = sorted(self.held_now.values(), key=lambda row: (row.held_since or row.queued_at, row.queued_rev))
+        late = [row for row in rows if lapsed is None or (row.lease_until is not None and row.lease_until <= lapsed)]
+        return [(row.turn.id, row.node) for row in late if row.node is not None]
+
+    def gathering_turns(self) -> Sequence[TurnId]:
+        """Return queued turns that wait, or waited, for the rest of a message."""
+        return [turn for turn, row in self.queued.items() if row.gathers_until is not None]
+
+    def orphans(self, limit: int) -> Sequence[SessionId]:
+        """Return live children whose waiting turn has ended and that nobody stopped."""
+        found: list[SessionId] = []
+        for id_, row in self.sessions_by_id.items():
+            if len(found) < limit and row.live and row.task is not None and row.parent_wait is not None:
+                waiting = self.turns[self.waits[row.parent_wait].wait.turn].turn.state
+                if waiting in ENDED and self.turns[row.task].turn.state is not TurnState.STOPPING:
+                    found.append(id_)
+        return found
+
+    # --- waits ------------------------------------------------------------------------------
+
+    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, timers excepted, and approved ones that nobody used in time."""
+        return [one.id for one in self._waits() if self._expired(one, now)][:limit]
+
+    def _expired(self, wait: Wait, now: datetime) -> bool:
+        if wait.state is WaitState.OPEN:
+            return wait.expires_at <= now and wait.kind is not WaitKind.TIMER
+        late = now - (wait.decided_at or wait.opened_at) > timedelta(seconds=DECISION_GOOD_FOR_S)
+        return late and wait.turn not in self.held_now
+
+    def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open timers past their time."""
+        timers = (one for one in self._waits() if one.kind is WaitKind.TIMER and one.expires_at <= now)
+        return [one.id for one in timers][:limit]
+
+    def asked_waits(self) -> Sequence[WaitId]:
+        """Return all open approvals."""
+        return [one.id for one in self._waits() if (one.kind, one.state) == (WaitKind.APPROVAL, WaitState.OPEN)]
+
+    def _waits(self) -> Iterator[Wait]:
+        return (row.wait for row in self.undecided.values())
+
+    # --- slots ------------------------------------------------------------------------------
+
+    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+        """Return the oldest due slot of each conversation where none is being sent; refusals last."""
+        idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
+        heads = [min(here.values(), key=self._place) for here in idle]
+        due = [row for row in heads if row.slot.due_at <= now and row.slot.conversation.channel in channels]
+        due.sort(key=lambda row: row.seq)
+        found = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
+        for channel in channels:
+            refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel)]
+            found += refusals[: max(0, REFUSALS_AT_ONCE - self._refusals_sent(channel))]
+        return [row.slot.id for row in found[:limit]]
+
+    def _place(self, row: SlotRow) -> tuple[bool, int]:
+        """Return the sort key of a slot in its conversation: cards of sessions other than a main one come last."""
+        session = None if row.slot.session is None else self.sessions_by_id[row.slot.session].session
+        others = session is not None and session.root_kind is not SessionKind.MAIN
+        return row.slot.kind is SlotKind.CARD and others, row.seq
+
+    def _refusals_sent(self, channel: str) -> int:
+        rows = (self.slots[slot] for slot, _ in self.sending_slots())
+        return sum(row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel) for row in rows)
+
+    def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
+        """Return slots being sent with their senders; with `lapsed` only those that take too long."""
+        rows = [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]
+        late = [row for row in rows if lapsed is None or _takes_too_long(row, lapsed)]
+        return [(row.slot.id, row.node) for row in late if row.node is not None]
+
+    def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
+        """Return slots that an edit settled by now may have overwritten."""
+        rows = [row for row in self.slots.values() if row.again_at is not None and row.again_at <= now]
+        return [row.slot.id for row in sorted(rows, key=lambda row: row.seq)[:limit]]
+
+
+def _is_on(row: SlotRow, channel: str) -> bool:
+    return row.slot.conversation.channel == channel
+
+
+def _takes_too_long(row: SlotRow, now: datetime) -> bool:
+    at_most = FILE_SENDING_AT_MOST if row.slot.kind is SlotKind.FILE else SENDING_AT_MOST
+    return row.sending_since is not None and now - row.sending_since > at_most

@@ -1,0 +1,95 @@
+-- Rows for the kernel: each with the columns of its function in gateway.store.sqlite.rows, then those of the store.
+
+-- name: session_row
+SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary,
+    context, summary_rev, task_turn, parent_wait, live
+FROM sessions WHERE id = ?;
+
+-- name: unended_turns
+-- Turns of a session that have not ended, oldest first.
+SELECT id, kind, state FROM turns INDEXED BY turns_lane WHERE session = ? AND ended_rev IS NULL ORDER BY ord;
+
+-- name: live_below
+-- Live children of a root, oldest first.
+SELECT id FROM sessions INDEXED BY sessions_live WHERE root = ? AND live = 1 ORDER BY seq;
+
+-- name: turn_row
+SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, stopped_text,
+    ord, rev, queued_at, queued_rev, head, node, fence, lease_until, held_since, gathers_until, ended_rev
+FROM turns WHERE id = ?;
+
+-- name: message_rows
+SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues, attachments, files, session, ord, rev
+FROM messages INDEXED BY messages_turn WHERE turn = ? ORDER BY ord;
+
+-- name: message_row
+SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues, attachments, files, session, ord, rev
+FROM messages WHERE ord = ?;
+
+-- name: step_rows
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, session, ord, rev, fence,
+    audit
+FROM steps WHERE turn = ? ORDER BY n;
+
+-- name: step_row
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, session, ord, rev, fence,
+    audit
+FROM steps WHERE turn = ? AND n = ?;
+
+-- name: wait_rows
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason, ord,
+    rev
+FROM waits INDEXED BY waits_turn WHERE turn = ? ORDER BY ord;
+
+-- name: wait_row
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason, ord,
+    rev
+FROM waits WHERE id = ?;
+
+-- name: early_of_turn
+-- Draft slots and status lines of a turn, oldest first.
+SELECT id, early FROM slots INDEXED BY slots_early WHERE turn = ? AND early > 0 ORDER BY seq;
+
+-- name: children_of_turn
+-- Children spawned by a turn. Their ids begin with its id: ?1 is that id with a point, ?2 with the next character.
+SELECT id FROM sessions WHERE id > ?1 AND id < ?2;
+
+-- name: slot_row
+SELECT id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
+    uncertain, due_at, created_at, file, once_more,
+    seq, ord, rev, early, node, sending_since, shown_by, again_at, again_over, why_dead
+FROM slots WHERE id = ?;
+
+-- name: cards_of_wait
+SELECT s.id FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
+
+-- name: add_card
+INSERT INTO cards (wait, slot) VALUES (?, ?);
+
+-- name: event_outcome
+SELECT outcome FROM events WHERE channel = ? AND account = ? AND event_key = ?;
+
+-- name: put_event
+INSERT INTO events (channel, account, event_key, outcome) VALUES (?, ?, ?, ?)
+ON CONFLICT (channel, account, event_key) DO UPDATE SET outcome = excluded.outcome;
+
+-- name: add_poison
+INSERT INTO poison (channel, account, event_key, raw, why, at) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: fact
+SELECT value, until FROM facts WHERE namespace = ? AND key = ?;
+
+-- name: facts
+SELECT key, value, until FROM facts WHERE namespace = ? ORDER BY key;
+
+-- name: put_fact
+INSERT INTO facts (namespace, key, value, until) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace, key) DO UPDATE SET value = excluded.value, until = excluded.until;
+
+-- name: delete_fact
+DELETE FROM facts WHERE namespace = ? AND key = ?;
+
+-- name: forget_facts
+DELETE FROM facts WHERE until <= ?;

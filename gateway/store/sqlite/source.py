@@ -1,0 +1,424 @@
+"""Rows of the SQLite store for the kernel: loaded when asked for, kept while they are used, written when changed.
+
+Only the writer's thread uses it. The file has no other writer, so a kept row is the stored one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from gateway.domain.audit import AuditHead
+from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.turns import TurnKind
+from gateway.domain.waits import DECISION_GOOD_FOR_S
+from gateway.store.child_rules import CHILDREN
+from gateway.store.codec import dump_conversation, from_us, load_json, to_us
+from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
+from gateway.store.kernel.part import EventKey, FactKey, Part, StepKey, Table
+from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
+from gateway.store.sqlite import columns
+from gateway.store.sqlite.columns import RowTable
+from gateway.store.sqlite.queries import claimable
+from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
+from gateway.store.sqlite.rows import (
+    Columns,
+    moment,
+    received_of,
+    session_of,
+    slot_of,
+    step_of,
+    turn_of,
+    wait_of,
+    whole_or_bare,
+)
+from gateway.store.sqlite.tx import Tx
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+ROWS_KEPT = 500
+"""Maximum kept rows of each kind, the last used ones."""
+BYTES_KEPT = 1_000_000
+"""Maximum characters in the texts of kept rows of one kind."""
+SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 12, 12, 20, 11, 13, 18
+"""Numbers of columns that the functions of `rows` take; the store's own follow."""
+NOWHERE = '["","","",""]'
+"""Stand-in for a conversation that cannot be read."""
+
+
+class Kept(Generic[K, R]):
+    """Stored rows of one kind, the last used ones last, bounded by number and by size."""
+
+    __slots__ = ("_bytes", "_size", "rows")
+
+    def __init__(self, size: Callable[[R], int] | None = None) -> None:
+        """Start empty. `size` returns the characters of a row's texts; None: it has none to speak of."""
+        self.rows: dict[K, R] = {}
+        self._size = size
+        self._bytes = 0
+
+    def get(self, key: K, load: Callable[[K], R | None]) -> R | None:
+        """Return a kept row, or load and keep it."""
+        found = self.rows.pop(key, None)
+        if found is not None:
+            self.rows[key] = found
+            return found
+        found = load(key)
+        if found is not None:
+            self.put(key, found)
+        return found
+
+    def put(self, key: K, row: R) -> None:
+        """Keep a row, in place of an older version of it."""
+        self.drop(key)
+        self.rows[key] = row
+        if self._size is not None:
+            self._bytes += self._size(row)
+
+    def drop(self, key: K) -> None:
+        """Forget a row."""
+        before = self.rows.pop(key, None)
+        if before is not None and self._size is not None:
+            self._bytes -= self._size(before)
+
+    def trim(self) -> None:
+        """Forget the rows that were not used for the longest."""
+        while len(self.rows) > ROWS_KEPT or self._bytes > BYTES_KEPT:
+            self.drop(next(iter(self.rows)))
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.rows.clear()
+        self._bytes = 0
+
+
+class SqliteSource:
+    """`kernel.part.Source` over one transaction at a time."""
+
+    def __init__(self) -> None:
+        """Start with nothing kept."""
+        self.tx: Tx
+        self._sessions = Kept[SessionId, SessionRow]()
+        self._turns = Kept[TurnId, TurnRow]()
+        self._messages = Kept[InboundId, MessageRow](lambda row: len(row.received.message.text))
+        self._steps = Kept[StepKey, StepRow](_step_size)
+        self._waits = Kept[WaitId, WaitRow]()
+        self._slots = Kept[SlotId, SlotRow](lambda row: len(row.slot.text))
+        self._cards = Kept[WaitId, tuple[SlotId, ...]]()
+        self._facts = Kept[FactKey, Fact]()
+        kept = (self._sessions, self._turns, self._messages, self._steps, self._waits, self._slots)
+        self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts)
+        self._damaged: set[TurnId] = set()
+
+    def forget(self) -> None:
+        """Forget all kept rows: a commit failed, and what they say is not stored."""
+        for kept in self._all:
+            kept.clear()
+        self._damaged.clear()
+
+    # --- rows by key ------------------------------------------------------------------------
+
+    def session_row(self, key: SessionId) -> SessionRow | None:
+        """Return a session with its unended turns and, for a root, its live children."""
+        return self._sessions.get(key, self._load_session)
+
+    def turn_row(self, key: TurnId) -> TurnRow | None:
+        """Return a turn; its messages, steps and waits are loaded with it."""
+        return self._turns.get(key, self._load_turn)
+
+    def message_row(self, key: InboundId) -> MessageRow | None:
+        """Return a message. Its id names its place."""
+        return self._messages.get(key, self._load_message)
+
+    def step_row(self, key: StepKey) -> StepRow | None:
+        """Return a step."""
+        return self._steps.get(key, lambda key: self._load("step_row", self._step, *key))
+
+    def wait_row(self, key: WaitId) -> WaitRow | None:
+        """Return a wait."""
+        return self._waits.get(key, lambda key: self._load("wait_row", self._wait, key))
+
+    def slot_row(self, key: SlotId) -> SlotRow | None:
+        """Return a slot."""
+        return self._slots.get(key, lambda key: self._load("slot_row", _slot, key))
+
+    def cards_row(self, key: WaitId) -> tuple[SlotId, ...] | None:
+        """Return the cards that show a wait."""
+        return self._cards.get(key, self._load_cards)
+
+    def event_row(self, key: EventKey) -> str | None:
+        """Return the outcome of an event."""
+        found = self.tx.one("event_outcome", *key)
+        return None if found is None else str(found[0])
+
+    def fact_row(self, key: FactKey) -> Fact | None:
+        """Return a fact."""
+        return self._facts.get(key, lambda key: self._load("fact", _fact, *key))
+
+    def fact_rows(self, namespace: str) -> Sequence[tuple[str, Fact]]:
+        """Return all facts of a namespace."""
+        return [(key, _fact(tuple(rest))) for key, *rest in self.tx.run("facts", namespace)]
+
+    def is_whole(self, turn: TurnId) -> bool:
+        """Return False for a turn with a row that could not be read whole."""
+        return turn not in self._damaged
+
+    def last_audit(self) -> AuditHead:
+        """Return the end of the audit."""
+        return audit_head(self.tx)
+
+    def _load(self, name: str, make: Callable[[Columns], R], *key: Any) -> R | None:
+        found = self.tx.one(name, *key)
+        return None if found is None else make(found)
+
+    def _load_session(self, key: SessionId) -> SessionRow | None:
+        found = self.tx.one("session_row", key)
+        if found is None:
+            return None
+        session = session_of(found[:SESSION])
+        context, summary_rev, task, parent_wait, live = found[SESSION:]
+        turns = self.tx.run("unended_turns", key)
+        below = self.tx.run("live_below", key) if session.lineage is None else []
+        commands = [(turn, state) for turn, kind, state in turns if kind == TurnKind.COMMAND]
+        return SessionRow(
+            session=session,
+            turns=tuple(TurnId(turn) for turn, kind, _ in turns if kind == TurnKind.MODEL),
+            commands=tuple(TurnId(turn) for turn, _ in commands),
+            held_commands=sum(state in HELD for _, state in commands),
+            context=tuple(load_json(context)),
+            summary_rev=summary_rev,
+            task=task,
+            parent_wait=parent_wait,
+            live=bool(live),
+            live_below=tuple(SessionId(child) for (child,) in below),
+        )
+
+    def _load_turn(self, key: TurnId) -> TurnRow | None:
+        found = self.tx.one("turn_row", key)
+        if found is None:
+            return None
+        bare = {5: NOWHERE, 7: 0, 8: None, 9: None}
+        turn, is_whole = whole_or_bare(turn_of, found[:TURN], bare=bare)
+        if not is_whole:
+            self._damaged.add(key)
+        ord_, rev, queued_at, queued_rev, head, node, fence, lease, since, gathers, ended_rev = found[TURN:]
+        messages = [self._message(one) for one in self.tx.run("message_rows", key)]
+        for one in messages:
+            self._messages.put(one.received.id, one)
+        # A turn that nobody held has messages and nothing else.
+        steps = [self._step(one) for one in self.tx.run("step_rows", key)] if fence else []
+        for one in steps:
+            self._steps.put((key, one.step.n), one)
+        waits = [self._wait(one) for one in self.tx.run("wait_rows", key)] if fence else []
+        for one in waits:
+            self._waits.put(one.wait.id, one)
+        early = self.tx.run("early_of_turn", key) if fence else []
+        begin = f"{CHILDREN}{key}"
+        children = self.tx.run("children_of_turn", f"{begin}.", f"{begin}/") if fence else []
+        return TurnRow(
+            turn=turn,
+            ord=ord_,
+            rev=rev,
+            queued_at=from_us(queued_at),
+            queued_rev=queued_rev,
+            head=bool(head),
+            node=node,
+            fence=fence,
+            lease_until=moment(lease),
+            held_since=moment(since),
+            gathers_until=moment(gathers),
+            stopped_text=found[TURN - 1],
+            ended_rev=ended_rev,
+            inputs=tuple(one.received.id for one in messages),
+            steps=len(steps),
+            waits=tuple(one.wait.id for one in waits),
+            drafts=tuple(SlotId(id_) for id_, how in early if how == Early.DRAFT),
+            status=tuple(SlotId(id_) for id_, how in early if how == Early.STATUS),
+            children=tuple(SessionId(child) for (child,) in children),
+        )
+
+    def _load_message(self, key: InboundId) -> MessageRow | None:
+        place = key.removeprefix("i")
+        return self._load("message_row", self._message, int(place)) if place.isdecimal() else None
+
+    def _load_cards(self, key: WaitId) -> tuple[SlotId, ...]:
+        return tuple(SlotId(id_) for (id_,) in self.tx.run("cards_of_wait", key))
+
+    def _message(self, found: Columns) -> MessageRow:
+        session, ord_, rev = found[MESSAGE:]
+        received, is_whole = whole_or_bare(
+            received_of, found[:MESSAGE], bare={3: 0, 5: NOWHERE, 11: 0, 18: None, 19: None}
+        )
+        if not is_whole and received.turn is not None:
+            self._damaged.add(received.turn)
+        return MessageRow(received=received, session=session, ord=ord_, rev=rev)
+
+    def _step(self, found: Columns) -> StepRow:
+        session, ord_, rev, fence, audit = found[STEP:]
+        step, is_whole = whole_or_bare(step_of, found[:STEP], bare={4: None, 5: None, 7: None, 9: None, 10: None})
+        if not is_whole:
+            self._damaged.add(step.turn)
+        return StepRow(step=step, session=session, ord=ord_, rev=rev, fence=fence, audit=audit)
+
+    def _wait(self, found: Columns) -> WaitRow:
+        wait, is_whole = whole_or_bare(wait_of, found[:WAIT], bare={6: None, 7: "{}"})
+        if not is_whole:
+            self._damaged.add(wait.turn)
+        ord_, rev = found[WAIT:]
+        return WaitRow(wait=wait, ord=ord_, rev=rev)
+
+    # --- indexes ----------------------------------------------------------------------------
+
+    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
+        """Return queued turns that may run, the longest waiting first."""
+        return self._ids("ready_turns", to_us(now), COMMANDS_AT_ONCE, limit)
+
+    def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
+        """Return leased turns with their holders."""
+        if lapsed is None:
+            return [(turn, node) for turn, node in self.tx.run("held_turns")]
+        return [(turn, node) for turn, node in self.tx.run("lapsed_turns", to_us(lapsed), AT_ONCE)]
+
+    def gathering_turns(self) -> Sequence[TurnId]:
+        """Return new turns that wait, or waited, for the rest of a message."""
+        return self._ids("gathering_turns")
+
+    def orphans(self, limit: int) -> Sequence[SessionId]:
+        """Return live children whose waiting turn has ended and that nobody stopped."""
+        return self._ids("orphans", limit)
+
+    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, and approved ones that nobody used in time."""
+        decided = to_us(now - timedelta(seconds=DECISION_GOOD_FOR_S))
+        return self._ids("expired_waits", to_us(now), decided, limit)
+
+    def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open timers past their time."""
+        return self._ids("due_timers", to_us(now), limit)
+
+    def asked_waits(self) -> Sequence[WaitId]:
+        """Return all open approvals."""
+        return self._ids("asked_waits")
+
+    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+        """Return slots that may be sent, refusals last."""
+        return claimable(self.tx, channels, to_us(now), limit)
+
+    def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
+        """Return slots being sent with their senders."""
+        if lapsed is None:
+            return [(slot, node) for slot, node in self.tx.run("sending_slots")]
+        long_ago = [to_us(lapsed - at_most) for at_most in (SENDING_AT_MOST, FILE_SENDING_AT_MOST)]
+        return [(slot, node) for slot, node in self.tx.run("lapsed_slots", *long_ago, AT_ONCE)]
+
+    def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
+        """Return slots that an edit settled by now may have overwritten."""
+        return self._ids("slots_again", to_us(now), limit)
+
+    def _ids(self, name: str, *values: Any) -> list[Any]:
+        return [id_ for (id_,) in self.tx.run(name, *values)]
+
+    # --- changes ----------------------------------------------------------------------------
+
+    def write(self, part: Part) -> None:
+        """Write the changes of a transition, parents before their rows."""
+        self._write_rows(columns.SESSIONS, part.sessions, self._sessions)
+        self._write_rows(columns.TURNS, part.turns, self._turns)
+        self._write_rows(columns.MESSAGES, part.messages, self._messages)
+        self._write_rows(columns.STEPS, part.steps, self._steps)
+        self._write_rows(columns.WAITS, part.waits, self._waits)
+        self._write_rows(columns.SLOTS, part.slots, self._slots)
+        self._write_cards(part)
+        self._write_records(part)
+        if not part.touched.slots_due:  # a finished slot makes room for the next one of its conversation
+            unsent = (self.tx.run("is_unsent", dump_conversation(place)) for place in part.freed)
+            part.touched.slots_due = any(found == [(1,)] for found in unsent)
+
+    def keep(self, part: Part) -> None:
+        """Keep the rows of a transition that was written, but for those of turns that ended."""
+        for kept, table in zip(self._all, part.tables, strict=True):
+            for key, row in table.changed.items():
+                if row is None:
+                    kept.drop(key)
+                else:
+                    kept.put(key, row)
+        for turn, row in part.turns.changed.items():
+            if row is not None and row.ended_rev is not None:
+                self._drop_turn(turn, row)
+
+    def _drop_turn(self, turn: TurnId, row: TurnRow) -> None:
+        self._turns.drop(turn)
+        for message in row.inputs:
+            self._messages.drop(message)
+        for n in range(row.steps):
+            self._steps.drop((turn, n))
+        for wait in row.waits:
+            self._waits.drop(wait)
+        self._damaged.discard(turn)
+
+    def trim(self) -> None:
+        """Forget the rows that were not used for the longest."""
+        for kept in self._all:
+            kept.trim()
+
+    def _write_rows(self, target: RowTable[R], table: Table[Any, R], kept: Kept[Any, R]) -> None:
+        for key, row in table.changed.items():
+            assert row is not None, "rows are never removed"
+            before = kept.rows.get(key)
+            if before is None:
+                target.insert(self.tx.db, row)
+            else:
+                target.update(self.tx.db, before, row)
+
+    def _write_cards(self, part: Part) -> None:
+        for wait, slots in part.cards.changed.items():
+            known = self._cards.rows.get(wait, ())
+            for slot in (slots or ())[len(known) :]:
+                self.tx.run("add_card", wait, part.slots[slot].seq)
+
+    def _write_records(self, part: Part) -> None:
+        for key, outcome in part.events.changed.items():
+            self.tx.run("put_event", *key, outcome)
+        for (namespace, key), fact in part.facts.changed.items():
+            if fact is None:
+                self.tx.run("delete_fact", namespace, key)
+            else:
+                self.tx.run("put_fact", namespace, key, fact.value, None if fact.until is None else to_us(fact.until))
+        if part.forgets_expired:
+            self.tx.run("forget_facts", self.tx.now)
+            self._facts.clear()
+        for spent in part.spent:
+            add_spent(self.tx, spent)
+        for row in part.audit:
+            add_audit_row(self.tx, row)
+        for key, raw, why in part.poison:
+            self.tx.run("add_poison", *key, raw, why, self.tx.now)
+
+
+def _step_size(row: StepRow) -> int:
+    answer, result = row.step.answer, row.step.result
+    return (0 if answer is None else len(answer.text)) + (0 if result is None else len(result.text))
+
+
+def _slot(found: Columns) -> SlotRow:
+    seq, ord_, rev, early, node, sending_since, shown_by, again_at, again_over, why_dead = found[SLOT:]
+    return SlotRow(
+        slot=slot_of(found[:SLOT]),
+        seq=seq,
+        ord=ord_,
+        rev=rev,
+        early=Early(early),
+        node=node,
+        sending_since=moment(sending_since),
+        shown_by=shown_by,
+        again_at=moment(again_at),
+        again_over=again_over,
+        why_dead=why_dead,
+    )
+
+
+def _fact(found: Columns) -> Fact:
+    value, until = found
+    return Fact(value, moment(until))
