@@ -28,7 +28,6 @@ from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
 from gateway.server.web_access import WebAccess
 from gateway.toolcalls.execution import Execution
-from gateway.toolcalls.permits import PermitOffice
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
 
@@ -111,7 +110,6 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
         events=store.live,
         approvals=core.approvals,
         execution=Execution(
-            office=PermitOffice(),
             workspaces=core.workspaces,
             containment=core.containment,
             clock=core.clock,

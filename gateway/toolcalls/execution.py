@@ -41,7 +41,7 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
-from gateway.toolcalls.permits import Permit, PermitOffice
+from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.registry import Tool
 from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
@@ -140,7 +140,6 @@ class Prepared:
 class Execution:
     """Runner of prepared calls."""
 
-    office: PermitOffice
     workspaces: Workspaces
     containment: Containment
     clock: Clock
@@ -156,17 +155,17 @@ class Execution:
         self,
         permit: Permit,
         call: Prepared,
-        lease: Lease,
         cancellation: Cancellation,
         done: Callable[[ToolResult], Any],
     ) -> ToolResult | Park:
-        """Run the call and return its result. A tool's failure or timeout is a result.
+        """Run the call under the permit's lease and return its result. A tool's failure or timeout is a result.
 
         On cancellation, `done` gets the partial result before the cancellation goes on. Raises `PermissionError` when
-        the permit is not valid.
+        the permit is for something else.
         """
-        if not self.office.holds(permit, lease, call.step.n, call.action_sha):
+        if not permit.is_for(call.step.turn, call.step.n, call.action_sha):
             raise PermissionError("This permit is for something else.")
+        lease = permit.lease
         output = self._output(call, lease)
         began = self.clock.monotonic()
         limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)

@@ -275,13 +275,13 @@ class ToolCalls:
 
     async def _execute(self, call: Prepared, lease: Lease, cancellation: Cancellation, now: _Running) -> None:
         n = call.step.n
-        permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
+        permit = Permit(lease, n, call.action_sha)
 
         async def store_partial(result: ToolResult) -> None:
             await _finish_write(partial(self.journal.finish_step, lease, n, result))
 
         await self.points.hit("J12")
-        outcome = await self.execution.run(permit, call, lease, cancellation, store_partial)
+        outcome = await self.execution.run(permit, call, cancellation, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return

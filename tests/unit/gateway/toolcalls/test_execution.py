@@ -22,7 +22,7 @@ from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared, limit_s
 from gateway.toolcalls.output import CODE_CHARS, HALF_BYTES, HALF_LINES, HINT_CHARS
-from gateway.toolcalls.permits import Permit, PermitOffice
+from gateway.toolcalls.permits import Permit
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route
@@ -118,23 +118,23 @@ def test_a_configured_timeout_is_a_ceiling(ceilings: set[str], arguments: Mappin
 # --- one place ----------------------------------------------------------------------------------
 
 
-def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None:
+def test_only_execution_calls_a_tool_under_a_permit() -> None:
     """I01: the one choke point, read from the source, so that a second one cannot come unnoticed."""
     runs: set[str] = set()
-    issues: set[str] = set()
+    makes: set[str] = set()
     for path in ROOT.glob("gateway/**/*.py"):
         for node in ast.walk(tree_of(path.read_text())):
             name = path.relative_to(ROOT).as_posix()
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Permit":
+                makes.add(name)
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             owner = node.func.value
             called = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
             if node.func.attr == "run" and called == "tool":
                 runs.add(name)
-            if node.func.attr == "issue" and called == "office":
-                issues.add(name)
     assert runs == {"gateway/toolcalls/execution.py"}
-    assert issues == {"gateway/toolcalls/scheduler.py"}
+    assert makes == {"gateway/toolcalls/scheduler.py"}
 
 
 # --- running ------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ class Bench:
         async def keep(result: ToolResult) -> None:
             self.partial.append(result)
 
-        permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
-        return await self.execution.run(permit, self.call, LEASE, cancellation or Cancellation(), keep)
+        permit = permit or Permit(LEASE, STEP.n, "sha")
+        return await self.execution.run(permit, self.call, cancellation or Cancellation(), keep)
 
     async def result(self) -> ToolResult:
         found = await self.run()
@@ -299,17 +299,15 @@ async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: CancelReas
     [
         (LEASE, 2, "another action"),
         (LEASE, 3, "sha"),
-        (replace(LEASE, fence=2), 2, "sha"),
         (replace(LEASE, turn=TurnId("t2")), 2, "sha"),
     ],
-    ids=["action", "step", "fence", "turn"],
+    ids=["action", "step", "turn"],
 )
 async def test_a_permit_for_something_else_runs_nothing(tmp_path: Path, made_for: tuple[Lease, int, str]) -> None:
     bench = Bench(tmp_path, fine)
 
-    for permit in (bench.execution.office.issue(*made_for), PermitOffice().issue(LEASE, 2, "sha"), Permit(b"\0" * 32)):
-        with pytest.raises(PermissionError):
-            await bench.run(permit=permit)
+    with pytest.raises(PermissionError):
+        await bench.run(permit=Permit(*made_for))
     assert bench.tool.calls == []
 
 

@@ -12,6 +12,7 @@ from gateway.domain.views import TurnView
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.workspaces import kept_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, done
@@ -51,8 +52,8 @@ async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
     async def partial(_: ToolResult) -> None:
         raise AssertionError("it was not cut")
 
-    permit = engine.execution.office.issue(lease, call.step.n, "sha")
-    found = await engine.execution.run(permit, call, lease, Cancellation(), partial)
+    permit = Permit(lease, call.step.n, "sha")
+    found = await engine.execution.run(permit, call, Cancellation(), partial)
     assert isinstance(found, ToolResult)
     return found
 
