@@ -76,11 +76,7 @@ class SlackChannel:
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new slot."""
-        return await self.edit(showing, progress)
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make a slot's messages equal to its content; an empty slot has none."""
         slot = showing.slot
         account = self._accounts.get(slot.conversation.account)

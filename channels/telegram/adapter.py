@@ -64,11 +64,7 @@ class TelegramChannel:
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new slot."""
-        return await self.edit(showing, progress)
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make a slot's messages equal to its content; an empty slot has none."""
         conversation = showing.slot.conversation
         account = self._accounts.get(conversation.account)

@@ -97,13 +97,9 @@ class WebChannel:
             for page in list(self._pages):
                 page.stop()
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Raise `SendFailed`; never called, since a slot on the page counts as sent once it is stored."""
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Raise `SendFailed`, like `send`."""
-        return await self.send(showing, progress)
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Raise `FetchFailed`; never called, since messages from the page have no files."""

@@ -183,11 +183,10 @@ class Delivery:
     async def _send(self, channel: Channel, sending: _Sending) -> None:
         slot = sending.slot
         rendered = await self._render(slot)
-        show = channel.edit if slot.platform_id else channel.send
         within_s = self.send_within_s + file_may_take_s(_length(rendered.path))
         try:
             async with asyncio.timeout(within_s):
-                platform_id = await show(rendered, sending)
+                platform_id = await channel.show(rendered, sending)
         except TimeoutError as error:
             raise sending.doubt(f"No answer within {within_s:.0f} s.") from error
         self.live_edits.shown(slot, platform_id)

@@ -339,7 +339,7 @@ class LiveEdits:
         slot, answered = rendered.slot, False
         try:
             async with asyncio.timeout(self.edit_within_s):
-                await self.channels[slot.conversation.channel].edit(rendered, _ignore_parts)
+                await self.channels[slot.conversation.channel].show(rendered, _ignore_parts)
             answered = True
         except TimeoutError:
             pass  # the next one shows more

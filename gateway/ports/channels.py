@@ -57,7 +57,7 @@ class Progress(Protocol):
 
 
 class Channel(Protocol):
-    """Platform adapter. `send` and `edit` raise only `SendFailed` for failures of the platform or the network."""
+    """Platform adapter. `show` raises only `SendFailed` for failures of the platform or the network."""
 
     @property
     def name(self) -> str:
@@ -68,12 +68,8 @@ class Channel(Protocol):
         """Serve until cancelled. Called once, as one task of the daemon."""
         ...
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new slot. Return its `platform_id`, which `edit` is given later."""
-        ...
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Make the messages of `showing.slot.platform_id` show this content. Return the new `platform_id`.
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+        """Make the messages of `showing.slot.platform_id`, none at first, show this content. Return the new id.
 
         Existing messages are edited, missing ones added and surplus ones removed. Idempotent except for an added
         message (`SendFailed.creating`).

@@ -215,23 +215,23 @@ class ChannelContract(CardContract, FileContract):
     @needs(Can.SENDS)
     async def test_an_edit_twice_is_the_same_as_once(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
-        id = await channel.send(showing(where, "one"), no_progress)
+        id = await channel.show(showing(where, "one"), no_progress)
         assert id
         for _ in range(2):
-            assert await channel.edit(showing(where, "two", shown=id), no_progress) == id
+            assert await channel.show(showing(where, "two", shown=id), no_progress) == id
             assert [one.text for one in rig.shown(where)] == ["two"]
 
     @needs(Can.SENDS)
     async def test_edit_adds_missing_and_removes_surplus_messages(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         short, long = "short", "\n".join(f"Line {n:06}." for n in range(800))
-        id = await channel.send(showing(where, short), no_progress)
-        id = await channel.edit(showing(where, long, shown=id), no_progress)
+        id = await channel.show(showing(where, short), no_progress)
+        id = await channel.show(showing(where, long, shown=id), no_progress)
         assert is_whole(rig.shown(where), long)
-        id = await channel.edit(showing(where, short, shown=id), no_progress)
+        id = await channel.show(showing(where, short, shown=id), no_progress)
         assert [one.text for one in rig.shown(where)] == [short]
         for _ in range(2):
-            id = await channel.edit(showing(where, "", shown=id), no_progress)
+            id = await channel.show(showing(where, "", shown=id), no_progress)
             assert rig.shown(where) == []
 
     @needs(Can.SENDS)
@@ -239,10 +239,10 @@ class ChannelContract(CardContract, FileContract):
         """Somebody deleted it, perhaps."""
         where, channel = await met(rig), rig.channel
         shown = showing(where, "one")
-        id = await channel.send(shown, no_progress)
-        await channel.edit(showing(where, "", shown=id), no_progress)
+        id = await channel.show(shown, no_progress)
+        await channel.show(showing(where, "", shown=id), no_progress)
         again = replace(shown.slot, platform_id=id, version=3, sent_version=2, once_more=True)
-        assert await channel.edit(replace(shown, slot=again), no_progress) == id
+        assert await channel.show(replace(shown, slot=again), no_progress) == id
         assert rig.shown(where) == []
 
     @needs(Can.SENDS)
@@ -256,10 +256,10 @@ class ChannelContract(CardContract, FileContract):
             raise SendFailed(outcome=SendOutcome.WAIT)
 
         with pytest.raises(SendFailed):
-            await channel.send(showing(where, text), stop)
+            await channel.show(showing(where, text), stop)
         first = [one.id for one in rig.shown(where)]
         assert first
-        await channel.edit(showing(where, text, shown=so_far[0]), no_progress)
+        await channel.show(showing(where, text, shown=so_far[0]), no_progress)
         assert is_whole(rig.shown(where), text)
         seen = rig.shown(where)
         assert [one.id for one in seen][: len(first)] == first
@@ -271,9 +271,9 @@ class ChannelContract(CardContract, FileContract):
         where, channel = await met(rig), rig.channel
         async with rig.failing(rig.lost):
             with pytest.raises(SendFailed) as failed:
-                await channel.send(showing(where, "the answer"), no_progress)
+                await channel.show(showing(where, "the answer"), no_progress)
         assert (failed.value.outcome, failed.value.creating) == (SendOutcome.UNCERTAIN, True)
-        await channel.send(showing(where, "the answer", uncertain=True), no_progress)
+        await channel.show(showing(where, "the answer", uncertain=True), no_progress)
         *_, last = seen = rig.shown(where)
         assert last.text.endswith("the answer")
         marked = [one for one in seen if "re-sent" in one.text]
@@ -283,18 +283,18 @@ class ChannelContract(CardContract, FileContract):
     @needs(Can.SENDS)
     async def test_platform_failure_fails_the_send_and_typing_reports_bans(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
-        id = await channel.send(showing(where, "before"), no_progress)
+        id = await channel.show(showing(where, "before"), no_progress)
         for name, outcome in rig.failures.items():
             async with rig.failing(name):
                 with pytest.raises(SendFailed) as failed:
-                    await channel.send(showing(where, f"send {name}"), no_progress)
+                    await channel.show(showing(where, f"send {name}"), no_progress)
                 assert (name, failed.value.outcome) == (name, outcome)
                 with pytest.raises(SendFailed) as failed:
-                    await channel.edit(showing(where, f"edit {name}", shown=id), no_progress)
+                    await channel.show(showing(where, f"edit {name}", shown=id), no_progress)
                 assert not failed.value.creating
                 assert await refusal_of_typing(channel, where) in (None, SendOutcome.WAIT), name
             rig.engine.clock.advance(60)  # what was forbidden for a while is tried again
-        await channel.edit(showing(where, "after", shown=id), no_progress)
+        await channel.show(showing(where, "after", shown=id), no_progress)
         assert "after" in [one.text for one in rig.shown(where)]
 
     @needs(Can.TYPING)

@@ -90,7 +90,7 @@ class FileContract:
     @needs(Can.FILES, Can.SENDS)
     async def test_a_file_is_shown_with_its_caption(self, rig: Rig, tmp_path: Path) -> None:
         where = await met(rig)
-        assert await rig.channel.send(showing(where, CAPTION, file=REPORT, path=_kept(tmp_path)), no_progress)
+        assert await rig.channel.show(showing(where, CAPTION, file=REPORT, path=_kept(tmp_path)), no_progress)
         text = "\n".join(one.text for one in rig.shown(where))
         assert CAPTION in text
         assert [one.file.strip() for one in rig.shown(where) if one.file] == [CONTENT.decode()]
@@ -98,7 +98,7 @@ class FileContract:
     @needs(Can.FILES, Can.SENDS)
     async def test_of_a_file_that_is_gone_the_caption_is_shown(self, rig: Rig) -> None:
         where = await met(rig)
-        await rig.channel.send(showing(where, CAPTION, file=REPORT), no_progress)
+        await rig.channel.show(showing(where, CAPTION, file=REPORT), no_progress)
         seen = rig.shown(where)
         assert CAPTION in "\n".join(one.text for one in seen)
         assert not any(one.file for one in seen)
@@ -107,7 +107,7 @@ class FileContract:
     async def test_a_caption_pings_nobody_and_runs_nothing(self, rig: Rig, tmp_path: Path) -> None:
         """I48: what a call was asked for is a model's, or a stranger's, to choose."""
         where = await met(rig)
-        await rig.channel.send(showing(where, HOSTILE, file=REPORT, path=_kept(tmp_path)), no_progress)
+        await rig.channel.show(showing(where, HOSTILE, file=REPORT, path=_kept(tmp_path)), no_progress)
         seen = rig.shown(where)
         assert "you won" in "\n".join(one.text for one in seen)
         assert [one.active for one in seen if one.active] == []
@@ -117,9 +117,9 @@ class FileContract:
         where, path = await met(rig), _kept(tmp_path)
         async with rig.failing(rig.lost):
             with pytest.raises(SendFailed) as failed:
-                await rig.channel.send(showing(where, CAPTION, file=REPORT, path=path), no_progress)
+                await rig.channel.show(showing(where, CAPTION, file=REPORT, path=path), no_progress)
         assert (failed.value.outcome, failed.value.creating) == (SendOutcome.UNCERTAIN, True)
-        await rig.channel.send(showing(where, CAPTION, uncertain=True, file=REPORT, path=path), no_progress)
+        await rig.channel.show(showing(where, CAPTION, uncertain=True, file=REPORT, path=path), no_progress)
         seen = rig.shown(where)
         marked = [one for one in seen if "re-sent" in one.text]
         assert rig.can_be_asked or marked

@@ -406,7 +406,7 @@ async def met(rig: Rig) -> Conversation:
     await rig.settled(await rig.say(Who.BOB, "hello", where))
     await rig.until(rig.at_rest)
     for one in rig.shown(where):
-        await rig.channel.edit(showing(where, "", shown=one.id), no_progress)
+        await rig.channel.show(showing(where, "", shown=one.id), no_progress)
     return where
 
 

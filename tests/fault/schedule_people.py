@@ -226,15 +226,9 @@ class PlatformChannel:
             return  # it comes again
         self.platform.acknowledge(event)
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show something new."""
-        return await self._ask(showing, "")
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Change what is there."""
-        return await self._ask(showing, showing.slot.platform_id)
-
-    async def _ask(self, showing: RenderedSlot, id: str) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+        """Show something new, or change what is there."""
+        id = showing.slot.platform_id
         await asyncio.sleep(self.platform.dice.choice((0, 0, 0.01)))
         if not showing.slot.stands and id and self._known.get(id) == says(showing):
             self.platform.says_already(showing, id)

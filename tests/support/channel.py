@@ -92,15 +92,13 @@ class SocketChannel:
     def _conversation(self, chat: str) -> Conversation:
         return Conversation(channel=self._name, account="bot", chat=chat)
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new message."""
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+        """Show a new message, or change one."""
+        if id_ := showing.slot.platform_id:
+            await self._ask({"op": "edit", "id": id_, **_content(showing)})
+            return id_
         answer = await self._ask({"op": "send", **_content(showing)})
         return str(answer["id"])
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Change a message."""
-        await self._ask({"op": "edit", "id": showing.slot.platform_id, **_content(showing)})
-        return showing.slot.platform_id
 
     async def typing(self, conversation: Conversation) -> None:
         """Not shown here."""

@@ -299,20 +299,18 @@ class FakeChannel:
             raise RuntimeError("the platform said something strange")
         await asyncio.Event().wait()
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show."""
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+        """Show, or change."""
+        if showing.slot.platform_id:
+            self._fail()
+            self.edited.append(showing)
+            return showing.slot.platform_id
         gate = self.slow.get(showing.slot.conversation.chat)
         if gate is not None:
             await gate.wait()
         self._fail()
         self.sent.append(showing)
         return f"m{len(self.sent)}"
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Change."""
-        self._fail()
-        self.edited.append(showing)
-        return showing.slot.platform_id
 
     async def typing(self, conversation: Conversation) -> None:
         """Keep where."""

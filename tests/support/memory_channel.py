@@ -166,11 +166,7 @@ class MemoryChannel:
             else:
                 self._platform.acknowledge(key, said)
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new slot: the same as an edit of nothing."""
-        return await self.edit(showing, progress)
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change what is there, add what is missing, take away what is too much."""
         shown = [one for one in showing.slot.platform_id.split(",") if one]
         parts = _parts(showing)

@@ -60,15 +60,8 @@ class PartsChannel(PacedChannel):
 
     parts: list[str] = field(default_factory=list[str])
 
-    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """All lines."""
-        return await self._show(showing, progress)
-
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """The lines that are missing."""
-        return await self._show(showing, progress)
-
-    async def _show(self, showing: RenderedSlot, progress: Progress) -> str:
         lines = showing.text.splitlines()
         there = [one for one in showing.slot.platform_id.split(",") if one]
         for line in lines[len(there) :]:

@@ -43,7 +43,7 @@ def slack(slack: FakeSlack) -> FakeSlack:
 
 async def failed(channel: SlackChannel, shown: RenderedSlot) -> SendFailed:
     with pytest.raises(SendFailed) as caught:
-        await channel.send(shown, Kept())
+        await channel.show(shown, Kept())
     return caught.value
 
 
@@ -56,7 +56,7 @@ def after(shown: RenderedSlot, platform_id: str, text: str, **slot: Any) -> Rend
 
 
 async def test_an_answer_is_one_message_that_says_which_slot_it_is(slack: FakeSlack, channel: SlackChannel) -> None:
-    ts = await channel.send(showing("**Hello** Ann", CHAT), Kept())
+    ts = await channel.show(showing("**Hello** Ann", CHAT), Kept())
     shown = slack.shown(CHAT)
     assert [(message.ts, message.thread) for message in shown] == [(ts, "")]
     assert "Hello" in shown[0].text
@@ -66,7 +66,7 @@ async def test_an_answer_is_one_message_that_says_which_slot_it_is(slack: FakeSl
 async def test_a_thread_is_always_kept(slack: FakeSlack, channel: SlackChannel) -> None:
     root = slack.say(ANN, "look here", channel=CHAT)
     where = showing(LONG, CHAT, thread=root.ts)
-    await channel.send(where, Kept())
+    await channel.show(where, Kept())
     assert {message.thread for message in slack.shown(CHAT)} == {root.ts}
     assert len(slack.uploads(CHAT)) == 1
 
@@ -75,10 +75,10 @@ async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
     slack: FakeSlack, channel: SlackChannel
 ) -> None:
     first = showing("one", CHAT)
-    ts = await channel.send(first, Kept())
+    ts = await channel.show(first, Kept())
     second = after(first, ts, "two")
-    assert await channel.edit(second, Kept()) == ts
-    assert await channel.edit(second, Kept()) == ts
+    assert await channel.show(second, Kept()) == ts
+    assert await channel.show(second, Kept()) == ts
     assert [message.text for message in slack.shown(CHAT)] == ["two"]
     assert slack.shown(CHAT)[0].metadata is not None
     assert len(slack.calls("chat.update")) == 1
@@ -88,18 +88,18 @@ async def test_what_is_shown_once_more_stands_over_a_late_edit(slack: FakeSlack,
     """Though this channel showed it last, for all that it knows; its file is left as it is."""
     channel, late = build(scene.context()), build(scene.context())
     first = showing(LONG, CHAT)
-    shown = await channel.send(first, Kept())
+    shown = await channel.show(first, Kept())
     before = [message.text for message in slack.shown(CHAT)]
-    await late.edit(after(first, shown.split(",")[0], "late"), Kept())
+    await late.show(after(first, shown.split(",")[0], "late"), Kept())
     again = replace(first.slot, platform_id=shown, version=3, sent_version=2, once_more=True)
-    assert await channel.edit(replace(first, slot=again), Kept()) == shown
+    assert await channel.show(replace(first, slot=again), Kept()) == shown
     assert [message.text for message in slack.shown(CHAT)] == before
     assert len(slack.uploads(CHAT)) == 1
 
 
 async def test_a_long_answer_is_a_beginning_and_a_file(slack: FakeSlack, channel: SlackChannel) -> None:
     kept = Kept()
-    shown = await channel.send(showing(LONG, CHAT), kept)
+    shown = await channel.show(showing(LONG, CHAT), kept)
     message, file = shown.split(",")
     assert kept.told == [message]
     assert slack.uploads(CHAT)[0].id == file
@@ -111,26 +111,26 @@ async def test_an_answer_that_grows_out_of_a_message_is_taken_up_where_it_ended(
     slack: FakeSlack, channel: SlackChannel
 ) -> None:
     first = showing("A long", CHAT)
-    ts = await channel.send(first, Kept())
-    shown = await channel.edit(after(first, ts, LONG), Kept())
+    ts = await channel.show(first, Kept())
+    shown = await channel.show(after(first, ts, LONG), Kept())
     assert shown.split(",")[0] == ts
     short = after(first, shown, "Short.")
-    assert await channel.edit(short, Kept()) == ts
+    assert await channel.show(short, Kept()) == ts
     assert [message.text for message in slack.shown(CHAT)] == ["Short."]
 
 
 async def test_a_message_that_is_gone_is_shown_anew(slack: FakeSlack, channel: SlackChannel) -> None:
     first = showing("one", CHAT)
-    ts = await channel.send(first, Kept())
+    ts = await channel.show(first, Kept())
     slack.shown(CHAT)[0].deleted = True
-    shown = await channel.edit(after(first, ts, "two"), Kept())
+    shown = await channel.show(after(first, ts, "two"), Kept())
     assert shown != ts
     assert [message.text for message in slack.shown(CHAT)] == ["two"]
 
 
 async def test_blocks_that_are_refused_go_as_text(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(refusing("chat.postMessage", faults.error("invalid_blocks"), 1))
-    await channel.send(showing("Hello", CHAT), Kept())
+    await channel.show(showing("Hello", CHAT), Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
     assert slack.calls("chat.postMessage")[1].parameters.get("blocks") == []
 
@@ -140,8 +140,8 @@ async def test_two_workspaces_have_each_their_own(slack: FakeSlack, scene: Scene
     other.channel(CHAT, members=["U0BEA"])
     scene.workspaces["other"] = other
     channel = build(scene.context())
-    await channel.send(showing("to main", CHAT), Kept())
-    await channel.send(showing("to other", CHAT, account="other"), Kept())
+    await channel.show(showing("to main", CHAT), Kept())
+    await channel.show(showing("to other", CHAT, account="other"), Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["to main"]
     assert [message.text for message in other.shown(CHAT)] == ["to other"]
 
@@ -151,9 +151,9 @@ async def test_two_workspaces_have_each_their_own(slack: FakeSlack, scene: Scene
 
 async def test_a_beginning_grows_by_edits(slack: FakeSlack, channel: SlackChannel) -> None:
     first = showing("one", CHAT)
-    ts = await channel.send(first, Kept())
+    ts = await channel.show(first, Kept())
     growing = replace(after(first, ts, "one two"), partial=True)
-    assert await channel.edit(growing, Kept()) == ts
+    assert await channel.show(growing, Kept()) == ts
     assert "one two" in slack.shown(CHAT)[0].text
 
 
@@ -167,14 +167,14 @@ async def test_beginnings_leave_room_in_the_tier_of_edits(slack: FakeSlack, scen
     clock = scene.clock = FakeClock()
     channel = build(scene.context())
     first = showing("0", CHAT)
-    ts = await channel.send(first, Kept())
+    ts = await channel.show(first, Kept())
     for n in range(STREAMED_BURST + 10):
-        await channel.edit(replace(after(first, ts, f"word {n}"), partial=True), Kept())
+        await channel.show(replace(after(first, ts, f"word {n}"), partial=True), Kept())
     assert len(slack.calls("chat.update")) == STREAMED_BURST
-    await channel.edit(after(first, ts, "the end"), Kept())
+    await channel.show(after(first, ts, "the end"), Kept())
     assert slack.shown(CHAT)[0].text == "the end"
     clock.advance(1.6)
-    await channel.edit(replace(after(first, ts, "more"), partial=True), Kept())
+    await channel.show(replace(after(first, ts, "more"), partial=True), Kept())
     assert "more" in slack.shown(CHAT)[0].text
 
 
@@ -194,7 +194,7 @@ async def test_what_was_sent_without_an_answer_is_found_and_not_sent_again(
     error = await failed(channel, first)
     assert (error.outcome, error.creating) == (SendOutcome.UNCERTAIN, True)
     again = replace(first, slot=replace(first.slot, uncertain=True))
-    ts = await channel.send(again, Kept())
+    ts = await channel.show(again, Kept())
     assert [(message.ts, message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
     assert len(slack.calls("chat.postMessage")) == 1
 
@@ -205,7 +205,7 @@ async def test_what_is_found_is_made_to_show_what_it_should_now(slack: FakeSlack
     first = showing("Hel", CHAT, thread=root.ts)
     await failed(channel, first)
     later = replace(first, text="Hello you", slot=replace(first.slot, uncertain=True, version=2))
-    await channel.send(later, Kept())
+    await channel.show(later, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello you"]
 
 
@@ -214,7 +214,7 @@ async def test_what_never_arrived_is_sent_without_a_mark(slack: FakeSlack, chann
     first = showing("Hello", CHAT)
     assert (await failed(channel, first)).outcome is SendOutcome.UNCERTAIN
     again = replace(first, slot=replace(first.slot, uncertain=True))
-    await channel.send(again, Kept())
+    await channel.show(again, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
 
 
@@ -224,7 +224,7 @@ async def test_doubt_after_doubt_is_waited_out_where_it_can_be_looked_up(
     slack.script(unanswered("chat.postMessage", 2))
     first = showing("Hello", CHAT, uncertain=True)
     assert (await failed(channel, first)).outcome is SendOutcome.WAIT
-    await channel.send(first, Kept())
+    await channel.show(first, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
 
 
@@ -251,7 +251,7 @@ async def test_what_is_in_doubt_outlives_any_outage(slack: FakeSlack, scene: Sce
     waits = waits_s(scene, [await failed(channel, first) for _ in range(OUTAGE)])
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (FIRST_S, LONGEST_S)
-    await channel.send(first, Kept())
+    await channel.show(first, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
 
 
@@ -260,12 +260,12 @@ async def test_an_edit_outlives_any_outage_and_may_be_made_late(slack: FakeSlack
     scene.clock = FakeClock()
     channel = build(scene.context())
     first = showing("one", CHAT)
-    later = after(first, await channel.send(first, Kept()), "two")
+    later = after(first, await channel.show(first, Kept()), "two")
     slack.script(refusing("chat.update", fault, OUTAGE))
     outage = [await failed(channel, later) for _ in range(OUTAGE)]
     assert waits_s(scene, outage)[0] == FIRST_S
     assert all(error.unsettled for error in outage)
-    await channel.edit(later, Kept())
+    await channel.show(later, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["two"]
 
 
@@ -275,16 +275,16 @@ async def test_the_bytes_of_a_file_outlive_any_outage(slack: FakeSlack, scene: S
     first = showing(LONG, CHAT)
     slack.script(refusing("files.getUploadURLExternal", faults.broken(503), OUTAGE))
     with pytest.raises(SendFailed) as caught:
-        await channel.send(first, kept)
+        await channel.show(first, kept)
     later = after(first, kept.told[-1], LONG)
     waits_s(scene, [caught.value, *[await failed(channel, later) for _ in range(OUTAGE - 1)]])
-    await channel.edit(later, kept)
+    await channel.show(later, kept)
     assert len(slack.uploads(CHAT)) == 1
 
 
 async def test_what_cannot_be_looked_up_is_marked(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.world.scopes -= {"channels:history"}
-    await channel.send(showing("Hello", CHAT, uncertain=True), Kept())
+    await channel.show(showing("Hello", CHAT, uncertain=True), Kept())
     assert slack.shown(CHAT)[0].text.startswith("(re-sent)")
 
 
@@ -301,10 +301,10 @@ async def test_a_file_in_doubt_is_looked_up_too(slack: FakeSlack, channel: Slack
     slack.script(unanswered("files.completeUploadExternal"))
     first, kept = showing(LONG, CHAT), Kept()
     with pytest.raises(SendFailed) as caught:
-        await channel.send(first, kept)
+        await channel.show(first, kept)
     assert (caught.value.outcome, caught.value.creating) == (SendOutcome.UNCERTAIN, True)
     again = replace(first, slot=replace(first.slot, uncertain=True, platform_id=kept.told[-1]))
-    shown = await channel.edit(again, kept)
+    shown = await channel.show(again, kept)
     assert shown == f"{kept.told[-1]},{slack.uploads(CHAT)[0].id}"
     assert len(slack.uploads(CHAT)) == 1
 
@@ -316,14 +316,14 @@ async def test_a_file_in_doubt_is_not_taken_for_another_of_its_name_and_length(
 ) -> None:
     """Not even for one that says the same: each answer has its own."""
     channel, kept = build(scene.context()), Kept()
-    before = await channel.send(showing("A" * 60_000, CHAT), Kept())
+    before = await channel.show(showing("A" * 60_000, CHAT), Kept())
     slack.script(refusing("files.completeUploadExternal", faults.drop(), 1))
     second = showing(other * 60_000, CHAT, id=SlotId("o1.2"))
     with pytest.raises(SendFailed):
-        await channel.send(second, kept)
+        await channel.show(second, kept)
     again = replace(second, slot=replace(second.slot, uncertain=True, platform_id=kept.told[-1]))
     channel = build(scene.context()) if restarted else channel
-    shown = await channel.edit(again, kept)
+    shown = await channel.show(again, kept)
     stand = [file for message in slack.shown(CHAT) for file in message.files]
     assert [file.id for file in stand] == [before.split(",")[1], shown.split(",")[1]]
     assert [(file.content or b"")[:1].decode() for file in stand] == ["A", other]
@@ -336,7 +336,7 @@ async def test_many_messages_are_looked_through(slack: FakeSlack, channel: Slack
     await failed(channel, first)
     for n in range(450):
         slack.say(ANN, f"hello {n}", channel=CHAT)
-    await channel.send(replace(first, slot=replace(first.slot, uncertain=True)), Kept())
+    await channel.show(replace(first, slot=replace(first.slot, uncertain=True)), Kept())
     assert len(slack.shown(CHAT)) == 1
     assert len(slack.calls("conversations.history")) == 3
 
@@ -401,7 +401,7 @@ async def test_a_token_that_is_refused_is_trouble_until_something_is_sent(
     await failed(channel, showing("Hello", CHAT))
     assert "bot_token (token_revoked)" in channel.trouble()
     assert scene.host.alerts[0][0] == "slack/main/token"
-    await channel.send(showing("Hello", CHAT), Kept())
+    await channel.show(showing("Hello", CHAT), Kept())
     assert channel.trouble() == ""
     task.cancel()
     await asyncio.wait([task])
@@ -460,7 +460,7 @@ async def test_typing_is_a_status_in_direct_threads_alone(slack: FakeSlack, scen
     for _ in range(3):
         await channel.typing(panel)
     assert len(slack.statuses(root.channel, root.ts)) == 1
-    await channel.send(showing("Hello", root.channel, thread=root.ts), Kept())
+    await channel.show(showing("Hello", root.channel, thread=root.ts), Kept())
     await channel.typing(panel)
     assert len([status for status in slack.statuses(root.channel, root.ts) if status]) == 2
     await channel.typing(replace(panel, thread=""))
@@ -471,7 +471,7 @@ async def test_typing_is_a_status_in_direct_threads_alone(slack: FakeSlack, scen
 
 
 async def test_a_status_line_is_one_message(slack: FakeSlack, channel: SlackChannel) -> None:
-    await channel.send(showing("⏳ shell: df -h", CHAT, kind=SlotKind.STATUS), Kept())
+    await channel.show(showing("⏳ shell: df -h", CHAT, kind=SlotKind.STATUS), Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["⏳ shell: df -h"]
 
 
@@ -483,5 +483,5 @@ async def test_a_channel_that_streams_says_so(channel: SlackChannel) -> None:
 async def test_what_is_written_but_not_answered_passes_j17(slack: FakeSlack, scene: Scene) -> None:
     calls: list[Call] = []
     slack.script(lambda call: calls.append(call))
-    await build(scene.context()).send(showing("Hello", CHAT), Kept())
+    await build(scene.context()).show(showing("Hello", CHAT), Kept())
     assert scene.points == ["J17"]

@@ -35,7 +35,7 @@ async def looked_through(channel: SlackChannel, clock: FakeClock, first: Rendere
     again, outcomes = replace(first, slot=replace(first.slot, uncertain=True)), list[SendOutcome]()
     for _ in range(tries):
         try:
-            return await channel.send(again, Kept())
+            return await channel.show(again, Kept())
         except SendFailed as error:
             outcomes.append(error.outcome)
             clock.advance(1.1)
@@ -75,5 +75,5 @@ async def test_a_look_that_slack_has_lost_is_given_up_and_the_message_marked(
     slack: FakeSlack, channel: SlackChannel
 ) -> None:
     slack.script(refusing("conversations.history", faults.error("invalid_cursor")))
-    await channel.send(showing("Hello", CHAT, uncertain=True), Kept())
+    await channel.show(showing("Hello", CHAT, uncertain=True), Kept())
     assert slack.shown(CHAT)[0].text.startswith("(re-sent)")

@@ -56,7 +56,7 @@ async def test_a_file_is_one_message_with_its_caption_in_the_thread(
     slack: FakeSlack, channel: SlackChannel, picture: Path
 ) -> None:
     root, kept = slack.say(ANN, "look at that page", channel=CHAT), Kept()
-    shown = await channel.send(stored(picture, "The **page** & <@U0ANN>", thread=root.ts), kept)
+    shown = await channel.show(stored(picture, "The **page** & <@U0ANN>", thread=root.ts), kept)
     (file,) = slack.uploads(CHAT)
     assert (shown, file.title, file.content) == (file.id, "page.png", PICTURE)
     assert re.fullmatch(r"page-[0-9a-f]{12}\.png", file.name)
@@ -66,9 +66,9 @@ async def test_a_file_is_one_message_with_its_caption_in_the_thread(
 
 
 async def test_a_file_without_a_caption_has_none(slack: FakeSlack, channel: SlackChannel, picture: Path) -> None:
-    await channel.send(stored(picture, " \n"), Kept())
+    await channel.show(stored(picture, " \n"), Kept())
     assert "initial_comment" not in slack.calls("files.completeUploadExternal")[0].parameters
-    await channel.send(stored(picture, "word " * 2000), Kept())
+    await channel.show(stored(picture, "word " * 2000), Kept())
     assert len(slack.shown(CHAT)[1].wire) <= CAPTION_CHARS
 
 
@@ -84,7 +84,7 @@ async def test_a_file_without_a_caption_has_none(slack: FakeSlack, channel: Slac
 async def test_a_name_is_one_line(
     slack: FakeSlack, channel: SlackChannel, picture: Path, name: str, shown: str
 ) -> None:
-    await channel.send(stored(picture, kept=replace(KEPT, name=name)), Kept())
+    await channel.show(stored(picture, kept=replace(KEPT, name=name)), Kept())
     assert slack.uploads(CHAT)[0].title == shown
     assert len(slack.uploads(CHAT)[0].name) <= NAME_CHARS
 
@@ -93,12 +93,12 @@ async def test_what_is_shown_stays_whatever_becomes_of_the_file(
     slack: FakeSlack, scene: Scene, channel: SlackChannel, picture: Path
 ) -> None:
     first = stored(picture)
-    shown = await channel.send(first, Kept())
+    shown = await channel.show(first, Kept())
     asked = len(slack.log)
     remove(picture)
     for one in (channel, build(scene.context())):
-        assert await one.edit(again(first, shown), Kept()) == shown
-        assert await one.edit(replace(again(first, shown), path=None, text="Another caption"), Kept()) == shown
+        assert await one.show(again(first, shown), Kept()) == shown
+        assert await one.show(replace(again(first, shown), path=None, text="Another caption"), Kept()) == shown
     assert len(slack.log) == asked
 
 
@@ -110,7 +110,7 @@ async def test_of_a_file_that_cannot_be_shown_the_caption_says_why(
     with large.open("wb") as content:
         content.truncate(UPLOAD_BYTES + 1)
     for path in (None, tmp_path / "gone.png", tmp_path, empty, large):
-        await channel.send(stored(path), Kept())
+        await channel.show(stored(path), Kept())
     said = [message.text for message in slack.shown(CHAT)]
     reasons = ["gone", "gone", "gone", "empty", "too large for Slack"]
     assert [reason in text for reason, text in zip(reasons, said, strict=True)] == [True] * 5
@@ -122,8 +122,8 @@ async def test_a_caption_that_stood_for_a_file_gives_way_to_it(
     slack: FakeSlack, channel: SlackChannel, picture: Path
 ) -> None:
     first = stored(None)
-    there = await channel.send(first, Kept())
-    shown = await channel.edit(again(first, there, path=picture), Kept())
+    there = await channel.show(first, Kept())
+    shown = await channel.show(again(first, there, path=picture), Kept())
     assert [file.id for file in slack.uploads(CHAT)] == [shown]
     assert [len(message.files) for message in slack.shown(CHAT)] == [1]
 
@@ -165,7 +165,7 @@ async def test_bytes_that_do_not_arrive_are_sent_again(slack: FakeSlack, channel
     slack.drop_before_reading(lambda method: method == "upload")
     assert (await failed(channel, stored(picture))).outcome is SendOutcome.RETRY
     slack.drop_before_reading(lambda method: False)
-    await channel.send(stored(picture), Kept())
+    await channel.show(stored(picture), Kept())
     assert [file.content for file in slack.uploads(CHAT)] == [PICTURE]
 
 
@@ -178,7 +178,7 @@ async def test_a_file_that_shrinks_on_its_way_is_not_shown(
 
     slack.script(shrink)
     with pytest.raises(SendFailed) as caught:
-        await channel.send(stored(picture), Kept())
+        await channel.show(stored(picture), Kept())
     assert caught.value.outcome is SendOutcome.RETRY
     assert slack.uploads(CHAT) == []
     slack.surprises.clear()
@@ -192,9 +192,9 @@ async def test_a_file_in_doubt_is_looked_up_and_shown_once(
     slack.script(refusing("files.completeUploadExternal", faults.cut(), times=1))
     first = stored(picture, thread=root)
     with pytest.raises(SendFailed) as caught:
-        await build(scene.context()).send(first, Kept())
+        await build(scene.context()).show(first, Kept())
     assert caught.value.outcome is SendOutcome.UNCERTAIN
-    shown = await build(scene.context()).send(again(first, uncertain=True), Kept())
+    shown = await build(scene.context()).show(again(first, uncertain=True), Kept())
     assert [file.id for file in slack.uploads(CHAT)] == [shown]
 
 
@@ -204,7 +204,7 @@ async def test_a_file_in_doubt_that_is_not_there_is_shown_unmarked(
     slack.script(refusing("files.completeUploadExternal", faults.drop(), times=1))
     first = stored(picture)
     await failed(channel, first)
-    await channel.send(again(first, uncertain=True), Kept())
+    await channel.show(again(first, uncertain=True), Kept())
     assert [message.wire for message in slack.shown(CHAT)] == ["The page"]
 
 
@@ -212,5 +212,5 @@ async def test_a_file_that_cannot_be_looked_up_is_marked(
     slack: FakeSlack, channel: SlackChannel, picture: Path
 ) -> None:
     slack.world.scopes -= {"channels:history"}
-    await channel.send(again(stored(picture), uncertain=True), Kept())
+    await channel.show(again(stored(picture), uncertain=True), Kept())
     assert slack.shown(CHAT)[0].wire == "(re-sent) The page"

@@ -46,21 +46,21 @@ async def test_text_that_is_too_long_goes_as_file(
     slack: FakeSlack, channel: SlackChannel, text: str, takes: int, head: str
 ) -> None:
     slack.script(above(takes))
-    shown = await channel.send(first := showing(text, CHAT), Kept())
+    shown = await channel.show(first := showing(text, CHAT), Kept())
     message, file = shown.split(",")
     said = slack.shown(CHAT)[0]
     assert (said.ts, slack.uploads(CHAT)[0].id, len(slack.shown(CHAT))) == (message, file, 2)
     assert said.text.startswith(head)
     assert "in the file below" in said.text
     assert slack.uploads(CHAT)[0].content == text.encode()
-    assert await channel.edit(after(first, shown, text), Kept()) == shown
+    assert await channel.show(after(first, shown, text), Kept()) == shown
 
 
 async def test_last_words_that_are_too_long_go_as_file(slack: FakeSlack, channel: SlackChannel) -> None:
     """The message that showed their beginning shows it again."""
-    ts = await channel.send(first := showing("word0 word1", CHAT), Kept())
+    ts = await channel.show(first := showing("word0 word1", CHAT), Kept())
     slack.script(above(5_000))
-    shown = await channel.edit(after(first, ts, WORDS), Kept())
+    shown = await channel.show(after(first, ts, WORDS), Kept())
     assert shown.split(",")[0] == ts
     assert slack.uploads(CHAT)[0].content == WORDS.encode()
     assert len(slack.shown(CHAT)) == 2
@@ -69,7 +69,7 @@ async def test_last_words_that_are_too_long_go_as_file(slack: FakeSlack, channel
 async def test_second_part_that_is_too_long_leaves_no_first(slack: FakeSlack, channel: SlackChannel) -> None:
     posts = iter([False, True])
     slack.script(lambda call: TOO_LONG if call.method == "chat.postMessage" and next(posts, False) else None)
-    shown = await channel.send(showing(TWO, CHAT), kept := Kept())
+    shown = await channel.show(showing(TWO, CHAT), kept := Kept())
     assert kept.told[0] == shown.split(",")[0]
     assert [message.text.count("word899") for message in slack.shown(CHAT)] == [0, 0]
     assert slack.uploads(CHAT)[0].content == TWO.encode()
@@ -79,18 +79,18 @@ async def test_file_that_waits_is_not_tried_as_message_again(slack: FakeSlack, c
     slack.script(lambda call: above(5_000)(call) or refusing("files.getUploadURLExternal", faults.too_many(1))(call))
     shown, kept = showing(WORDS, CHAT), Kept()
     with pytest.raises(SendFailed) as failed:
-        await channel.send(shown, kept)
+        await channel.show(shown, kept)
     assert failed.value.outcome is SendOutcome.WAIT
     with pytest.raises(SendFailed):
-        await channel.edit(after(shown, kept.told[-1], WORDS), Kept())
+        await channel.show(after(shown, kept.told[-1], WORDS), Kept())
     assert len([call for call in slack.calls() if call.error == "msg_too_long"]) == 1
 
 
 async def test_file_stays_when_it_is_shown_once_more(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(above(5_000))
-    shown = await channel.send(first := showing(WORDS, CHAT), Kept())
+    shown = await channel.show(first := showing(WORDS, CHAT), Kept())
     again = replace(first.slot, platform_id=shown, version=3, sent_version=2, once_more=True)
-    assert await channel.edit(replace(first, slot=again), Kept()) == shown
+    assert await channel.show(replace(first, slot=again), Kept()) == shown
     assert len(slack.shown(CHAT)) == 2
 
 
@@ -99,6 +99,6 @@ async def test_what_is_no_text_is_not_cut(slack: FakeSlack, channel: SlackChanne
     slack.script(refusing("chat.postMessage", TOO_LONG))
     shown = replace(showing("⏳ shell", CHAT, kind=kind), rows=(row("echo hello"),))
     with pytest.raises(SendFailed) as failed:
-        await channel.send(shown, Kept())
+        await channel.show(shown, Kept())
     assert failed.value.outcome is SendOutcome.DEAD
     assert len(slack.calls("chat.postMessage")) == 1

@@ -42,8 +42,7 @@ class Shower:
     async def show(self, text: str, *, partial: bool = False, uncertain: bool = False, once_more: bool = False) -> str:
         doubts = {"uncertain": uncertain, "once_more": once_more}
         slot = made_slot(self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, **doubts)
-        act = self.channel.edit if self.shown else self.channel.send
-        self.shown = await act(RenderedSlot(slot=slot, text=text, partial=partial), self.progress)
+        self.shown = await self.channel.show(RenderedSlot(slot=slot, text=text, partial=partial), self.progress)
         return self.shown
 
     async def failing(self, text: str = "hello", *, partial: bool = False) -> SendFailed:

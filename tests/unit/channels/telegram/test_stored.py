@@ -55,8 +55,7 @@ class Shower:
             attempts=0,
             uncertain=uncertain,
         )
-        act = self.channel.edit if self.shown else self.channel.send
-        self.shown = await act(RenderedSlot(slot=slot, text=caption, path=self.path), self.progress)
+        self.shown = await self.channel.show(RenderedSlot(slot=slot, text=caption, path=self.path), self.progress)
         return self.shown
 
     async def failing(self, caption: str = "The page") -> SendFailed:

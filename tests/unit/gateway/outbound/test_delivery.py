@@ -364,14 +364,14 @@ class SlowEdits(FakeChannel):
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     end: SendFailed | None = None
 
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change, or fail."""
         if showing.partial:
             self.begun.set()
             await self.may_end.wait()
             if self.end is not None:
                 raise self.end
-        return await FakeChannel.edit(self, showing, progress)
+        return await FakeChannel.show(self, showing, progress)
 
 
 @asynccontextmanager

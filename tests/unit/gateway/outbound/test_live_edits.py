@@ -38,11 +38,11 @@ class SlowChannel(FakeChannel):
     go: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
 
-    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Wait, then change."""
         self.begun += 1
         await self.go.wait()
-        return await FakeChannel.edit(self, showing, progress)
+        return await FakeChannel.show(self, showing, progress)
 
 
 class World:
