@@ -166,7 +166,7 @@ def _made(name: str, path: str, context: Callable[[], ChannelContext]) -> tuple[
     except BaseException as error:
         why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {said(error)}"
         raise _not_loaded(name, path, why) from error
-    lacking = [each for each in ("run", "send", "edit") if not callable(getattr(channel, each, None))]
+    lacking = [each for each in ("run", "show") if not callable(getattr(channel, each, None))]
     if lacking:
         raise ConfigError(
             f"The channel {name} that {path} makes has no {lacking[0]}.",

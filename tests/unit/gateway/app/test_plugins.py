@@ -61,7 +61,7 @@ def fail(error: Exception) -> object:
         (lambda: fail(ValueError("x" * 10_000_000)), "ValueError: xxxx"),
         (lambda: fail(Mute()), "Mute: it does not say why"),
         (lambda: None, "has no run"),
-        (lambda: SimpleNamespace(run=1, send=print, edit=print), "has no run"),
+        (lambda: SimpleNamespace(run=1, show=print), "has no run"),
     ],
 )
 def test_whatever_a_factory_does_is_refused_in_words(monkeypatch: pytest.MonkeyPatch, make: Any, why: str) -> None:
@@ -84,7 +84,7 @@ def test_the_routes_of_a_channel_of_the_owners_are_served(monkeypatch: pytest.Mo
     module, route = cast(Any, ModuleType("owners_channel")), object()
 
     def factory(_: object) -> object:
-        return SimpleNamespace(run=print, send=print, edit=print, endpoints=lambda: [route])
+        return SimpleNamespace(run=print, show=print, endpoints=lambda: [route])
 
     module.factory = factory
     monkeypatch.setitem(sys.modules, "owners_channel", module)
