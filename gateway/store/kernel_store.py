@@ -20,7 +20,7 @@ from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.ports import Clock, Control, Waiting
 from gateway.store.codec import from_us
-from gateway.store.kernel import arrivals, children, drops, intake, journal, outbox, records, sweeps
+from gateway.store.kernel import children, drops, intake, journal, messages, outbox, records, sweeps
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.rows import Fact
 
@@ -269,7 +269,7 @@ class KernelStore(ABC):
 
     async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Return the last direct conversation of each person, and when the page was last open."""
-        keys = [(records.PAGES, str(owner)), *((arrivals.PEOPLE, str(who)) for who in principals)]
+        keys = [(records.PAGES, str(owner)), *((messages.PEOPLE, str(who)) for who in principals)]
         seen, *people = await self.facts(keys)
         found = zip(principals, people, strict=True)
         direct = {who: records.person_of(fact) for who, fact in found if fact is not None}

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.domain.ids import SessionId, SlotId, TurnId
 from gateway.domain.routes import Route
 from gateway.domain.slots import NewSlot
-from gateway.store.kernel import arrivals, slots
+from gateway.store.kernel import messages, slots
 from gateway.store.memory import MemoryStore
 
 
@@ -28,4 +28,4 @@ def set_slot(store: MemoryStore, slot: SlotId, **changes: Any) -> None:
 
 def use_session(store: MemoryStore, route: Route) -> None:
     """Store the session of a route."""
-    store.change(lambda part: arrivals.use_session(part, route))
+    store.change(lambda part: messages.use_session(part, route))

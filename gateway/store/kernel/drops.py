@@ -10,8 +10,8 @@ from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head, to_us
 from gateway.store.constants import REFUSAL_EVERY
-from gateway.store.kernel import arrivals, turns
-from gateway.store.kernel.arrivals import event_of
+from gateway.store.kernel import messages, turns
+from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, MessageRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot
@@ -38,13 +38,13 @@ def drop(part: Part, message: Inbound, drop: Drop, refusal: str) -> bool:
 
 def _store_overheard(part: Part, route: Route, message: Inbound) -> None:
     """Store an overheard message for the session's next model turn, or for its album's turn."""
-    arrivals.begin(part, route, message)
-    if arrivals.join_album(part, route.session, message, TurnKind.MODEL) is not None:
+    messages.begin(part, route, message)
+    if messages.join_album(part, route.session, message, TurnKind.MODEL) is not None:
         return
-    received = arrivals.receive(part, route.session, message, None, context=True)
-    arrivals.overhear(part, route.session, received)
+    received = messages.receive(part, route.session, message, None, context=True)
+    messages.overhear(part, route.session, received)
     part.events.put(event_of(message), f"{HEARD}{received.id}")
-    arrivals.record_overheard(part, message, received)
+    messages.record_overheard(part, message, received)
 
 
 def _is_notified(part: Part, message: Inbound, drop: Drop) -> bool:
@@ -78,7 +78,7 @@ def _amendable(part: Part, message: Inbound) -> MessageRow | None:
     place = message.conversation
     outcome = part.events.get((place.channel, place.account, message.edits)) or ""
     heard = outcome.startswith(HEARD)
-    inbound = InboundId(outcome.removeprefix(HEARD)) if heard else arrivals.message_of(outcome)[0]
+    inbound = InboundId(outcome.removeprefix(HEARD)) if heard else messages.message_of(outcome)[0]
     found = part.messages.get(inbound) if inbound else None
     if found is None:
         return None

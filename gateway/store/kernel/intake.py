@@ -14,8 +14,8 @@ from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.kernel import arrivals, turns
-from gateway.store.kernel.arrivals import event_of
+from gateway.store.kernel import messages, turns
+from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot, show_given_up
@@ -27,10 +27,10 @@ def accept(
     """Store the message and its turn."""
     known = part.events.get(event_of(message))
     if known is not None:
-        inbound, turn = arrivals.message_of(known)
+        inbound, turn = messages.message_of(known)
         return Accepted(inbound=inbound, turn=turn, duplicate=True)
-    session = arrivals.begin(part, route, message)
-    album = arrivals.join_album(part, session.session.id, message, kind)
+    session = messages.begin(part, route, message)
+    album = messages.join_album(part, session.session.id, message, kind)
     if album is not None:
         return _joined(part, *album)
     continued = _continued(part, session, message, kind)
@@ -46,12 +46,12 @@ def accept(
     if target is None:
         target, beside = _begin_turn(part, route.session, message, kind)
     turn = target.turn.id
-    received = arrivals.receive(part, route.session, message, turn, continues=continued is not None or beside)
+    received = messages.receive(part, route.session, message, turn, continues=continued is not None or beside)
     part.events.put(event_of(message), f"{received.id} {turn}")
     if continued is None and joined is not None:
         part.touched.turns.add(turn)
     else:
-        arrivals.gather_more(part, turn, message)
+        messages.gather_more(part, turn, message)
     turns.offer(part, turn)
     if parked is not None and say is not None and continued is None:
         _reply_that_it_waits(part, route.session, message, parked, say)
@@ -80,7 +80,7 @@ def _continued(part: Part, session: SessionRow, message: Inbound, kind: TurnKind
         waits = row.gathers_until is not None and row.gathers_until > part.now
         theirs = (row.turn.principal, row.turn.conversation) == (message.principal, message.conversation)
         if waits and theirs:
-            last = arrivals.parts(part, row)[-1].message
+            last = messages.parts(part, row)[-1].message
             if message_parts.goes_on(message, kind, last.event_key, was_cut=last.cut):
                 return row
             part.relink_turn(row.turn.id, gathers_until=None)
@@ -91,10 +91,10 @@ def _continued(part: Part, session: SessionRow, message: Inbound, kind: TurnKind
 
 def _begin_turn(part: Part, session: SessionId, message: Inbound, kind: TurnKind) -> tuple[TurnRow, bool]:
     """Begin a turn with the overheard messages before it. Return whether some of them are of the message's album."""
-    beside = arrivals.beside(part, session, message)
+    beside = messages.beside(part, session, message)
     row = part.sessions[session]
     turn = turns.add_turn(part, turns.new_turn(row, kind, message, message.principal, part)).turn.id
-    arrivals.begin_album(part, message, turn)
+    messages.begin_album(part, message, turn)
     taken = [one for one in row.context if kind is TurnKind.MODEL or one in beside]
     first = True
     for one in taken:
@@ -117,8 +117,8 @@ def control(part: Part, route: Route, message: Inbound, control: Control) -> int
     """Store a control command with its effect and reply."""
     if part.events.get(event_of(message)) is not None:
         return None
-    arrivals.begin(part, route, message)
-    received = arrivals.receive(part, route.session, message, None)
+    messages.begin(part, route, message)
+    received = messages.receive(part, route.session, message, None)
     part.events.put(event_of(message), f"{received.id} ")
     quiet = control.effect is ControlEffect.NONE
     stopped = 0 if quiet else _stop(part, route.session, control, message.conversation)

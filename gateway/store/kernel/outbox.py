@@ -11,7 +11,7 @@ from gateway.domain.routes import main_route
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
-from gateway.store.kernel.arrivals import PEOPLE, use_session
+from gateway.store.kernel.messages import PEOPLE, use_session
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.records import person_of
 from gateway.store.kernel.rows import Early, Fact, SlotRow

@@ -15,7 +15,7 @@ from gateway.store.child_rules import NOBODY_WAITS
 from gateway.store.codec import load_conversation, to_us
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import turns
-from gateway.store.kernel.arrivals import OWNER_CHATS
+from gateway.store.kernel.messages import OWNER_CHATS
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.records import HOLDS, PAGES
 from gateway.store.kernel.rows import Early, changed
