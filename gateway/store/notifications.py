@@ -28,13 +28,6 @@ class Notifications:
     turns_due: bool = False
     slots_due: bool = False
 
-    def add(self, other: Notifications) -> None:
-        """Take over the changes of another transition."""
-        self.sessions |= other.sessions
-        self.turns |= other.turns
-        self.turns_due |= other.turns_due
-        self.slots_due |= other.slots_due
-
     def publish(self, events: EventBus) -> None:
         """Publish the wake-ups. Called in the event loop, after the commit."""
         for session in self.sessions:

@@ -145,12 +145,12 @@ class Table(Generic[K, R]):
 class Part:
     """Rows of one transition, its time and its wake-ups."""
 
-    def __init__(self, rows: Source, now: datetime, rev: int) -> None:
-        """Begin at the store's last revision."""
+    def __init__(self, rows: Source, now: datetime, rev: int, touched: Notifications | None = None) -> None:
+        """Begin at the store's last revision. `touched` collects the wake-ups of several transitions."""
         self.now = now
         self.index: Index = rows
         self.rev = rev
-        self.touched = Notifications()
+        self.touched = Notifications() if touched is None else touched
         self.sessions = Table(rows.session_row)
         self.turns = Table(rows.turn_row)
         self.messages = Table(rows.message_row)

@@ -133,13 +133,11 @@ class SqliteStore(SqliteQueries):
         """Run a transition in the writer's thread and write what it changed."""
         source = self._source
         source.tx = tx
-        part = Part(source, tx.moment, tx.rev)
+        part = Part(source, tx.moment, tx.rev, tx.touched)
         result = transition(part)
         source.write(part)
         source.keep(part)
-        source.trim()
         tx.rev = part.rev
-        tx.touched.add(part.touched)
         return result
 
     def _claim(self, tx: Tx, take: Callable[[Part, TurnId], Claimed | None], limit: int) -> list[Claimed]:

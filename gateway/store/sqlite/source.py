@@ -42,6 +42,8 @@ ROWS_KEPT = 500
 """Maximum kept rows of each kind, the last used ones."""
 BYTES_KEPT = 1_000_000
 """Maximum characters in the texts of kept rows of one kind."""
+TRIM_EVERY = 16
+"""Transitions between two looks at these bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 12, 12, 20, 11, 13, 18
 """Numbers of columns that the functions of `rows` take; the store's own follow."""
 NOWHERE = '["","","",""]'
@@ -111,6 +113,7 @@ class SqliteSource:
         kept = (self._sessions, self._turns, self._messages, self._steps, self._waits, self._slots)
         self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts)
         self._damaged: set[TurnId] = set()
+        self._since_trim = 0
 
     def forget(self) -> None:
         """Forget all kept rows: a commit failed, and what they say is not stored."""
@@ -339,11 +342,17 @@ class SqliteSource:
     def keep(self, part: Part) -> None:
         """Keep the rows of a transition that was written, but for those of turns that ended."""
         for kept, table in zip(self._all, part.tables, strict=True):
-            for key, row in table.changed.items():
-                if row is None:
-                    kept.drop(key)
-                else:
-                    kept.put(key, row)
+            if table.changed:
+                for key, row in table.changed.items():
+                    if row is None:
+                        kept.drop(key)
+                    else:
+                        kept.put(key, row)
+        self._since_trim += 1
+        if self._since_trim >= TRIM_EVERY:
+            self._since_trim = 0
+            for kept in self._all:
+                kept.trim()
         for turn, row in part.turns.changed.items():
             if row is not None and row.ended_rev is not None:
                 self._drop_turn(turn, row)
@@ -357,11 +366,6 @@ class SqliteSource:
         for wait in row.waits:
             self._waits.drop(wait)
         self._damaged.discard(turn)
-
-    def trim(self) -> None:
-        """Forget the rows that were not used for the longest."""
-        for kept in self._all:
-            kept.trim()
 
     def _write_rows(self, target: RowTable[R], table: Table[Any, R], kept: Kept[Any, R]) -> None:
         for key, row in table.changed.items():
