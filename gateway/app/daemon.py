@@ -67,7 +67,7 @@ class Daemon:
         """Run until `stop` or a signal, then drain within ten seconds. Awaits `ready` once work is accepted."""
         async with self._signals():
             try:
-                await self.sweeper.start(self.machine, self.clock.now())
+                await self.sweeper.start(self.machine)
                 await self.http.start()
                 await self._serve(ready)
             finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from gateway.domain.ids import NodeId
@@ -26,11 +26,6 @@ HOLDERS_FIRST = 7
 retry every 5 s; reclaiming at once would lose the results of their calls."""
 
 
-def was_down(last_alive: datetime | None, now: datetime) -> bool:
-    """Return whether the daemon was down so long that platforms dropped presses (Telegram: 150 s)."""
-    return last_alive is not None and now - last_alive > DOWNTIME
-
-
 @dataclass(slots=True, kw_only=True)
 class Sweeper:
     """Sweep loop; also records this node's heartbeat every ten seconds."""
@@ -43,14 +38,11 @@ class Sweeper:
     """Remaining sweeps without `reclaim`."""
     _log: Any = field(default_factory=lambda: log("maintenance"))
 
-    async def start(self, machine: str, now: datetime) -> None:
+    async def start(self, machine: str) -> None:
         """Void leases of earlier processes on this machine; after a downtime, show open cards again. Runs first."""
-        last = await self.node.last_alive()
         while count := await self.sweeps.void_leases(machine):
             self._count("void_leases", count)
-        if was_down(last, now):
-            self._count("offer_again", await self.sweeps.offer_again())
-        await self.node.alive(self.node_id)
+        self._count("offer_again", await self.node.begin(self.node_id, DOWNTIME))
 
     async def run(self) -> None:
         """Sweep every second until cancelled."""

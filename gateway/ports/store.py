@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
@@ -55,16 +55,6 @@ class Sweeps(Protocol):
         Also raise the version, marked `once_more`, of slots that an unsettled edit may have overwritten, once that edit
         is settled; not when the slot is to be sent anyway. Unsettled edits come from `slot_sent`, `slot_retry`, and
         slots that were reclaimed while an edit of theirs was SENDING.
-        """
-        ...
-
-    async def offer_again(self) -> int:
-        """Show open cards again after a downtime. Call once at start, before `expire_waits`. One transition, whatever
-        their number.
-
-        A card with an OPEN wait that was shown gets one new slot in each place, except on the web page, which always
-        shows open waits. An approval that expired meanwhile becomes SUPERSEDED, its step PLANNED with `asked_anew`, and
-        its turn is queued. That happens once: a step already asked anew expires.
         """
         ...
 
@@ -187,8 +177,17 @@ class Node(Protocol):
         """Store that this node is alive now. Call every 10 s."""
         ...
 
-    async def last_alive(self) -> datetime | None:
-        """Return the time of the last heartbeat of any node; None on a new store."""
+    async def begin(self, node: NodeId, downtime: timedelta) -> int:
+        """Store that this node starts now. After a downtime, show open cards again; return how many waits and cards.
+
+        Call once at start, before `expire_waits`. It is a downtime when no node was alive for longer than `downtime`,
+        by the store's clock. Of several nodes that start after it, the first one offers. One transition, whatever the
+        number of cards.
+
+        A card with an OPEN wait that was shown gets one new slot in each place, except on the web page, which always
+        shows open waits. An approval that expired meanwhile becomes SUPERSEDED, its step PLANNED with `asked_anew`, and
+        its turn is queued. That happens once: a step already asked anew expires.
+        """
         ...
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:

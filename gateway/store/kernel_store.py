@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from gateway.domain.audit import StartRecord
@@ -182,10 +182,6 @@ class KernelStore(ABC):
         """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
         return await self.run(sweeps.fire_timers)
 
-    async def offer_again(self) -> int:
-        """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
-        return await self.run(sweeps.offer_again)
-
     async def void_leases(self, machine: str) -> int:
         """Void the leases of this machine's earlier processes."""
         return await self.run(lambda part: sweeps.void_leases(part, machine))
@@ -248,6 +244,10 @@ class KernelStore(ABC):
         """Record that the owner's page is open."""
         await self.run(lambda part: records.saw_page(part, owner))
 
+    async def begin(self, node: NodeId, downtime: timedelta) -> int:
+        """Record that this node starts. After a downtime of all nodes, offer open cards again."""
+        return await self.run(lambda part: sweeps.begin(part, node, downtime))
+
     async def alive(self, node: NodeId) -> None:
         """Record that this node is alive."""
         await self.run(lambda part: records.alive(part, node))
@@ -274,11 +274,6 @@ class KernelStore(ABC):
         found = zip(principals, people, strict=True)
         direct = {who: records.person_of(fact) for who, fact in found if fact is not None}
         return LastContact(direct=direct, page_seen_at=None if seen is None else from_us(int(seen.value)))
-
-    async def last_alive(self) -> datetime | None:
-        """Return when a node was last recorded as alive."""
-        (found,) = await self.facts([(records.NODES, records.ALIVE)])
-        return None if found is None else from_us(int(found.value))
 
     async def items(self, namespace: str) -> Mapping[str, str]:
         """Return the values of a namespace."""

@@ -19,6 +19,7 @@ from gateway.errors import LeaseLost
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.contract.promises import Seen
+from tests.contract.scene import offer_again
 from tests.contract.world import NOTHING, SESSIONS, Snapshot, World
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
@@ -145,7 +146,7 @@ class WayOut(Pair):
                 await world.store.close()
                 world.store = world.open()
             voided = await world.store.void_leases("here")
-            return voided, await world.store.offer_again() if offer else 0
+            return voided, await offer_again(world.store) if offer else 0
 
         self.both(do)
 

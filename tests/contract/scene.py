@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from gateway.domain.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
@@ -37,6 +38,14 @@ from tests.support.makers import (
 
 NODE = NodeId("here#1")
 OTHER_NODE = NodeId("there#1")
+
+
+async def offer_again(store: Store) -> int:
+    """Offer open cards again, as after a downtime."""
+    await store.alive(NODE)
+    return await store.begin(NODE, timedelta(days=-1))
+
+
 MAIN = main_session(ANN)
 Found = TypeVar("Found", bound=Item)
 
@@ -206,6 +215,10 @@ class Scene:
         """Let a lease expire as if its holder died, and sweep."""
         self.clock.advance(16)
         await self.sweep(self.store.reclaim)
+
+    async def offer_again(self) -> int:
+        """Offer open cards again, as after a downtime."""
+        return await offer_again(self.store)
 
     async def sweep(self, step: Callable[[], Awaitable[int]]) -> int:
         """Call a sweep until nothing is left."""

@@ -188,21 +188,6 @@ async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> Non
 # --- nodes ----------------------------------------------------------------------------------
 
 
-async def test_a_new_store_has_no_life_behind_it(store: Store) -> None:
-    """So nothing is offered again on the first start."""
-    assert await store.last_alive() is None
-
-
-async def test_the_last_sign_of_life_counts(store: Store, clock: FakeClock) -> None:
-    """Any node's counts."""
-    await store.alive(NODE)
-    clock.advance(10)
-    await store.alive(OTHER_NODE)
-    at = clock.now()
-    clock.advance(10)
-    assert await store.last_alive() == at
-
-
 async def test_a_name_is_held_by_one(store: Store, clock: FakeClock) -> None:
     """Its holder renews it; another gets it when it has run out; other names are free."""
     assert await store.hold("poller", NODE, seconds(30))

@@ -49,7 +49,7 @@ async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) 
     """The last one of a step is the one that counts."""
     first = await scene.parked(ttl_s=60)
     scene.clock.advance(60)
-    await scene.store.offer_again()
+    await scene.offer_again()
     wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
     await scene.ask(await scene.claim(), [wait])
     assert [w.id for w in (await scene.view(first.turn)).waits] == [first.wait, wait.id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from gateway.domain.ids import NodeId, OwnerName, SessionId, SlotId
@@ -13,7 +15,7 @@ from gateway.domain.tools import ResultStatus
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.ports import Store
-from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene, offer_again
 from tests.support.clock import FakeClock
 from tests.support.makers import (
     ANN,
@@ -338,14 +340,40 @@ async def test_a_group_is_no_place_for_a_copy(scene: Scene, clock: FakeClock) ->
     assert await scene.slots(kind=SlotKind.COPY) == []
 
 
-# --- offer_again ----------------------------------------------------------------------------
+# --- begin ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("away_s", "offered"), [(0, 0), (120, 0), (121, 1), (86_400, 1)])
+async def test_begin_offers_cards_after_a_downtime_only(scene: Scene, away_s: int, offered: int) -> None:
+    await scene.store.begin(NODE, timedelta(seconds=120))
+    await scene.parked()
+    await scene.send_all()
+    scene.clock.advance(away_s)
+    found = await scene.store.begin(OTHER_NODE, timedelta(seconds=120))
+    assert (found > 0) is (offered > 0)
+
+
+async def test_begin_on_a_new_store_offers_nothing(scene: Scene) -> None:
+    await scene.parked()
+    await scene.send_all()
+    assert await scene.store.begin(NODE, timedelta(0)) == 0
+
+
+async def test_second_node_after_a_downtime_offers_nothing(scene: Scene) -> None:
+    """A heartbeat of any node ends the downtime of all."""
+    await scene.store.alive(NODE)
+    await scene.parked()
+    await scene.send_all()
+    scene.clock.advance(600)
+    assert await scene.store.begin(NODE, timedelta(seconds=120)) == 1
+    assert await scene.store.begin(OTHER_NODE, timedelta(seconds=120)) == 0
 
 
 async def test_open_cards_are_shown_again_after_a_downtime(scene: Scene) -> None:
     """A new slot with the same waits in the same place; the old one stays, and both can be pressed."""
     asked = await scene.parked(2)
     await scene.send_all()
-    await scene.store.offer_again()
+    await scene.offer_again()
     old, new = await scene.slots(kind=SlotKind.CARD)
     assert (new.waits, new.conversation, new.turn) == (old.waits, old.conversation, asked.turn)
     assert (new.id != old.id, new.state, new.version) == (True, SlotState.DUE, 1)
@@ -358,21 +386,21 @@ async def test_each_place_gets_one_card_however_often_it_was_offered(scene: Scen
     await scene.parked()
     for _ in range(3):
         await scene.send_all()
-        await scene.store.offer_again()
+        await scene.offer_again()
     assert len(await scene.slots(kind=SlotKind.CARD)) == 4
 
 
 async def test_a_card_that_was_never_shown_is_not_shown_twice(scene: Scene) -> None:
     """It is still on its way."""
     await scene.parked()
-    await scene.store.offer_again()
+    await scene.offer_again()
     assert len(await scene.slots(kind=SlotKind.CARD)) == 1
 
 
 async def test_the_page_shows_what_is_open_anyway(scene: Scene) -> None:
     """No second card there."""
     await scene.parked(where=PAGE)
-    await scene.store.offer_again()
+    await scene.offer_again()
     assert len(await scene.slots(kind=SlotKind.CARD)) == 1
 
 
@@ -381,7 +409,7 @@ async def test_a_decided_card_is_not_shown_again(scene: Scene) -> None:
     asked = await scene.parked()
     await scene.send_all()
     await scene.press(asked.wait)
-    await scene.store.offer_again()
+    await scene.offer_again()
     assert len(await scene.slots(kind=SlotKind.CARD)) == 1
 
 
@@ -391,7 +419,7 @@ async def test_a_card_with_one_open_row_is_shown_again_whole(scene: Scene) -> No
     await scene.send_all()
     await scene.press(asked.wait)
     await scene.send_all()
-    await scene.store.offer_again()
+    await scene.offer_again()
     cards = await scene.slots(kind=SlotKind.CARD)
     assert [slot.waits for slot in cards] == [asked.waits, asked.waits]
 
@@ -401,7 +429,7 @@ async def test_what_expired_in_a_downtime_is_asked_anew(scene: Scene, clock: Fak
     asked = await scene.parked(ttl_s=60)
     await scene.send_all()
     clock.advance(60)
-    await scene.store.offer_again()
+    await scene.offer_again()
     assert await scene.wait_state(asked.wait) is WaitState.SUPERSEDED
     step = await scene.step(asked.turn, 1)
     assert (step.state, step.asked_anew) == (StepState.PLANNED, True)
@@ -414,11 +442,11 @@ async def test_a_call_is_asked_anew_once(scene: Scene, clock: FakeClock) -> None
     """The second downtime that swallows it expires it."""
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
-    await scene.store.offer_again()
+    await scene.offer_again()
     second = await scene.ask(await scene.claim(), [new_wait(1, expires_at=clock.now() + seconds(60))])
     assert await scene.store.park(second.lease)
     clock.advance(60)
-    await scene.store.offer_again()
+    await scene.offer_again()
     states = [await scene.wait_state(wait) for wait in (first.wait, second.wait)]
     assert states == [WaitState.SUPERSEDED, WaitState.EXPIRED]
     assert (await scene.step(first.turn, 1)).state is StepState.ASKED
@@ -429,7 +457,7 @@ async def test_a_new_approval_of_a_call_asked_anew_counts(scene: Scene, clock: F
     """The old one is worthless, the new one starts the call."""
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
-    await scene.store.offer_again()
+    await scene.offer_again()
     second = await scene.ask(await scene.claim(), [new_wait(1, expires_at=clock.now() + seconds(60))])
     await scene.press(second.wait)
     assert await scene.start(second.lease, 1, first.wait) is StartOutcome.NOT_APPROVED
@@ -441,7 +469,7 @@ async def test_an_approval_that_was_given_is_not_asked_anew(scene: Scene, clock:
     asked = await scene.parked(ttl_s=60)
     await scene.press(asked.wait)
     clock.advance(200)
-    await scene.store.offer_again()
+    await scene.offer_again()
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
 
 
@@ -450,7 +478,7 @@ async def test_sweeps_of_an_empty_store_find_nothing(store: Store) -> None:
     assert await store.expire_waits() == 0
     assert await store.reclaim() == 0
     assert await store.fire_timers() == 0
-    assert await store.offer_again() == 0
+    assert await offer_again(store) == 0
     assert await store.void_leases("here") == 0
 
 
@@ -460,6 +488,6 @@ async def test_cards_of_one_wait_in_several_chats_are_all_shown_again(scene: Sce
     wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
     await scene.store.open_waits(lease, [wait], [card(wait.id, where=where) for where in (CHAT, OTHER_CHAT, PAGE)])
     await scene.send_all()
-    await scene.store.offer_again()
+    await scene.offer_again()
     places = sorted(slot.conversation.key for slot in await scene.slots(kind=SlotKind.CARD))
     assert places == sorted([CHAT.key, CHAT.key, OTHER_CHAT.key, OTHER_CHAT.key, PAGE.key])

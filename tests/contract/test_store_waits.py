@@ -63,11 +63,11 @@ async def _lose_the_holder(scene: Scene, asked: Asked) -> None:
 
 async def _downtime(scene: Scene, asked: Asked) -> None:
     scene.clock.advance(TTL_S)
-    await scene.store.offer_again()
+    await scene.offer_again()
 
 
 async def _short_downtime(scene: Scene, asked: Asked) -> None:
-    await scene.store.offer_again()
+    await scene.offer_again()
 
 
 async def _finish_step(scene: Scene, asked: Asked) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from gateway.domain.ids import OwnerName, SlotId, TurnId, child_session
+from gateway.domain.ids import NodeId, OwnerName, SlotId, TurnId, child_session
 from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.child_rules import NOBODY_WAITS
-from gateway.store.codec import load_conversation, to_us
+from gateway.store.codec import from_us, load_conversation, to_us
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import turns
 from gateway.store.kernel.messages import OWNER_CHATS
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import HOLDS, PAGES
+from gateway.store.kernel.records import ALIVE, HOLDS, NODES, PAGES, alive
 from gateway.store.kernel.rows import Early, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, show_anew
 
@@ -127,7 +127,19 @@ def _copy(part: Part, wait: Wait) -> bool:
     return True
 
 
-def offer_again(part: Part) -> int:
+def begin(part: Part, node: NodeId, downtime: timedelta) -> int:
+    """Record that this node starts. When none lived for so long, offer again what people were asked.
+
+    In one transition: of several nodes that start, one offers, and a crash takes back both.
+    """
+    last = part.facts.get((NODES, ALIVE))
+    alive(part, node)
+    if last is None or part.now - from_us(int(last.value)) <= downtime:
+        return 0
+    return _offer_again(part)
+
+
+def _offer_again(part: Part) -> int:
     """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
     waits = [part.waits[one].wait for one in part.index.asked_waits()]
     expired = [wait for wait in waits if wait.expires_at <= part.now]

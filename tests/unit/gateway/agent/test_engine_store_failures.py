@@ -297,9 +297,7 @@ async def test_more_than_one_sweep_takes_is_taken_back_at_start(tmp_path: Path) 
         where = Conversation(channel="telegram", account="default", chat=f"{i}")
         await engine.store.accept(route(SessionId(f"s{i}")), inbound(where=where), TurnKind.MODEL, **QUIET)
         await engine.claim()
-    await Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics).start(
-        "here", engine.clock.now()
-    )
+    await Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics).start("here")
 
     assert len(engine.store.held_now) == 0
 

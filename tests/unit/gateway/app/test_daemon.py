@@ -25,6 +25,7 @@ from gateway.ports import Channel, StatefulTool, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
+from gateway.store.kernel.records import ALIVE, NODES
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls, until
@@ -103,7 +104,7 @@ async def test_a_message_is_answered_while_it_runs_and_health_says_so(engine: En
             assert response.status == 200
 
     assert [showing.text for showing in channel.sent] == ["That is all."]
-    assert await engine.store.last_alive() == engine.clock.now()
+    assert (NODES, ALIVE) in engine.store.all_facts
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.agent.worker import RENEW_EVERY_S
-from gateway.app.maintenance import Sweeper, was_down
+from gateway.app.maintenance import Sweeper
 from gateway.domain.ids import NodeId
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
@@ -16,17 +15,8 @@ from gateway.domain.turns import TurnState
 from gateway.domain.waits import WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, NODE, FakeChannel, FakeTool, in_background, until
-from tests.support.makers import ANN_TELEGRAM, EPOCH
+from tests.support.makers import ANN_TELEGRAM
 from tests.support.schedules import ScheduledLoop
-
-
-@pytest.mark.parametrize(
-    ("away_s", "down"), [(None, False), (0, False), (120, False), (121, True), (86_400, True), (-60, False)]
-)
-def test_a_downtime_is_longer_than_two_minutes(away_s: int | None, down: bool) -> None:
-    last = None if away_s is None else EPOCH - timedelta(seconds=away_s)
-
-    assert was_down(last, EPOCH) is down
 
 
 @pytest.fixture
@@ -47,24 +37,23 @@ async def test_at_start_what_this_machine_held_is_free_and_what_another_holds_is
     await engine.claim()
     theirs = await engine.say(who=ANN_TELEGRAM, text="/shell x")
     assert await engine.store.claim(NodeId("there#1"))
-    await sweeper(engine, NodeId("here#2")).start("here", engine.clock.now())
+    await sweeper(engine, NodeId("here#2")).start("here")
 
     assert (await engine.store.turn(mine)).turn.state is TurnState.QUEUED
     assert (await engine.store.turn(theirs)).turn.state is TurnState.RUNNING
     assert swept(engine, "void_leases") == 1
-    assert await engine.store.last_alive() == engine.clock.now()
 
 
 @pytest.mark.parametrize(("away_s", "cards"), [(60, 1), (600, 2)])
 async def test_open_cards_are_shown_again_only_after_a_downtime(engine: Engine, away_s: int, cards: int) -> None:
-    await sweeper(engine).start("here", engine.clock.now())
+    await sweeper(engine).start("here")
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
     assert await engine.store.park(lease)
     async with in_background(engine.delivery(FakeChannel()).run()):
         await until(lambda: shown(engine))
     engine.clock.advance(away_s)
-    await sweeper(engine).start("here", engine.clock.now())
+    await sweeper(engine).start("here")
 
     assert len([slot for slot in await engine.slots() if slot.kind is SlotKind.CARD]) == cards
 
@@ -74,13 +63,13 @@ async def shown(engine: Engine) -> bool:
 
 
 async def test_what_expired_while_nobody_could_press_is_asked_anew_before_it_is_swept_away(engine: Engine) -> None:
-    await sweeper(engine).start("here", engine.clock.now())
+    await sweeper(engine).start("here")
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
     assert await engine.store.park(lease)
     engine.clock.advance(7200)
     again = sweeper(engine)
-    await again.start("here", engine.clock.now())
+    await again.start("here")
     async with in_background(again.run()):
         await until(lambda: expired(engine, lease.turn))
 

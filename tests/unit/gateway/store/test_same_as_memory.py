@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ from gateway.errors import DragomanError
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite
+from tests.contract.scene import offer_again
 from tests.support.clock import FakeClock
 from tests.support.makers import (
     ANN,
@@ -449,7 +451,7 @@ def sweep(random: Random, _number: int, _clock: FakeClock) -> Step:
                 await store.slot_retry(slot.id, timedelta(), uncertain=True)
             life.sending = life.sending[:1]
             return await store.reclaim() if what else await store.void_leases("here")
-        return await [store.expire_waits, store.fire_timers, store.offer_again][what - 2]()
+        return await [store.expire_waits, store.fire_timers, partial(offer_again, store)][what - 2]()
 
     return step
 

@@ -15,6 +15,7 @@ from gateway.domain.tools import Availability, ResultStatus, Risk, ToolCall
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.waits import PressResult, StartOutcome, Verb, WaitState
 from gateway.toolcalls.registry import Tool
+from tests.contract.scene import offer_again
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background
 from tests.support.makers import ANN_TELEGRAM, BOB, beginning
@@ -399,7 +400,7 @@ async def test_a_decision_that_is_too_old_runs_nothing(engine: Engine, tools: To
 async def test_what_a_downtime_swallowed_is_asked_anew_once(engine: Engine, tools: ToolBox) -> None:
     lease = await parked(engine, "shell:a")
     engine.clock.advance(3601)
-    assert await engine.store.offer_again() == 1
+    assert await offer_again(engine.store) == 1
     lease = await woken(engine, lease)
     assert not await engine.settle(lease)
     first, second = await engine.waits(lease.turn)
