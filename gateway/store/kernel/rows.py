@@ -21,21 +21,24 @@ from gateway.domain.turns import Turn
 from gateway.domain.waits import Wait
 
 R = TypeVar("R")
-_FIELDS: dict[type, tuple[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]], ...]] = {}
+_FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
+"""Getter and setter of each field, by type."""
 
 
 def changed(row: R, /, **changes: Any) -> R:
     """Return a copy of a frozen dataclass with slots: `dataclasses.replace` at half its cost.
 
-    The types of `gateway.domain` check nothing when they are made.
+    The types of `gateway.domain` check nothing when they are made. Raises `TypeError` for an unknown field.
     """
     kind = type(row)
     known = _FIELDS.get(kind)
     if known is None:
         slots = [(one.name, getattr(kind, one.name)) for one in fields(kind)]  # pyright: ignore[reportArgumentType]
-        known = _FIELDS[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in slots)
+        known = _FIELDS[kind] = {name: (slot.__get__, slot.__set__) for name, slot in slots}
+    if not changes.keys() <= known.keys():
+        raise TypeError(f"{kind.__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     copy = object.__new__(kind)
-    for name, get, put in known:
+    for name, (get, put) in known.items():
         put(copy, changes[name] if name in changes else get(row))
     return copy
 
