@@ -173,6 +173,8 @@ class Tree:
 
     def _reaped(self) -> int:
         """Reap the ended leader; return its exit code, and store the peak memory of its largest process."""
+        if (code := self._leader.returncode) is not None:  # a kill looks first, and reaped one that had ended
+            return code if code >= 0 else 128 - code
         _, status, used = os.wait4(self._leader.pid, 0)
         self._leader.returncode = code = os.waitstatus_to_exitcode(status)
         # A child process begins with the peak of its parent.
