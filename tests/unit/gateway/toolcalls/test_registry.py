@@ -185,18 +185,26 @@ def test_a_tool_is_called_by_hand_by_its_name_and_by_its_shorter_one() -> None:
     assert isinstance(found.resolve("spawn", session()), Deny)
 
 
-@pytest.mark.parametrize(("command", "says"), [("read", "Two tools"), ("a b", "not a command"), ("Spawn", "not a")])
-def test_a_shorter_name_is_plain_and_unique(command: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "says", "cure"),
+    [
+        ("read", "Two tools are called by /read", "Remove one of them."),
+        ("a b", "'a b' is not a command", "Use lower case letters, digits and `_`."),
+        ("Spawn", "'Spawn' is not a command", "Use lower case letters, digits and `_`."),
+    ],
+)
+def test_a_shorter_name_is_plain_and_unique(command: str, says: str, cure: str) -> None:
     spawn = FakeTool(name="sessions_spawn").tool()
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=says) as found:
         Registry([replace(spawn, spec=replace(spawn.spec, command=command)), READ.tool()], sandboxed=True)
+    assert found.value.cure == cure
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "Invalid JSON"),
-        ("{", "Invalid JSON"),
+        ("", "arguments: Invalid JSON"),
+        ("{", "arguments: Invalid JSON"),
         ("{}", "count: Field required"),
         ("null", "arguments"),
         ("[]", "arguments"),

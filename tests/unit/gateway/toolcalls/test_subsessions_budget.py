@@ -37,7 +37,12 @@ async def asks(engine: Engine, tokens: int, *calls: ToolCall) -> Lease:
 
 async def says(engine: Engine, lease: Lease, tokens: int, *calls: ToolCall) -> None:
     given = [one.id for one in (await engine.store.turn(lease.turn)).inputs if one.given is None]
-    answer = Answer(text="", calls=calls, model="scripted", usage=Usage(input_tokens=tokens))
+    answer = Answer(
+        text="",
+        calls=calls,
+        model="scripted",
+        usage=Usage(input_tokens=tokens // 2, output_tokens=tokens - tokens // 2),
+    )
     await engine.store.plan(lease, answer, given=given, slots=[])
 
 

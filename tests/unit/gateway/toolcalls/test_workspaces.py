@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import SessionId
+from gateway.errors import DragomanError
 from gateway.toolcalls.workspaces import Workspaces, kept_for
 
 
@@ -24,6 +25,21 @@ def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) 
         assert len(folder.name) < 64
     assert spaces.workspace(SessionId("main:ann")) == folders[0]
     assert not spaces.outputs(SessionId("main:ann")).exists()
+
+
+@pytest.mark.parametrize("name", ["workspaces", "outputs"])
+def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path, name: str) -> None:
+    spaces = Workspaces(tmp_path)
+    spaces.look()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / name).mkdir()
+    spaces.look()
+    (tmp_path / name).rmdir()
+
+    (tmp_path / name).write_text("in the way")
+    with pytest.raises(DragomanError, match=f"{name} is not a folder") as found:
+        spaces.look()
+    assert found.value.cure == "Remove what stands there."
 
 
 def test_a_kept_file_is_found_by_its_name(tmp_path: Path) -> None:
