@@ -45,6 +45,7 @@ def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
     assert [one.file for one in found] == ["t1-2-f1.pdf", "t1-2-f2.gz", "t1-2-f3.bin"]
     assert [(tmp_path / "outputs" / one.file).read_bytes() for one in found] == [b"%PDF-1", b"data", b"%PDF-1"]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "outputs").iterdir())
+    assert stat.S_IMODE((tmp_path / "outputs").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gateway.domain.ids import TurnId, WaitId, main_session
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.routes import empty_session
 from gateway.domain.steps import Step, StepKind, StepState
-from gateway.domain.tools import PICTURE_BYTES, Action, Park, ResultStatus, ToolPolicy, ToolResult
+from gateway.domain.tools import PICTURE_BYTES, Action, Park, ResultStatus, SandboxMode, ToolPolicy, ToolResult
 from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.errors import BadRequest
@@ -333,6 +333,19 @@ async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: P
 
     assert (found.status, found.code) == (ResultStatus.ERROR, "error")
     assert not (tmp_path / "canary").exists()
+
+
+async def test_a_program_runs_in_the_planned_sandbox_and_folder(tmp_path: Path) -> None:
+    async def runs(ctx: ToolContext, _args: Text) -> ToolResult:
+        ended = await ctx.spawn(["/bin/pwd"])
+        return ToolResult(status=ResultStatus.OK, text="", exit_code=ended.exit_code)
+
+    bench = Bench(tmp_path, runs)
+    bench.call = replace(bench.call, action=replace(bench.call.action, sandbox=SandboxMode.OFF))
+    found = await bench.result()
+
+    assert (found.status, found.exit_code) == (ResultStatus.OK, 0)
+    assert found.text == f"{bench.engine.workspaces.workspace(LEASE.session)}\n"
 
 
 async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path: Path) -> None:

@@ -354,9 +354,12 @@ def test_a_character_that_comes_in_two_pieces_of_a_flood_is_one(folder: Path) ->
         for piece in (data[:cut], data[cut:]):
             clock.advance(1)
             out.write(piece)
+    for piece in ("𐍈".encode()[:3], "𐍈".encode()[3:]):
+        clock.advance(1)
+        out.write(piece)
     out.write(b"end \xe6")
     out.close()
-    assert "".join(text for _, text in shown.pieces[1:]) == "password: [hidden]\n日本 ok\nend \ufffd"
+    assert "".join(text for _, text in shown.pieces[1:]) == "password: [hidden]\n日本 ok\n𐍈end \ufffd"
 
 
 def test_the_end_of_a_secret_of_many_lines_is_not_there(folder: Path) -> None:
