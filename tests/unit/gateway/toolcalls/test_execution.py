@@ -180,6 +180,11 @@ async def times_out_inside(_ctx: ToolContext, _args: Text) -> ToolResult:
     raise TimeoutError("a socket, far away")
 
 
+async def runs_pwd(ctx: ToolContext, _args: Text) -> ToolResult:
+    await ctx.spawn(["/bin/pwd"])
+    return done("")
+
+
 async def parks(_ctx: ToolContext, _args: Text) -> Park:
     return Park(wait=WaitId("w1"))
 
@@ -335,19 +340,6 @@ async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: P
     assert not (tmp_path / "canary").exists()
 
 
-async def test_a_program_runs_in_the_planned_sandbox_and_folder(tmp_path: Path) -> None:
-    async def runs(ctx: ToolContext, _args: Text) -> ToolResult:
-        ended = await ctx.spawn(["/bin/pwd"])
-        return ToolResult(status=ResultStatus.OK, text="", exit_code=ended.exit_code)
-
-    bench = Bench(tmp_path, runs)
-    bench.call = replace(bench.call, action=replace(bench.call.action, sandbox=SandboxMode.OFF))
-    found = await bench.result()
-
-    assert (found.status, found.exit_code) == (ResultStatus.OK, 0)
-    assert found.text == f"{bench.engine.workspaces.workspace(LEASE.session)}\n"
-
-
 async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path: Path) -> None:
     bench = Bench(tmp_path, printed, text=f"key: {SECRET}")
     async with bench.engine.store.live.subscribe(session_topic(LEASE.session)) as events:
@@ -432,17 +424,17 @@ async def test_whatever_a_tool_says_is_bounded(tmp_path: Path, body: Body, text:
         assert whole.read_text() == text.replace("\ud800", "\ufffd")
 
 
-async def test_the_step_has_a_key_of_its_own_and_a_folder_of_its_session(tmp_path: Path) -> None:
-    seen: list[tuple[str, Path]] = []
-
+async def test_a_call_works_in_its_sessions_folder_under_its_own_key(tmp_path: Path) -> None:
     async def looks(ctx: ToolContext, _args: Text) -> ToolResult:
-        seen.append((ctx.step_key, ctx.cwd))
-        return done()
+        return done(f"{ctx.step_key} {ctx.cwd}")
 
     bench = Bench(tmp_path, looks)
-    await bench.result()
+    bench.call = replace(bench.call, action=replace(bench.call.action, sandbox=SandboxMode.OFF))
+    folder = bench.engine.workspaces.workspace(LEASE.session)
 
-    assert seen == [("t1/2", bench.engine.workspaces.workspace(LEASE.session))]
+    assert (await bench.result()).text == f"t1/2 {folder}"
+    bench.call = replace(bench.call, tool=FakeTool(name="fake", body=runs_pwd).tool())
+    assert (await bench.result()).text == f"{folder}\n"
 
 
 # --- pictures -----------------------------------------------------------------------------------
