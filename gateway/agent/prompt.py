@@ -27,7 +27,7 @@ from gateway.domain.sessions import Session, works_in
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError
 from gateway.ports import Queries
-from gateway.toolcalls.registry import Registry
+from gateway.toolcalls.tool_set import ToolSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,6 @@ class PromptBuilder:
     """Builder of prompts, with caches for what recurs in each."""
 
     queries: Queries
-    registry: Registry
     outputs: Callable[[SessionId], Path]
     """Return the folder of a session's pictures."""
     workspaces: Callable[[SessionId], Path]
@@ -85,17 +84,23 @@ class PromptBuilder:
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools offered last, and their approximate characters."""
 
-    async def make(self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None) -> Prompt:
+    async def make(
+        self,
+        view: TurnView,
+        offered: ToolSet,
+        bounds: Bounds = UNBOUND,
+        history: Sequence[TurnView] | None = None,
+    ) -> Prompt:
         """Build the prompt for the session's model. The turn has priority; its history gets the room left.
 
-        `history`: the last `HISTORY_TURNS` ended turns, if the caller has just read them.
+        `offered`: the turn's tools. `history`: the last `HISTORY_TURNS` ended turns, if the caller has just read them.
         """
         if history is None:
             history = await self.queries.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
         # The views of this read hold the matching summary; the turn's own session may be older.
         session = history[-1].session if history else view.session
-        tools = self.registry.offers(view.session)
-        system = self._system(view.session, tools)
+        tools = offered.offers(view.session)
+        system = self._system(view.session, offered, tools)
         fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
         sizes = [self._sizes.of(one) for one in history]
         budget = self.context_tokens * chars_per_token(history, fixed, self.context_tokens, sizes)
@@ -109,37 +114,37 @@ class PromptBuilder:
         asked = request(system, given, now, tools, self.marks, session.summary, self._messages)
         return Prompt(request=await self._pictured(view, asked), history=given, own_chars=own, bounds=bounds, long=long)
 
-    async def make_alone(self, view: TurnView) -> Prompt:
+    async def make_alone(self, view: TurnView, offered: ToolSet) -> Prompt:
         """Build a prompt without history, for the operator."""
-        asked = request(self.system, (), view, self.registry.offers(view.session), self.marks)
+        asked = request(self.system, (), view, offered.offers(view.session), self.marks)
         return Prompt(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
 
-    async def make_shorter(self, view: TurnView, prompt: Prompt) -> Prompt | None:
+    async def make_shorter(self, view: TurnView, offered: ToolSet, prompt: Prompt) -> Prompt | None:
         """Build the prompt again in half of its characters, after a refusal as too long; at the second without history.
 
         Return None when nothing more can be left out.
         """
         for turns in (HISTORY_TURNS, 0) if prompt.bounds.chars is None else (0,):
-            made = await self.make(view, Bounds(chars=prompt.chars // 2, turns=turns))
+            made = await self.make(view, offered, Bounds(chars=prompt.chars // 2, turns=turns))
             if made.chars < prompt.chars:
                 return made
         return None
 
     def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
-        if tools != self._measured[0]:  # cheap: a registry's offers stay the same objects
+        if tools != self._measured[0]:  # cheap: a set's offers stay the same objects
             self._measured = tools, chars_of_tools(tools)
         return self._measured[1]
 
-    def _system(self, session: Session, tools: Sequence[ToolOffer]) -> str:
-        parts = [self.system, self.instructions, self._agents(tools)]
+    def _system(self, session: Session, offered: ToolSet, tools: Sequence[ToolOffer]) -> str:
+        parts = [self.system, self.instructions, self._agents(offered, tools)]
         if session.lineage is not None:
             agent = self.agents.get(session.lineage.agent)
             parts += [self.child_system, agent.instructions if agent else ""]
         return "\n\n".join(filter(None, [part.strip() for part in parts]))
 
-    def _agents(self, tools: Sequence[ToolOffer]) -> str:
+    def _agents(self, offered: ToolSet, tools: Sequence[ToolOffer]) -> str:
         """Return the list of agents that a session may spawn; empty where it may spawn none."""
-        spawns = [tool.name for tool in tools if (found := self.registry.get(tool.name)) and found.spec.speaks]
+        spawns = [tool.name for tool in tools if (found := offered.get(tool.name)) and found.spec.speaks]
         if not self.agents or not spawns:
             return ""
         known = (f"- {name}: {one.description}" for name, one in self.agents.items())

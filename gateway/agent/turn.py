@@ -35,8 +35,10 @@ from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
+from gateway.toolcalls.tool_set import ToolSet
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 """Delay after which an answer on a page that nobody has open is copied to the owner's chat."""
@@ -59,6 +61,8 @@ class _Holding:
     status: Status
     history: Sequence[TurnView] | None
     """The session's history at the claim; None once the model was asked."""
+    tools: ToolSet
+    """Tools at the claim; later steps have the same ones."""
     active: TurnActive | None
     """The event that shows the turn as active; None where its conversation does not show that."""
     long: LongHistory | None = None
@@ -77,6 +81,7 @@ class TurnRunner:
     queries: Queries
     events: EventBus
     calls: ToolCalls
+    registry: Registry
     subsessions: SubsessionService
     prompts: PromptBuilder
     attachments: Attachments
@@ -169,6 +174,7 @@ class TurnRunner:
             before=timedelta(milliseconds=view.turn.active_ms),
             limit=active_limit(view, self.limits),
             history=claimed.history,
+            tools=self.registry.snapshot(),
             active=TurnActive(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
             status=Status(
                 view=view,
@@ -211,7 +217,7 @@ class TurnRunner:
         """Settle the calls as far as possible. Return the turn's new view, None when it parked."""
         lease = holding.lease
         async with holding.status.watch():
-            settled = await self.calls.settle(view, lease, cancellation, holding.status.set_activity)
+            settled = await self.calls.settle(view, holding.tools, lease, cancellation, holding.status.set_activity)
         if settled is not None:
             return settled
         await holding.status.parking()
@@ -273,7 +279,7 @@ class TurnRunner:
             mark=prompt.request.mark,
         )
         await self.points.hit("J5")
-        answer, used = await self._asked(model, view, prompt, stream)
+        answer, used = await self._asked(model, view, holding.tools, prompt, stream)
         if used is not prompt:
             holding.bounds = used.bounds
             if not answer.note:  # a fallback may be smaller: keep what the session's own model can read
@@ -282,13 +288,15 @@ class TurnRunner:
             answer = replace(answer, text="\n\n".join(filter(None, [answer.text, files_told(view)])))
         return answer
 
-    async def _asked(self, model: Model, view: TurnView, prompt: Prompt, stream: AnswerStream) -> tuple[Answer, Prompt]:
+    async def _asked(
+        self, model: Model, view: TurnView, tools: ToolSet, prompt: Prompt, stream: AnswerStream
+    ) -> tuple[Answer, Prompt]:
         """Return the answer and its prompt: a shorter one when the model refused the first as too long."""
         for _ in range(SHORTER_AT_MOST):
             try:
                 return await self._stream(model, prompt.request, stream), prompt
             except ModelError as error:
-                shorter = await self.prompts.make_shorter(view, prompt) if error.too_long else None
+                shorter = await self.prompts.make_shorter(view, tools, prompt) if error.too_long else None
                 if shorter is None:
                     raise
                 self._log.warning("prompt shortened", model=model.name, error=str(error))
@@ -299,9 +307,9 @@ class TurnRunner:
 
     async def _prompt(self, model: Model, view: TurnView, holding: _Holding) -> Prompt:
         if model.name == self.operator.name:  # the operator reads nothing but the command
-            return await self.prompts.make_alone(view)
+            return await self.prompts.make_alone(view, holding.tools)
         history, holding.history = holding.history, None
-        prompt = await self.prompts.make(view, holding.bounds, history)
+        prompt = await self.prompts.make(view, holding.tools, holding.bounds, history)
         if prompt.long and holding.long is None:
             holding.long = _long(view, hard=False)
         return prompt

@@ -28,7 +28,8 @@ from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.registry import FixedSource, Registry, ToolSource
+from gateway.toolcalls.tool_set import Tool
 from gateway.toolcalls.workspaces import Workspaces
 
 
@@ -68,6 +69,8 @@ class Fakes:
     node: NodeId | None = None
     people: AllowedPeople | None = None
     tools: Sequence[Tool] | None = None
+    sources: Sequence[ToolSource] = ()
+    """Sources besides the configured tools."""
     models: Models | None = None
     operator: Model | None = None
     redactor: Redactor | None = None
@@ -93,9 +96,13 @@ def make_core(
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (list(fakes.tools), NO_KEPT)
-    registry = Registry(tools, sandboxed=containment.can_bwrap)
+    sources = [FixedSource("configured", tools), *fakes.sources]
+    registry = Registry(sources, sandboxed=containment.can_bwrap)
     metrics = Metrics()
-    operator, redactor = fakes.operator or Operator(registry.commands), fakes.redactor or redactor_of(loaded)
+    operator, redactor = (
+        fakes.operator or Operator(lambda: registry.snapshot().commands),
+        fakes.redactor or redactor_of(loaded),
+    )
     # Read before the store is opened: a store without its key is one whose key was lost.
     button_tokens = ButtonTokens(fakes.key or state_key(state, known=is_there(settings.store.url)))
     store = fakes.store or open_store(settings.store.url, clock)

@@ -72,6 +72,7 @@ def make_turn_runner(
         queries=store,
         events=store.live,
         calls=calls,
+        registry=core.registry,
         subsessions=subsessions,
         prompts=make_prompts(core),
         models=core.models,
@@ -104,7 +105,6 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     store, settings = core.store, core.loaded.settings.sessions
     other = settings.approval_expiry_other
     return ToolCalls(
-        registry=core.registry,
         journal=store,
         queries=store,
         events=store.live,
@@ -149,7 +149,6 @@ def make_prompts(core: Core) -> PromptBuilder:
     """Wire the building of prompts."""
     return PromptBuilder(
         queries=core.store,
-        registry=core.registry,
         outputs=core.workspaces.outputs,
         workspaces=core.workspaces.workspace,
         system=SYSTEM_PROMPT.read_text(encoding="utf-8"),

@@ -21,7 +21,8 @@ from gateway.egress import vet_call_scope
 from gateway.errors import ConfigError, NotFound
 from gateway.ports import Channel, ChannelContext, Endpoint, StatefulTool, ToolHost
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.tool_set import Tool
 
 
 def load_tools(
@@ -43,7 +44,7 @@ def load_tools(
                 Tool(
                     spec=module.SPEC,
                     policy=policy,
-                    arguments=module.Args,
+                    arguments=ModelArguments(module.Args),
                     run=run,
                     call_scope=_call_scope(module, policy),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,

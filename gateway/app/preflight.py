@@ -44,5 +44,5 @@ def _state_key(loaded: Loaded) -> None:
 
 async def _models(loaded: Loaded) -> None:
     async with outbound_client() as client:
-        models = models_of(loaded, Operator({}), redactor_of(loaded), client, SystemClock())
+        models = models_of(loaded, Operator(dict), redactor_of(loaded), client, SystemClock())
         await models.close()

@@ -20,7 +20,7 @@ from gateway.policy.permission import describe_availability
 from gateway.policy.routing import may_see
 from gateway.ports import CommandInfo
 from gateway.system.status_text import count, money
-from gateway.toolcalls.registry import Registry, Tool, usage
+from gateway.toolcalls.tool_set import Tool, ToolSet, usage
 
 CONTROL: Mapping[str, str] = MappingProxyType(
     {
@@ -102,24 +102,24 @@ def usage_text_of(spec: ToolSpec) -> str:
     return f"Usage: {as_code(usage(spec).removeprefix('Usage: '))}{example}."
 
 
-def help_text(registry: Registry, session: Session) -> str:
+def help_text(offered: ToolSet, session: Session) -> str:
     """Return the reply to /help."""
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
     lines += [
         f"- {as_code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
-        for tool in registry.seen_by(session)
+        for tool in offered.seen_by(session)
     ]
     return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
 
 
-def start_text(registry: Registry, session: Session) -> str:
+def start_text(offered: ToolSet, session: Session) -> str:
     """Return the reply to /start."""
-    return f"{GREETING}\n\n{help_text(registry, session)}"
+    return f"{GREETING}\n\n{help_text(offered, session)}"
 
 
-def tools_text(registry: Registry, session: Session) -> str:
+def tools_text(offered: ToolSet, session: Session) -> str:
     """Return the reply to /tools."""
-    tools = registry.seen_by(session)
+    tools = offered.seen_by(session)
     if not tools:
         return "This session may use no tools."
     return "\n".join(["Tools of this session:", "", *(_tool_line(tool) for tool in tools)])
@@ -260,11 +260,11 @@ def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
     return session.id == here.id
 
 
-def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
+def command_list(offered: ToolSet, session: Session) -> list[CommandInfo]:
     """Return the commands of a session for a channel's menu, the control commands first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
         CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
-        for t in registry.seen_by(session)
+        for t in offered.seen_by(session)
     ]
     return [*control, *tools]

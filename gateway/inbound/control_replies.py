@@ -69,17 +69,19 @@ class ControlReplies:
         owner = self._people.owner_of(message.principal)
         match name:
             case "help":
-                return commands.help_text(self._registry, session)
+                return commands.help_text(self._registry.snapshot(), session)
             case commands.START:
-                return commands.start_text(self._registry, session)
+                return commands.start_text(self._registry.snapshot(), session)
             case "tools":
-                return commands.tools_text(self._registry, session)
+                return commands.tools_text(self._registry.snapshot(), session)
             case "status" | "sessions" | "approvals" | "tree":
                 return await self._list(name, session, owner)
             case "usage":
                 return await self._usage(message.principal, session, owner)
             case _:
-                return commands.unknown_text(name, [tool.spec.by_hand for tool in self._registry.seen_by(session)])
+                return commands.unknown_text(
+                    name, [tool.spec.by_hand for tool in self._registry.snapshot().seen_by(session)]
+                )
 
     async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
         """Return a list from the store, limited to what this session may see."""

@@ -118,7 +118,7 @@ class Ingress:
         self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
 
     async def _take(self, message: Inbound, found: Route) -> Accepted | None:
-        asked = commands.parse(message.text, self._registry.commands)
+        asked = commands.parse(message.text, self._registry.snapshot().commands)
         match asked:
             case commands.ControlCommand(name) | commands.UnknownCommand(name):
                 control = await self._replies.of(name, message, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from gateway.domain.ids import CallId
@@ -33,8 +33,8 @@ _NO_MODEL_FOR_GUESTS = "No model is attached, so I cannot answer that: ask an ow
 class Operator:
     """`ports.Model` without an LLM: commands become calls, results become text, anything else a short hint."""
 
-    def __init__(self, commands: Mapping[str, ToolSpec]) -> None:
-        """Store the registered tools, keyed by each command word, including their names."""
+    def __init__(self, commands: Callable[[], Mapping[str, ToolSpec]]) -> None:
+        """`commands`: returns the current tools, keyed by each command word, including their names."""
         self._commands = commands
 
     @property
@@ -62,7 +62,7 @@ class Operator:
         if command is None:
             return self._say(self._hint(request))
         word, rest = command
-        spec = self._commands.get(word)
+        spec = self._commands().get(word)
         if spec is None:
             return self._say(f"There is no command {as_code('/' + word)}. {self._tools(offers)}".strip())
         arguments = _arguments(spec, rest, offers)
@@ -86,11 +86,11 @@ class Operator:
         return f"There are: {names}." if names else "No tool is available here."
 
     def _names(self, offers: Sequence[ToolOffer]) -> str:
-        known = {spec.name: spec.by_hand for spec in self._commands.values()}
+        known = {spec.name: spec.by_hand for spec in self._commands().values()}
         return ", ".join(f"`/{known[offer.name]}`" for offer in offers if offer.name in known)
 
     def _shown(self, given: CallResult) -> str:
-        spec = self._commands.get(given.tool)
+        spec = self._commands().get(given.tool)
         return _shown(given, speaks=spec is not None and spec.speaks)
 
 

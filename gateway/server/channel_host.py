@@ -42,7 +42,7 @@ class DaemonChannelHost:
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
         """Return the commands of a kind of session, the control commands first."""
         found = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
-        return command_list(self.registry, empty_session(found, self.clock.now()))
+        return command_list(self.registry.snapshot(), empty_session(found, self.clock.now()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ class WebAccess:
 
     def welcome(self, owner: OwnerName) -> Welcome:
         """Return the initial data of the page, with the commands of the owner's main session."""
-        commands = command_list(self._registry, self._main(owner))
+        commands = command_list(self._registry.snapshot(), self._main(owner))
         return Welcome(
             owner=owner,
             main=main_session(owner),

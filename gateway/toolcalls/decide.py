@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ValidationError
-
 from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.ids import Principal, SessionId, WaitId
@@ -41,9 +39,10 @@ from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.arguments import InvalidArguments, check_arguments
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
-from gateway.toolcalls.registry import Registry, Tool, check_arguments
+from gateway.toolcalls.tool_set import Tool, ToolSet, usage
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -122,9 +121,9 @@ def _as_compared(step: Step) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class CallDecider:
-    """Decider of calls, by registry, configuration and stored state."""
+    """Decider of calls, by their tools, configuration and stored state."""
 
-    registry: Registry
+    tools: ToolSet
     workspaces: Workspaces
     containment: Containment
     limits: TurnLimits
@@ -134,7 +133,7 @@ class CallDecider:
 
     def ordered_tool(self, step: Step) -> str:
         """Return the step's tool when its calls run in order, such as a stateful one; else empty."""
-        tool = None if step.call is None else self.registry.get(step.call.tool)
+        tool = None if step.call is None else self.tools.get(step.call.tool)
         return tool.spec.name if tool is not None and tool.in_order else ""
 
     def first(self, view: TurnView, step: Step, same: SameCalls, allowed: Scopes = (), *, askable: bool) -> Found:
@@ -197,12 +196,12 @@ class CallDecider:
         key = asking.action_key(request.action)
         if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
             return not_approved()
-        tool = self.registry.resolve(request.action.tool, view.session)
+        tool = self.tools.resolve(request.action.tool, view.session)
         if isinstance(tool, Deny):
             return self.refuse(tool)
         try:
-            arguments = tool.arguments.model_validate(dict(request.action.arguments))
-        except ValidationError:
+            arguments = tool.arguments.restore(request.action.arguments)
+        except InvalidArguments:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
@@ -249,10 +248,10 @@ class CallDecider:
         most = self.limits.calls
         if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one exceeds the limit.")
-        tool = self.registry.resolve(step.call.tool, view.session)
+        tool = self.tools.resolve(step.call.tool, view.session)
         if isinstance(tool, Deny):
             return tool
-        arguments = check_arguments(tool, step.call.arguments)
+        arguments = check_arguments(tool.arguments, step.call.arguments, usage(tool.spec))
         if isinstance(arguments, Deny):
             return arguments
         call_scope = self._call_scope(tool, arguments)
@@ -265,7 +264,7 @@ class CallDecider:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
         except DragomanError as error:
             return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
-        action = Action(tool=tool.spec.name, arguments=_json_safe(arguments), cwd=cwd, sandbox=sandbox)
+        action = Action(tool=tool.spec.name, arguments=tool.arguments.dump(arguments), cwd=cwd, sandbox=sandbox)
         sha = asking.action_sha(asking.action_key(action), view.session.id, step.turn, step.n, view.turn.principal)
         return Prepared(
             view=view,
@@ -278,7 +277,7 @@ class CallDecider:
             scopes=_scopes(tool, view.session, call_scope, allowed),
         )
 
-    def _call_scope(self, tool: Tool, arguments: BaseModel) -> CallScope | Deny | None:
+    def _call_scope(self, tool: Tool, arguments: Any) -> CallScope | Deny | None:
         """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
         if tool.call_scope is None:
             return None
@@ -415,7 +414,3 @@ def _of_child(wait: Wait) -> ToolResult:
         dropped_bytes=dropped,
         untrusted=bool(text),
     )
-
-
-def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:
-    return arguments.model_dump(mode="json", by_alias=False)

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.sessions import works_in
 from gateway.domain.steps import Step
@@ -42,8 +40,8 @@ from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
-from gateway.toolcalls.registry import Tool
 from gateway.toolcalls.subsessions import SubsessionService
+from gateway.toolcalls.tool_set import Tool
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
@@ -127,7 +125,7 @@ class Prepared:
     """The turn at the decision."""
     step: Step
     tool: Tool
-    arguments: BaseModel
+    arguments: Any
     action: Action
     action_sha: str
     call_scope: CallScope | None = None

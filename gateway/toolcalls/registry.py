@@ -1,179 +1,84 @@
-"""Registry of the daemon's tools: spec, arguments and configuration of each. Used by `decide` and `agent/prompt`."""
+"""Registry of tools: merges the tools of all sources into the current set. Used by `app`, `agent` and `inbound`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from pydantic import BaseModel, ValidationError
-
-from gateway.domain.decisions import Deny, DenyReason
-from gateway.domain.nesting import LEVELS_AT_MOST, is_too_deep
-from gateway.domain.prompts import ToolOffer
-from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST, CallScope, Park, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
-from gateway.policy.permission import withheld
-from gateway.ports import ToolContext
-
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-PROBLEMS_SAID = 5
-"""Invalid arguments that a hint describes."""
-PROBLEMS_AT_MOST = 100
-"""Invalid arguments of one call beyond which the hint gives only their number."""
-PARTS_AT_MOST = 100_000
-"""Opening brackets and braces in one call's arguments: 300,000 lists, in 1 MB, took a quarter of a second to parse."""
-
-Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
+from gateway.system.logging_setup import log
+from gateway.toolcalls.tool_set import Tool, ToolSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """Tool with its configuration."""
-
-    spec: ToolSpec
-    policy: ToolPolicy
-    arguments: type[BaseModel]
-    run: Run
-    call_scope: Callable[[Any], CallScope] | None = None
-    """Return the scope of a call with these arguments. None: the scope in the spec."""
-    schema: Mapping[str, Any] | None = None
-    """Schema offered to models, where the settings block a part of `arguments`. None: all of it."""
-    keeps: bool = False
-    """True when the tool keeps state between calls, as a browser does."""
-    missing: str = ""
-    """Why the tool cannot work on this machine, with the cure; then it is not offered. Empty: it can."""
+class ToolSource(Protocol):
+    """Supplier of tools: the built-in ones, the owner's own, those of an installed package, or those of a server."""
 
     @property
-    def in_order(self) -> bool:
-        """True when calls run in sequence: each depends on the state or the approvals that the last one left."""
-        return self.keeps or self.call_scope is not None
+    def name(self) -> str:
+        """Unique name of the source. The policy key `[tools."NAME:*"]` is for all tools of it."""
+        ...
+
+    def snapshot(self) -> Sequence[Tool]:
+        """Return the present tools with their policies: the same object until they change. Cheap; does no I/O."""
+        ...
+
+
+class FixedSource:
+    """Source whose tools never change."""
+
+    def __init__(self, name: str, tools: Iterable[Tool]) -> None:
+        """Take the tools."""
+        self._name = name
+        self._tools = tuple(tools)
+
+    @property
+    def name(self) -> str:
+        """Name of the source."""
+        return self._name
+
+    def snapshot(self) -> Sequence[Tool]:
+        """Return the tools."""
+        return self._tools
 
 
 class Registry:
-    """Tools by name. Names are unique."""
+    """Tools of all sources. Sources come in order of precedence: of two tools of one name the first stays."""
 
-    def __init__(self, tools: Iterable[Tool], *, sandboxed: bool) -> None:
-        """Register the tools. `sandboxed`: a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
+    def __init__(self, sources: Sequence[ToolSource], *, sandboxed: bool) -> None:
+        """Read the sources once. `sandboxed`: a sandbox works here. Raises `ConfigError` for bad or repeated names."""
+        self._sources = tuple(sources)
         self._sandboxed = sandboxed
-        self._tools: dict[str, Tool] = {}
-        for tool in tools:
-            name = tool.spec.name
-            if not NAME.fullmatch(name):
-                raise ConfigError(f"{name!r} is not a valid tool name.", cure="Use lower case letters, digits and `_`.")
-            if name in self._tools:
-                raise ConfigError(f"Two tools are named {name}.", cure="Remove one of them.")
-            self._tools[name] = tool
-        self._commands = _commands(self.specs)
-        self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
-        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
+        self._seen: tuple[Sequence[Tool], ...] = tuple(source.snapshot() for source in self._sources)
+        self._current = ToolSet((tool for tools in self._seen for tool in tools), sandboxed=sandboxed)
+        self._log: Any = log("registry")
 
-    @property
-    def specs(self) -> Mapping[str, ToolSpec]:
-        """Every tool's spec, by name."""
-        return {name: tool.spec for name, tool in sorted(self._tools.items())}
+    def snapshot(self) -> ToolSet:
+        """Return the current set: the same object until a source changes. A source that fails keeps its last tools."""
+        seen = tuple(self._read(source, last) for source, last in zip(self._sources, self._seen, strict=True))
+        if any(new is not last for new, last in zip(seen, self._seen, strict=True)):
+            self._seen = seen
+            self._current = self._merged(seen)
+        return self._current
 
-    @property
-    def commands(self) -> Mapping[str, ToolSpec]:
-        """Every tool's spec, by each command that calls it: its name, and its short name if it has one."""
-        return self._commands
+    def _read(self, source: ToolSource, last: Sequence[Tool]) -> Sequence[Tool]:
+        try:
+            return source.snapshot()
+        except Exception:  # noqa: BLE001 - a source may be foreign code; the other tools must stay (house rule 9)
+            self._log.exception("tools cannot be listed", source=source.name)
+            return last
 
-    @property
-    def of_children(self) -> frozenset[str]:
-        """Names of the tools that spawn or manage sub-sessions."""
-        return self._of_children
+    def _merged(self, seen: Sequence[Sequence[Tool]]) -> ToolSet:
+        """Merge the tools one by one. Leave out each that cannot be in one set with those before it."""
+        merged, kept = self._empty(), list[Tool]()
+        for source, tools in zip(self._sources, seen, strict=True):
+            for tool in tools:
+                try:
+                    merged = ToolSet([*kept, tool], sandboxed=self._sandboxed)
+                except ConfigError as error:
+                    self._log.error("tool left out", source=source.name, tool=tool.spec.name[:64], error=str(error))
+                else:
+                    kept.append(tool)
+        return merged
 
-    def get(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        return self._tools.get(name)
-
-    def seen_by(self, session: Session) -> list[Tool]:
-        """Return the tools that exist in this session, sorted by name."""
-        return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
-
-    def offers(self, session: Session) -> tuple[ToolOffer, ...]:
-        """Return the tools offered to a model in this session; the same object for a tool each time."""
-        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
-
-    def resolve(self, name: str, session: Session) -> Tool | Deny:
-        """Return the tool when it exists in the session, else the refusal. Never raises."""
-        tool = self._tools.get(name)
-        if tool is None:
-            names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
-            return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
-        return self._missing(tool, session) or tool
-
-    def _missing(self, tool: Tool, session: Session) -> Deny | None:
-        if tool.missing:
-            return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
-        # By the session's own kind: a main session's children never run on the host.
-        if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
-            return Deny(
-                reason=DenyReason.SANDBOX_MISSING,
-                hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
-            )
-        return withheld(tool.spec, tool.policy, session)
-
-
-def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
-    """Return the validated arguments, or the refusal. Text that is not JSON is never taken for `{}`."""
-    if len(text) > ARGUMENTS_AT_MOST:
-        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than a million characters.")
-    if text.count("[") + text.count("{") > PARTS_AT_MOST:
-        hint = f"The arguments have more than {PARTS_AT_MOST} opening brackets and braces."
-        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
-    try:
-        read = tool.arguments.model_validate_json(text)
-    except ValidationError as error:
-        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{_problems(error)}. {usage(tool.spec)}")
-    if is_too_deep(text):
-        hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
-        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
-    return read
-
-
-def usage(spec: ToolSpec) -> str:
-    """Return the usage of the tool's command."""
-    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
-
-
-def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
-    words = dict(specs)
-    for spec in specs.values():
-        if not spec.command:
-            continue
-        if not NAME.fullmatch(spec.command):
-            raise ConfigError(f"{spec.command!r} is not a command.", cure="Use lower case letters, digits and `_`.")
-        if spec.command in words:
-            raise ConfigError(f"Two tools are called by /{spec.command}.", cure="Remove one of them.")
-        words[spec.command] = spec
-    return words
-
-
-def _problems(error: ValidationError) -> str:
-    """Describe the first errors. Beyond `PROBLEMS_AT_MOST` only count them: rendering 100,000 took half a second."""
-    if error.error_count() > PROBLEMS_AT_MOST:
-        return f"{error.error_count()} of the arguments are wrong or unknown"
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(_problem(one) for one in found[:PROBLEMS_SAID])
-
-
-def _problem(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
-    said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's prefix for a tool's own message
-    return f"{where}: {said}"
-
-
-def _offer(tool: Tool) -> ToolOffer:
-    schema = _schema(tool.arguments) if tool.schema is None else tool.schema
-    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=schema)
-
-
-def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:
-    schema = arguments.model_json_schema()
-    schema.pop("title", None)
-    for field in schema.get("properties", {}).values():
-        field.pop("title", None)
-    return schema
+    def _empty(self) -> ToolSet:
+        return ToolSet(sandboxed=self._sandboxed)

@@ -51,8 +51,8 @@ from gateway.toolcalls.decide import (
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
-from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.result_files import file_slots
+from gateway.toolcalls.tool_set import ToolSet
 
 SIDE_BY_SIDE = 4
 """Reading calls that run in parallel."""
@@ -75,7 +75,6 @@ OnActivity = Callable[[Activity], None]
 class ToolCalls:
     """Scheduler that brings the calls of a turn's last answer to their results."""
 
-    registry: Registry
     journal: TurnJournal
     queries: Queries
     events: EventBus
@@ -86,15 +85,13 @@ class ToolCalls:
     points: FailPoints
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
-    _deciding: CallDecider = field(init=False)
     _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the count of open approvals until more are opened."""
     _log: Any = field(default_factory=lambda: log("scheduler"))
 
-    def __post_init__(self) -> None:
-        """Make the decider."""
-        self._deciding = CallDecider(
-            registry=self.registry,
+    def _decider(self, tools: ToolSet) -> CallDecider:
+        return CallDecider(
+            tools=tools,
             workspaces=self.execution.workspaces,
             containment=self.execution.containment,
             limits=self.limits,
@@ -103,16 +100,17 @@ class ToolCalls:
         )
 
     async def settle(
-        self, view: TurnView, lease: Lease, cancellation: Cancellation, on_activity: OnActivity
+        self, view: TurnView, tools: ToolSet, lease: Lease, cancellation: Cancellation, on_activity: OnActivity
     ) -> TurnView | None:
         """Decide and run the calls of the turn as far as possible now; pass each change of activity to `on_activity`.
 
+        `tools`: those of the turn.
         Return the turn's new view when every call has its result, None when only waits are left.
         """
         topic = turn_topic(lease.turn)
         reporter = _ActivityReporter(on_activity=on_activity, redact=self.execution.redactor.text)
         async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
-            now = _Running()
+            now, deciding = _Running(), self._decider(tools)
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
             # A decision may have come before the subscription; a turn without waits cannot get one.
@@ -123,7 +121,7 @@ class ToolCalls:
                 try:
                     view, now.known = now.known or await self.queries.turn(lease.turn), None
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
-                    runnable = await self._decide(view, unfinished, lease, busy)
+                    runnable = await self._decide(_Look(view=view, deciding=deciding), unfinished, lease, busy)
                 except StoreError as error:
                     if not running:
                         raise
@@ -148,13 +146,13 @@ class ToolCalls:
     # --- decide -------------------------------------------------------------------------------
 
     async def _decide(
-        self, view: TurnView, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
+        self, look: _Look, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
     ) -> list[Runnable]:
         """Decide every call without a result; refuse and ask now, return those that may run."""
-        look, order = _Look(view=view), _CallOrder()
+        order = _CallOrder()
         for step in unfinished:
             await asyncio.sleep(0)  # a model may make 50 calls of 64 KiB in one answer: 13 ms for each
-            tool = self._deciding.ordered_tool(step)
+            tool = look.deciding.ordered_tool(step)
             if order.waits_for_end(tool, runs=step.n in running):
                 continue
             behind = step.state is StepState.PLANNED and order.is_behind_a_wait(tool)
@@ -165,7 +163,7 @@ class ToolCalls:
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
                 await self.journal.finish_step(lease, step.n, bounded(clean))
         if look.asked and look.audience is not None:
-            await self._ask(view, lease, look.asked, look.audience)
+            await self._ask(look, lease, look.audience)
         return look.runnable
 
     async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
@@ -175,23 +173,23 @@ class ToolCalls:
             look.allowed = await self.journal.allowed_scopes(view.session.id)
         allowed = look.allowed or ()
         if step.state is StepState.PLANNED:
-            found = self._deciding.first(view, step, look.same, allowed, askable=True)
+            found = look.deciding.first(view, step, look.same, allowed, askable=True)
             if isinstance(found, Asked):
                 if look.audience is None:
                     look.audience = await self.approvals.audience(view.session, view.turn, self.clock.now())
                 if not look.audience.anybody:
-                    found = self._deciding.first(view, step, look.same, allowed, askable=False)
+                    found = look.deciding.first(view, step, look.same, allowed, askable=False)
         else:
-            found = self._deciding.later(view, step, wait, allowed)
+            found = look.deciding.later(view, step, wait, allowed)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):
             look.runnable.append(found)
         return found
 
-    async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience) -> None:
+    async def _ask(self, look: _Look, lease: Lease, audience: Audience) -> None:
         """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
-        most = self.limits.open_approvals
+        view, asked, most = look.view, look.asked, self.limits.open_approvals
         refusal = too_many_open(most, "this session")
         if view.session.root_kind is SessionKind.MAIN:
             opened = await self._open(view, lease, asked, audience, None)
@@ -203,7 +201,7 @@ class ToolCalls:
         if opened is None:
             return  # the turn is being stopped
         for one in asked[opened:]:
-            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(refusal))
+            await self.journal.finish_step(lease, one.step.n, look.deciding.refuse(refusal))
         if not opened:
             return
         self.metrics.decisions.labels("ask", "").inc(opened)
@@ -338,6 +336,7 @@ class _Look:
     """Findings of one pass over a turn, each determined once and only when needed."""
 
     view: TurnView
+    deciding: CallDecider
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
     audience: Audience | None = None

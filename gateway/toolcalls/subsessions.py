@@ -209,7 +209,7 @@ class SubsessionService:
         return sum(one.input_tokens + one.output_tokens for one in with_its_own)
 
     def _spawns(self, tool: str) -> bool:
-        found = self.registry.get(tool)
+        found = self.registry.snapshot().get(tool)
         return found is not None and found.spec.speaks
 
 
@@ -282,10 +282,11 @@ class CallSubsessions:
             hint = "No person asked for this turn: a sub-session's end started it. Use the mode run, or ask the person."
             return SpawnDenied(code="nobody_asked", hint=hint)
         agent = service.agents.get(task.agent)
-        visible = [tool.spec.name for tool in service.registry.seen_by(self.view.session)]
+        tools = service.registry.snapshot()
+        visible = [tool.spec.name for tool in tools.seen_by(self.view.session)]
         parent = rights_of(self.view.session, visible, service.limits)
         at_most_s = service.limits.child_active.total_seconds()
-        rights = rights_of_child(parent, left, task, agent, at_most_s, service.registry.of_children)
+        rights = rights_of_child(parent, left, task, agent, at_most_s, tools.of_children)
         if isinstance(rights, SpawnDenied):
             return rights
         above = self.view.session.lineage

@@ -263,7 +263,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     engine = Engine(world.folder, tools, store=cast(FailingStore, way), running=world.running)
     engine.calls.expiry = {kind: timedelta(seconds=EXPIRY_S) for kind in SessionKind}
     engine.models.model = Thinker(world, way)
-    engine.turns.operator = Operator(engine.registry.commands)
+    engine.turns.operator = Operator(lambda: engine.registry.snapshot().commands)
     channel = PlatformChannel(world.platform, machine.name)
     worker, delivery = engine.worker(), engine.delivery(channel)
     worker.node = delivery.node = node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -40,7 +40,7 @@ from gateway.domain.slots import Slot
 from gateway.domain.steps import Answer, Step
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnLimits
-from gateway.domain.views import Claimed
+from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import Pressed, Verb, Wait
 from gateway.outbound.delivery import Delivery
 from gateway.outbound.rate_limit import RateLimiter
@@ -53,7 +53,8 @@ from gateway.server.http_checks import KEY_HEADER, Address
 from gateway.server.web_access import WebAccess
 from gateway.system.cancellation import Cancellation
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.registry import ToolSource
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
     GROUP,
@@ -108,6 +109,7 @@ class Engine:
         context_tokens: int = 100_000,
         agents: Mapping[str, Agent] | None = None,
         instructions: str = "",
+        sources: Sequence[ToolSource] = (),
     ) -> None:
         """Wire it; nothing runs yet. With `store` it is another life on the same rows and clock."""
         self.clock = store.moved if store else FakeClock()
@@ -131,6 +133,7 @@ class Engine:
                 node=NODE,
                 people=people,
                 tools=made,
+                sources=sources,
                 models=self.models,
                 operator=self.operator,
                 redactor=Redactor(secrets),
@@ -206,11 +209,25 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease, cancellation: Cancellation | None = None) -> bool:
+    async def settle(
+        self, lease: Lease, cancellation: Cancellation | None = None, *, tools: ToolSet | None = None
+    ) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, cancellation or Cancellation(), lambda _: None) is not None
+            return (
+                await self.calls.settle(
+                    view, tools or self.registry.snapshot(), lease, cancellation or Cancellation(), lambda _: None
+                )
+                is not None
+            )
+
+    async def settle_telling(
+        self, view: TurnView, lease: Lease, told: Callable[[str], None] = lambda _: None
+    ) -> TurnView | None:
+        """Do all that can be done for the calls of this view; pass each text of the activity to `told`."""
+        tools = self.registry.snapshot()
+        return await self.calls.settle(view, tools, lease, Cancellation(), lambda now: told(now.text))
 
     async def works(self, lease: Lease, seconds: float) -> None:
         """Let its holder work for so long, with the lease renewed each 5 s, as the daemon does."""

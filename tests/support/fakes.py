@@ -35,7 +35,8 @@ from gateway.policy.routing import AllowedPeople
 from gateway.ports import Model, Progress, Sink, ToolContext
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.tool_set import Tool
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB
 
@@ -139,7 +140,7 @@ class FakeTool:
             actions={},
             sandbox=self.sandbox,
         )
-        return Tool(spec=spec, policy=policy, arguments=self.arguments, run=self.run)
+        return Tool(spec=spec, policy=policy, arguments=ModelArguments(self.arguments), run=self.run)
 
 
 class ToolBox:

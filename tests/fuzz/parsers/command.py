@@ -64,7 +64,7 @@ def _coded(text: str) -> None:
 async def _driven(text: str) -> None:
     request = ModelRequest(system="", messages=(UserText(text=text),), tools=OFFERS)
     said: list[str] = []
-    async for event in Operator(COMMANDS).stream(request):
+    async for event in Operator(lambda: COMMANDS).stream(request):
         if isinstance(event, TextPart):
             said.append(event.text)
         elif isinstance(event, Complete):

@@ -16,12 +16,13 @@ from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.tools import Action, Risk, SandboxMode, ToolPolicy
 from gateway.domain.waits import ApprovalRequest
 from gateway.store.codec import APPROVAL
-from gateway.toolcalls import registry
-from gateway.toolcalls.registry import Tool, check_arguments
+from gateway.toolcalls import arguments
+from gateway.toolcalls.arguments import ModelArguments, check_arguments
+from gateway.toolcalls.tool_set import Tool, usage
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 
-READS = (action, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
+READS = (action, nesting, arguments, sessions_list, sessions_spawn, sessions_stop, shell)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),
@@ -33,7 +34,7 @@ def _tool(module: Any) -> Tool:
     policy = ToolPolicy(
         availability=module.SPEC.availability, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
     )
-    return Tool(spec=module.SPEC, policy=policy, arguments=module.Args, run=module.run)
+    return Tool(spec=module.SPEC, policy=policy, arguments=ModelArguments(module.Args), run=module.run)
 
 
 class _Anything(BaseModel):
@@ -44,14 +45,14 @@ class _Anything(BaseModel):
 
 TOOLS = (
     *(_tool(module) for module in (shell, sessions_spawn, sessions_list, sessions_stop)),
-    replace(_tool(shell), arguments=_Anything),
+    replace(_tool(shell), arguments=ModelArguments(_Anything)),
 )
 
 
 def target(data: bytes) -> None:
     text = givens.text(data)
     for tool in TOOLS:
-        found = check_arguments(tool, text)
+        found = check_arguments(tool.arguments, text, usage(tool.spec))
         if isinstance(found, Deny):
             assert found.reason is DenyReason.INVALID_ARGUMENTS
             assert found.hint

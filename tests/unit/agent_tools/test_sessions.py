@@ -22,8 +22,9 @@ from gateway.domain.views import ChildLine
 from gateway.errors import NotFound
 from gateway.ports import ProcessEnd, Task
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.output import OutputBuffer
-from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
@@ -191,13 +192,13 @@ def test_what_a_model_is_shown_of_all_tools_is_short() -> None:
             policy=ToolPolicy(
                 availability=Availability.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=module.SPEC.sandbox
             ),
-            arguments=module.Args,
+            arguments=ModelArguments(module.Args),
             run=module.run,
         )
         for module in modules
     ]
     main = replace(line("x").session, kind=SessionKind.MAIN, tools=None)
-    offers = Registry(tools, sandboxed=True).offers(main)
+    offers = ToolSet(tools, sandboxed=True).offers(main)
 
     size = sum(len(json.dumps([one.name, one.description, dict(one.schema)])) for one in offers)
     assert len(offers) == 4

@@ -179,7 +179,7 @@ def test_a_host_has_one_form(written: str, host: str) -> None:
     ],
 )
 async def test_a_command_that_a_person_types(text: str, read: dict[str, Any]) -> None:
-    operator = Operator({"browser": browser.SPEC})
+    operator = Operator(lambda: {"browser": browser.SPEC})
     asked = ModelRequest(system="", messages=(UserText(text=f"/browser {text}"),), tools=())
     [answer] = [event.answer async for event in operator.stream(asked) if isinstance(event, Complete)]
     got = browser.Args.model_validate_json(answer.calls[0].arguments).model_dump(exclude_none=True)

@@ -21,7 +21,8 @@ from gateway.domain.views import TurnView
 from gateway.errors import DragomanError
 from gateway.llm.openai_payload import request_body
 from gateway.ports import ToolContext
-from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
 from tests.support.makers import ANN, attachment, brought, inbound
@@ -29,7 +30,7 @@ from tests.support.turns import answered, asked, called, lineage, session, turn_
 
 PROMPTS = Path(gateway.app.__file__).parent
 FIRST_REQUEST_AT_MOST = 12 * 1024
-NOTHING = Registry([], sandboxed=True)
+NOTHING = ToolSet([], sandboxed=True)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -51,7 +52,6 @@ class Histories(FailingStore):
 def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> PromptBuilder:
     return PromptBuilder(
         queries=Histories(*history),
-        registry=NOTHING,
         outputs=lambda _: folder,
         workspaces=lambda _: folder,
         system="You are a test.\n",
@@ -81,12 +81,12 @@ NOW = turn_view(id="now", inputs=[asked("now", given=None)])
     ],
 )
 async def test_what_a_session_is_told_of_itself(tmp_path: Path, view: TurnView, system: str) -> None:
-    assert (await questions(tmp_path).make(view)).request.system == system
+    assert (await questions(tmp_path).make(view, NOTHING)).request.system == system
 
 
 async def test_who_answers_commands_reads_nothing_but_them(tmp_path: Path) -> None:
     old = turn_view(id="old", inputs=[asked("old")], steps=[answered(0, "ok")])
-    made = await questions(tmp_path, old).make_alone(NOW)
+    made = await questions(tmp_path, old).make_alone(NOW, NOTHING)
 
     assert (made.history, made.request.messages, made.long) == ((), (UserText(text="now"),), False)
 
@@ -98,7 +98,7 @@ async def test_a_history_that_nears_the_budget_or_its_turns_is_long(
     tmp_path: Path, chars: int, turns: int, long: bool
 ) -> None:
     history = [turn_view(id=f"t{n}", inputs=[asked("x" * chars)], steps=[answered(0, "ok")]) for n in range(turns)]
-    made = await questions(tmp_path, *history, context_tokens=1_000).make(NOW)
+    made = await questions(tmp_path, *history, context_tokens=1_000).make(NOW, NOTHING)
 
     assert made.long is long
 
@@ -106,7 +106,7 @@ async def test_a_history_that_nears_the_budget_or_its_turns_is_long(
 async def test_a_summary_is_the_one_that_goes_with_the_history(tmp_path: Path) -> None:
     """It may have been written since the turn was read, and then the history begins after it."""
     old = turn_view(id="old", of=session(summary="Ann likes tea."), inputs=[asked("old")], steps=[answered(0, "ok")])
-    made = await questions(tmp_path, old).make(NOW)
+    made = await questions(tmp_path, old).make(NOW, NOTHING)
 
     first = made.request.messages[0]
     assert isinstance(first, UserText)
@@ -135,18 +135,18 @@ def working(*sizes: int) -> TurnView:
 async def test_a_turn_comes_before_its_history_and_its_older_results_are_cut_to_the_budget(tmp_path: Path) -> None:
     """Eight results of 50 KB are more than the default context."""
     old = turn_view(id="old", inputs=[asked("o" * 3_000)], steps=[answered(0, "ok")])
-    made = await questions(tmp_path, old).make(working(*[50_000] * 8))
+    made = await questions(tmp_path, old).make(working(*[50_000] * 8), NOTHING)
     found = results_in(made)
 
     assert made.history == ()
     assert sum(map(len, found)) <= 350_000
     assert all("not given again" in one and len(one) > 40_000 for one in found[:-1])
     assert found[-1] == "r" * 50_000
-    assert results_in(await questions(tmp_path, old).make(working(*[50_000] * 6))) == ["r" * 50_000] * 6
+    assert results_in(await questions(tmp_path, old).make(working(*[50_000] * 6), NOTHING)) == ["r" * 50_000] * 6
 
 
 async def test_newest_results_that_alone_are_too_long_are_cut_too(tmp_path: Path) -> None:
-    made = await questions(tmp_path, context_tokens=1_000).make(working(50_000))
+    made = await questions(tmp_path, context_tokens=1_000).make(working(50_000), NOTHING)
 
     (found,) = results_in(made)
     assert 3_000 < len(found) < 3_500
@@ -158,22 +158,22 @@ async def test_a_shorter_question_keeps_the_newer_half_and_the_summary(tmp_path:
         for name in ("a", "b", "c")
     ]
     making = questions(tmp_path, *history)
-    shorter = await making.make_shorter(NOW, await making.make(NOW))
+    shorter = await making.make_shorter(NOW, NOTHING, await making.make(NOW, NOTHING))
     assert shorter is not None
-    shortest = await making.make_shorter(NOW, shorter)
+    shortest = await making.make_shorter(NOW, NOTHING, shorter)
     assert shortest is not None
 
     assert [said_in(one) for one in (shorter, shortest)] == [["", "c", "now"], ["", "now"]]
     assert shortest.history == ()
-    assert await making.make_shorter(NOW, shortest) is None
+    assert await making.make_shorter(NOW, NOTHING, shortest) is None
 
 
 async def test_a_shorter_question_has_less_of_the_turns_own_results(tmp_path: Path) -> None:
     old = turn_view(id="old", inputs=[asked("old")], steps=[answered(0, "ok")])
     view, making = working(20_000, 20_000, 8_000), questions(tmp_path, old)
-    shorter = await making.make_shorter(view, await making.make(view))
+    shorter = await making.make_shorter(view, NOTHING, await making.make(view, NOTHING))
     assert shorter is not None
-    shortest = await making.make_shorter(view, shorter)
+    shortest = await making.make_shorter(view, NOTHING, shorter)
     assert shortest is not None
 
     assert said_in(shorter) == said_in(shortest) == ["now"]
@@ -186,9 +186,9 @@ async def test_a_shorter_question_has_less_of_the_turns_own_results(tmp_path: Pa
 async def test_what_fitted_bounds_the_next_question(tmp_path: Path) -> None:
     history = [turn_view(id=name, inputs=[asked(name * 1_000)], steps=[answered(0, "ok")]) for name in "abcd"]
     making = questions(tmp_path, *history)
-    shorter = await making.make_shorter(NOW, await making.make(NOW))
+    shorter = await making.make_shorter(NOW, NOTHING, await making.make(NOW, NOTHING))
     assert shorter is not None
-    later = await making.make(working(200), shorter.bounds)
+    later = await making.make(working(200), NOTHING, shorter.bounds)
 
     assert [one[:1] for one in said_in(later)] == ["d", "n"]
     assert later.bounds == shorter.bounds
@@ -198,7 +198,7 @@ async def test_who_answers_commands_is_never_asked_with_a_history_instead(tmp_pa
     old = turn_view(id="old", inputs=[asked("old")], steps=[answered(0, "ok")])
     making = questions(tmp_path, old)
 
-    assert await making.make_shorter(NOW, await making.make_alone(NOW)) is None
+    assert await making.make_shorter(NOW, NOTHING, await making.make_alone(NOW, NOTHING)) is None
 
 
 async def test_pictures_are_read_from_the_sessions_folder(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_pictures_are_read_from_the_sessions_folder(tmp_path: Path) -> Non
     shot = called(1)
     assert shot.result is not None
     pictured = replace(shot, result=replace(shot.result, pictures=(Picture(file="a.png", media_type="image/png"),)))
-    made = await questions(tmp_path).make(turn_view(inputs=[asked("now")], steps=[answered(0), pictured]))
+    made = await questions(tmp_path).make(turn_view(inputs=[asked("now")], steps=[answered(0), pictured]), NOTHING)
 
     assert [[i.data for i in one.images] for one in made.request.messages if isinstance(one, CallResult)] == [[b"png"]]
 
@@ -217,7 +217,7 @@ async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) ->
     making, workspaces = questions(tmp_path / "outputs"), list[SessionId]()
     making.workspaces = lambda session: workspaces.append(session) or tmp_path
     view = turn_view(of=session(of=lineage()), inputs=[with_files(attachment(), brought("inbox/i1-1.png"))])
-    made = await making.make(view)
+    made = await making.make(view, NOTHING)
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
     assert said.images == (Image(media_type="image/png", data=PNG, name="inbox/i1-1.png"),)
@@ -231,7 +231,7 @@ async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path:
 
     making = questions(tmp_path)
     making.workspaces = gone
-    made = await making.make(turn_view(inputs=[with_files(attachment(), brought("inbox/i1-1.png"))]))
+    made = await making.make(turn_view(inputs=[with_files(attachment(), brought("inbox/i1-1.png"))]), NOTHING)
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
     assert (said.images, "cannot be shown to you" in said.data) == ((), True)
@@ -240,7 +240,7 @@ async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path:
 async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
     told = replace(inbound("It has ended.", who=SYSTEM_CHILD), quoted="Seen.")
     one = replace(asked("x", given=None), message=told)
-    made = await questions(tmp_path).make(turn_view(inputs=[one]))
+    made = await questions(tmp_path).make(turn_view(inputs=[one]), NOTHING)
 
     assert made.request.mark != ""
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
@@ -254,7 +254,7 @@ def every_tool() -> list[Tool]:
     """Return the tools of this version, in their default policy."""
     names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__)]
     modules = [importlib.import_module(f"agent_tools.{name}") for name in names]
-    return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=m.Args, run=_never) for m in modules]
+    return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=ModelArguments(m.Args), run=_never) for m in modules]
 
 
 async def _never(ctx: ToolContext, args: Any) -> ToolResult:
@@ -272,13 +272,12 @@ async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path
     kept = replace(of, tools=tuple(tool.spec.name for tool in tools) if of.lineage else None)
     making = PromptBuilder(
         queries=Histories(),
-        registry=Registry(tools, sandboxed=True),
         outputs=lambda _: tmp_path,
         workspaces=lambda _: tmp_path,
         system=(PROMPTS / "system_prompt.md").read_text("utf-8"),
         child_system=(PROMPTS / "child_prompt.md").read_text("utf-8"),
     )
-    made = await making.make(turn_view(of=kept, inputs=[asked("hello", given=None)]))
+    made = await making.make(turn_view(of=kept, inputs=[asked("hello", given=None)]), ToolSet(tools, sandboxed=True))
 
     assert {offer.name for offer in made.request.tools} >= {"shell", "sessions_spawn"}
     assert len(request_body("gpt", made.request, answered_by="gpt")) <= FIRST_REQUEST_AT_MOST

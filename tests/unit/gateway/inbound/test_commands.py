@@ -39,7 +39,7 @@ from gateway.inbound.commands import (
     unknown_text,
     usage_text,
 )
-from gateway.toolcalls.registry import Registry
+from gateway.toolcalls.tool_set import ToolSet
 from tests.support.fakes import CLEO, FakeTool
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, EPOCH, approval
 from tests.support.proof import examples
@@ -162,7 +162,7 @@ COUNTS = Counts(
     dead_slots=9,
     oldest_queued_at=EPOCH,
 )
-REGISTRY = Registry(
+REGISTRY = ToolSet(
     [
         FakeTool(name="read", risk=Risk.READ).tool(),
         FakeTool(name="shell", risk=Risk.EXECUTE, availability=Availability.MAIN, sandbox=SandboxPolicy.AUTO).tool(),
@@ -183,7 +183,7 @@ def test_help_and_tools_list_what_exists_here_and_nothing_else() -> None:
 
 def test_a_tool_denied_outright_is_not_listed() -> None:
     denied = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"dm": ApprovalMode.DENY}).tool()
-    registry = Registry([denied], sandboxed=True)
+    registry = ToolSet([denied], sandboxed=True)
 
     for text in (help_text, tools_text):
         assert ("shell" in text(registry, MAIN), "shell" in text(registry, DM)) == (True, False)
@@ -195,7 +195,7 @@ def test_start_greets_and_helps_and_is_not_listed() -> None:
     assert "/start" not in help_text(REGISTRY, DM)
     assert START not in [one.name for one in command_list(REGISTRY, DM)]
     assert "/start" not in unknown_text("strat", TOOLS)
-    assert tools_text(Registry([], sandboxed=True), MAIN) == "This session may use no tools."
+    assert tools_text(ToolSet([], sandboxed=True), MAIN) == "This session may use no tools."
     assert "main sessions only, execute, stops after 30 s, sandbox auto" in tools_text(REGISTRY, MAIN)
 
 
@@ -304,7 +304,7 @@ def test_with_nothing_to_decide_it_says_so_and_a_text_never_decides() -> None:
 
 def test_a_tool_with_a_shorter_name_is_listed_by_that() -> None:
     spawn = FakeTool(name="sessions_spawn").tool()
-    registry = Registry([replace(spawn, spec=replace(spawn.spec, command="spawn"))], sandboxed=True)
+    registry = ToolSet([replace(spawn, spec=replace(spawn.spec, command="spawn"))], sandboxed=True)
 
     assert "- `/spawn <text>`: The fake sessions_spawn." in help_text(registry, MAIN)
     assert command_list(registry, MAIN)[-1].name == "spawn"

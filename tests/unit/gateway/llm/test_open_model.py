@@ -19,7 +19,7 @@ from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
 
-OPERATOR = Operator({})
+OPERATOR = Operator(dict)
 ASK = ModelRequest(system="", messages=(UserText(text="Hi"),), tools=())
 
 ROUTE = Route(session=SessionId("main:ann"), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=None, title="ann")

@@ -27,7 +27,7 @@ def spec(name: str, positional: str | None = None) -> ToolSpec:
 SHELL = replace(spec("shell", positional="command"), example="uptime")
 BROWSER = spec("browser")
 ASKS = replace(spec("ask", positional="task"), speaks=True)
-OPERATOR = Operator({"shell": SHELL, "bash": SHELL, "browser": BROWSER, "ask": ASKS})
+OPERATOR = Operator(lambda: {"shell": SHELL, "bash": SHELL, "browser": BROWSER, "ask": ASKS})
 OFFERS = (
     ToolOffer(name="shell", description="", schema={}),
     ToolOffer(
@@ -253,7 +253,7 @@ async def test_a_result_is_shown_with_how_it_ended(result: ToolResult, text: str
 
 async def test_tool_is_called_and_listed_by_its_short_command() -> None:
     spawn = replace(spec("sessions_spawn", positional="task"), command="spawn")
-    operator = Operator({"sessions_spawn": spawn, "spawn": spawn})
+    operator = Operator(lambda: {"sessions_spawn": spawn, "spawn": spawn})
     offers = (ToolOffer(name="sessions_spawn", description="", schema={}),)
 
     for text in ("/spawn count", "/sessions_spawn count", "/Spawn count"):

@@ -17,7 +17,7 @@ from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.decide import Asked, CallDecider, Found, SameCalls
-from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
@@ -49,7 +49,7 @@ def deciding(
     folder: Path, *tools: Tool, limits: TurnLimits | None = None, secrets: Sequence[str] = (SECRET,)
 ) -> CallDecider:
     return CallDecider(
-        registry=Registry(tools or [tool()], sandboxed=False),
+        tools=ToolSet(tools or [tool()], sandboxed=False),
         workspaces=Workspaces(folder),
         containment=NO_SANDBOX,
         limits=limits or TurnLimits(),

@@ -18,7 +18,8 @@ from gateway.domain.steps import Answer
 from gateway.domain.tools import ToolCall, ToolPolicy
 from gateway.domain.turns import Lease, TurnLimits, TurnState
 from gateway.domain.waits import Wait, WaitKind
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN_TELEGRAM, CHAT
@@ -36,7 +37,7 @@ def own_tool(module: ModuleType) -> Tool:
     policy = ToolPolicy(
         availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
     )
-    return Tool(spec=spec, policy=policy, arguments=module.Args, run=module.run)
+    return Tool(spec=spec, policy=policy, arguments=ModelArguments(module.Args), run=module.run)
 
 
 def spawning(

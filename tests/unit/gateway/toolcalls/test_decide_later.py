@@ -12,8 +12,9 @@ import pytest
 from gateway.domain.steps import StepState
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import Wait, WaitKind, WaitState
+from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.decide import Runnable, Scopes, after_a_wait, not_approved
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.tool_set import Tool
 from tests.support.fakes import Text
 from tests.support.makers import EPOCH
 from tests.support.turns import turn_view
@@ -118,7 +119,7 @@ def test_a_tool_that_changed_since_it_was_asked_is_asked_again(tmp_path: Path) -
 
     one = step()
     wait = waiting(WaitState.APPROVED, approval=asked(deciding(tmp_path), one))
-    by = deciding(tmp_path, replace(tool(), arguments=Other))
+    by = deciding(tmp_path, replace(tool(), arguments=ModelArguments(Other)))
 
     assert by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait) == ToolResult(
         status=ERROR,

@@ -38,7 +38,7 @@ def prepared(
     engine: Engine, view: TurnView, sandbox: SandboxMode | None, scopes: frozenset[str] = frozenset()
 ) -> Prepared:
     """Return the first call of a turn, allowed with these scopes."""
-    tool = engine.registry.get("fake")
+    tool = engine.registry.snapshot().get("fake")
     assert tool is not None
     cwd = str(engine.workspaces.workspace(view.session.id))
     action = Action(tool="fake", arguments={}, cwd=cwd, sandbox=sandbox)

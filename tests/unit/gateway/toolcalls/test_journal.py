@@ -9,7 +9,6 @@ from gateway.domain.ids import TurnId
 from gateway.domain.slots import SlotKind
 from gateway.domain.tools import ApprovalMode, Risk, SandboxPolicy
 from gateway.domain.views import TurnView
-from gateway.system.cancellation import Cancellation
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background
@@ -74,7 +73,7 @@ async def test_a_turn_is_not_read_for_a_call(tmp_path: Path) -> None:
     lease = await engine.planned("read")
     view, store.reads = await store.turn(lease.turn), 0
 
-    assert await engine.calls.settle(view, lease, Cancellation(), lambda _: None) == await store.turn(lease.turn)
+    assert await engine.settle_telling(view, lease) == await store.turn(lease.turn)
     assert store.reads == 1  # by this test
 
 
@@ -86,9 +85,7 @@ async def test_a_turn_is_not_read_for_calls_side_by_side_and_tells_of_each_that_
     view, store.reads = await store.turn(lease.turn), 0
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        settling = group.create_task(
-            engine.calls.settle(view, lease, Cancellation(), lambda now: doing.put_nowait(now.text))
-        )
+        settling = group.create_task(engine.settle_telling(view, lease, doing.put_nowait))
         for tool, told in zip(tools, ("one: a (and 2 more)", "two: b (and 1 more)", "three: c"), strict=True):
             assert await doing.get() == told
             tool.release.set()

@@ -13,7 +13,6 @@ from gateway.domain.live import Activity
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb, Wait, WaitKind, WaitState
-from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.scheduler import ACTIVITY_CHARS, waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
@@ -63,7 +62,7 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
     """Return the activity shortly after the calls have started."""
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cancellation(), lambda now: lines.append(now.text)))
+    work = asyncio.create_task(engine.settle_telling(view, lease, lines.append))
     await tool.until_begun()
     await asyncio.sleep(0.02)
     tool.release.set()
@@ -118,12 +117,7 @@ async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
     lease = await engine.planned("shell:ls")
     lines: list[str] = []
 
-    assert (
-        await engine.calls.settle(
-            await engine.store.turn(lease.turn), lease, Cancellation(), lambda now: lines.append(now.text)
-        )
-        is None
-    )
+    assert await engine.settle_telling(await engine.store.turn(lease.turn), lease, lines.append) is None
     assert lines == ["waits for a decision"]
 
 
@@ -133,7 +127,7 @@ async def test_the_same_is_not_said_twice(tmp_path: Path) -> None:
     lease = await engine.planned("read:a", "shell:ls")
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cancellation(), lambda now: lines.append(now.text)))
+    work = asyncio.create_task(engine.settle_telling(view, lease, lines.append))
     await read.until_begun()
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id, Verb.DENY)

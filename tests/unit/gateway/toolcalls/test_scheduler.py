@@ -14,7 +14,7 @@ from gateway.domain.steps import Answer
 from gateway.domain.tools import Availability, ResultStatus, Risk, ToolCall
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.waits import PressResult, StartOutcome, Verb, WaitState
-from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.tool_set import Tool
 from tests.contract.scene import offer_again
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background

@@ -17,7 +17,6 @@ from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.domain.waits import StartOutcome
 from gateway.errors import StoreError
-from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.decide import not_approved
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -92,7 +91,7 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     engine.store.failing["turn"] = 1
 
     with pytest.raises(ExceptionGroup) as failed:
-        await engine.calls.settle(view, lease, Cancellation(), lambda _: None)
+        await engine.settle_telling(view, lease)
     assert failed.group_contains(StoreError)
 
 

@@ -62,7 +62,9 @@ async def test_a_child_is_begun_with_its_parents_rights_and_a_part_of_its_budget
 
     child = await spawned(engine, parent)
     assert (child.title, child.owner, child.root_kind) == ("Count the files.", ANN, "main")
-    seen = {tool.spec.name for tool in engine.registry.seen_by((await engine.store.turn(parent.turn)).session)}
+    seen = {
+        tool.spec.name for tool in engine.registry.snapshot().seen_by((await engine.store.turn(parent.turn)).session)
+    }
     assert set(child.tools or ()) == seen
     assert "blocked" not in seen
     found = line_of(child)

@@ -121,7 +121,7 @@ async def test_spawn_by_hand_is_a_command_turn(engine: Engine) -> None:
 
 async def test_spawn_by_hand_answers_with_what_the_sub_session_said(engine: Engine) -> None:
     """Through turns and all: the command turn parks, the child's model answers, the command's answer shows it."""
-    engine.turns.operator = Operator(engine.registry.commands)
+    engine.turns.operator = Operator(lambda: engine.registry.snapshot().commands)
     engine.model.script = [Answer(text="There are **7**.", model="scripted")]
     command = await engine.say("/spawn count the files")
     for _ in range(3):  # the command, the child, the command again
@@ -166,7 +166,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
         call("sessions_spawn", 2, task="b"),
     )
     view = await engine.store.turn(parent.turn)
-    work = asyncio.create_task(engine.calls.settle(view, parent, Cancellation(), lambda now: told.append(now.text)))
+    work = asyncio.create_task(engine.settle_telling(view, parent, told.append))
     await read.until_begun()
     await asyncio.sleep(0.02)
     read.release.set()
@@ -181,7 +181,11 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
     await answered_later(engine, parent)
     told.clear()
     await engine.calls.settle(
-        await engine.store.turn(parent.turn), parent, Cancellation(), lambda now: told.append(now.text)
+        await engine.store.turn(parent.turn),
+        engine.registry.snapshot(),
+        parent,
+        Cancellation(),
+        lambda now: told.append(now.text),
     )
     assert told == []
 
@@ -197,7 +201,11 @@ async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
     await engine.calls.settle(
-        await engine.store.turn(parent.turn), parent, Cancellation(), lambda now: told.append(now.text)
+        await engine.store.turn(parent.turn),
+        engine.registry.snapshot(),
+        parent,
+        Cancellation(),
+        lambda now: told.append(now.text),
     )
 
     assert told == ["sessions_spawn: b", "waits for a decision"]

@@ -1,0 +1,131 @@
+"""Set of tools at one moment: specification, arguments and policy of each. Used by `decide` and `agent/prompt`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.prompts import ToolOffer
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.tools import CallScope, Park, ToolPolicy, ToolResult, ToolSpec
+from gateway.errors import ConfigError
+from gateway.policy.permission import withheld
+from gateway.ports import ToolContext
+from gateway.toolcalls.arguments import Arguments
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Tool with its configuration."""
+
+    spec: ToolSpec
+    policy: ToolPolicy
+    arguments: Arguments
+    run: Run
+    call_scope: Callable[[Any], CallScope] | None = None
+    """Return the scope of a call with these arguments. None: the scope in the spec."""
+    schema: Mapping[str, Any] | None = None
+    """Schema offered to models, where the settings block a part of `arguments`. None: that of `arguments`."""
+    keeps: bool = False
+    """True when the tool keeps state between calls, as a browser does."""
+    missing: str = ""
+    """Why the tool cannot work on this machine, with the cure; then it is not offered. Empty: it can."""
+
+    @property
+    def in_order(self) -> bool:
+        """True when calls run in sequence: each depends on the state or the approvals that the last one left."""
+        return self.keeps or self.call_scope is not None
+
+
+class ToolSet:
+    """Tools by name, which never change. A turn keeps the set that it began with."""
+
+    def __init__(self, tools: Iterable[Tool] = (), *, sandboxed: bool) -> None:
+        """Collect the tools. `sandboxed`: a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
+        self._sandboxed = sandboxed
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            name = tool.spec.name
+            if not NAME.fullmatch(name):
+                raise ConfigError(f"{name!r} is not a valid tool name.", cure="Use lower case letters, digits and `_`.")
+            if name in self._tools:
+                raise ConfigError(f"Two tools are named {name}.", cure="Remove one of them.")
+            self._tools[name] = tool
+        self._commands = _commands(self.specs)
+        self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
+        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by name."""
+        return {name: tool.spec for name, tool in sorted(self._tools.items())}
+
+    @property
+    def commands(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by each command that calls it: its name, and its short name if it has one."""
+        return self._commands
+
+    @property
+    def of_children(self) -> frozenset[str]:
+        """Names of the tools that spawn or manage sub-sessions."""
+        return self._of_children
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name, or None."""
+        return self._tools.get(name)
+
+    def seen_by(self, session: Session) -> list[Tool]:
+        """Return the tools that exist in this session, sorted by name."""
+        return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
+
+    def offers(self, session: Session) -> tuple[ToolOffer, ...]:
+        """Return the tools offered to a model in this session; the same object for a tool each time."""
+        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
+
+    def resolve(self, name: str, session: Session) -> Tool | Deny:
+        """Return the tool when it exists in the session, else the refusal. Never raises."""
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
+            return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
+        return self._missing(tool, session) or tool
+
+    def _missing(self, tool: Tool, session: Session) -> Deny | None:
+        if tool.missing:
+            return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
+        # By the session's own kind: a main session's children never run on the host.
+        if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
+            return Deny(
+                reason=DenyReason.SANDBOX_MISSING,
+                hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
+            )
+        return withheld(tool.spec, tool.policy, session)
+
+
+def usage(spec: ToolSpec) -> str:
+    """Return the usage of the tool's command."""
+    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+
+
+def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
+    words = dict(specs)
+    for spec in specs.values():
+        if not spec.command:
+            continue
+        if not NAME.fullmatch(spec.command):
+            raise ConfigError(f"{spec.command!r} is not a command.", cure="Use lower case letters, digits and `_`.")
+        if spec.command in words:
+            raise ConfigError(f"Two tools are called by /{spec.command}.", cure="Remove one of them.")
+        words[spec.command] = spec
+    return words
+
+
+def _offer(tool: Tool) -> ToolOffer:
+    schema = tool.arguments.schema if tool.schema is None else tool.schema
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=schema)
