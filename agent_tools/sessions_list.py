@@ -26,7 +26,7 @@ class Args(BaseModel):
 
 async def run(ctx: ToolContext, _args: Args) -> ToolResult:
     """List the sub-sessions, running ones first; at most fifty."""
-    lines = [_line(one) for one in await ctx.subsessions.members()]
+    lines = [_line(one) for one in await ctx.sessions.members()]
     return ToolResult(status=ResultStatus.OK, text="\n".join(lines) or "There are no sub-sessions.")
 
 

@@ -1,6 +1,6 @@
 """The tool `sessions_spawn`: gives a task to a new sub-session, whose rights are at most those of its parent.
 
-`ToolContext.subsessions` checks every right; this module only reads the arguments.
+`ToolContext.sessions` checks every right; this module only reads the arguments.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Args(BaseModel):
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
     """Start the sub-session; in mode `run` the turn then waits for its end. Idempotent for each step."""
-    return await ctx.subsessions.spawn(
+    return await ctx.sessions.spawn(
         Task(
             text=args.task,
             agent=args.agent or "",

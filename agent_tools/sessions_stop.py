@@ -38,7 +38,7 @@ class Args(BaseModel):
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
     """Stop the sub-session; no effect on one that has ended."""
     try:
-        stopped = await ctx.subsessions.stop(SessionId(args.session))
+        stopped = await ctx.sessions.stop(SessionId(args.session))
     except NotFound:
         # The same text for another session's child: must not reveal what else exists.
         hint = "This session has no such sub-session; sessions_list names them."

@@ -1,6 +1,6 @@
 """The tool `shell`: runs one bash script, after the call was decided.
 
-It has no timer of its own: the call is cancelled at its timeout, and `ToolContext.spawn` stops the whole process tree.
+It has no timer of its own: the call is cancelled at its timeout, which stops the whole process tree.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, SandboxPolicy, ToolResult, ToolSpec
+from gateway.domain.tools import (
+    Availability,
+    CallScope,
+    Effect,
+    ResultStatus,
+    Risk,
+    SandboxPolicy,
+    ToolResult,
+    ToolSpec,
+)
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -86,12 +95,17 @@ def _without_nul(text: str) -> str:
     return text
 
 
+def scope(args: Args, _settings: None) -> CallScope:
+    """Return the command as what the call touches: whatever a shell runs may do anything in its sandbox."""
+    return CallScope(risk=Risk.EXECUTE, subjects=(f"command:{args.command}",))
+
+
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
     """Run the command to its end. The result has no text: the output is in `ctx.output`."""
-    folder = _folder(ctx.cwd, args.workdir)
+    folder = _folder(ctx.files.root, args.workdir)
     if isinstance(folder, ToolResult):
         return folder
-    ended = await ctx.spawn([*BASH, args.command], cwd=folder)
+    ended = await ctx.process.run([*BASH, args.command], cwd=folder)
     if ended.exit_code == 0:
         return ToolResult(status=ResultStatus.OK, text="", exit_code=0)
     return ToolResult(status=ResultStatus.ERROR, text="", code="exit", exit_code=ended.exit_code)

@@ -93,6 +93,10 @@ class BadRequest(DragomanError):
     """The request is not valid."""
 
 
+class TooLarge(BadRequest):
+    """The file or text exceeds a limit."""
+
+
 class Forbidden(DragomanError):
     """This person is not allowed to do that."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from agent_tools.browser.arguments import SPEC, Args, reach, schema, scopes_of
+from agent_tools.browser.arguments import SPEC, Args, schema, scope, scopes_of
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.pool import BrowserPool
 from agent_tools.browser.settings import BrowserSettings
@@ -20,7 +20,7 @@ from gateway.ports import StatefulTool, ToolContext, ToolHost
 if TYPE_CHECKING:
     from agent_tools.browser.page_session import PageSession
 
-__all__ = ["SPEC", "Args", "create", "look", "reach", "schema"]
+__all__ = ["SPEC", "Args", "create", "look", "schema", "scope"]
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors that values forged by a page cause, also inside playwright. Their text is the page's, so it is withheld."""
@@ -53,13 +53,13 @@ class BrowserTool:
         try:
             if args.action == "close" and args.tab is None:
                 return await self._close(ctx)
-            async with self._pool.session(ctx.kept_for, ctx.sandbox) as session:
+            async with self._pool.session(ctx.kept_for, ctx.process.sandbox) as session:
                 return await self._act(session, ctx, args)
         except DragomanError as error:
             return _failed(error.message, "browser", error.cure)
 
     async def _close(self, ctx: ToolContext) -> ToolResult:
-        was_there = await self._pool.leave(ctx.kept_for, ctx.sandbox)
+        was_there = await self._pool.leave(ctx.kept_for, ctx.process.sandbox)
         said = "Closed; cookies are kept." if was_there else "No page was open."
         return ToolResult(status=ResultStatus.OK, text=said)
 

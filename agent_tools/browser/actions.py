@@ -246,7 +246,7 @@ async def _screenshot(call: _Call) -> _Done:
     page = await navigating.shown(call.session)
     data = await reading.picture(page, call.args.ref, bool(call.args.full_page))
     await navigating.here(call.session)
-    picture = await call.ctx.picture(data, "image/jpeg")
+    picture = await call.ctx.artifacts.picture(data, "image/jpeg")
     return _Done(said="This is what it looks like.", pictures=(picture,))
 
 

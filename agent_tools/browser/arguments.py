@@ -6,6 +6,7 @@ shows exactly what is done.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Collection, Mapping
@@ -249,22 +250,31 @@ class Args(BaseModel):
         return self
 
 
-def reach(args: Args, settings: BrowserSettings) -> CallScope:
+def scope(args: Args, settings: BrowserSettings) -> CallScope:
     """Return the worst case of a call: a host is approved once in a session, an upload or a script each time.
 
     Links of an open page are not covered here: the navigation guard keeps tabs on allowed hosts. Saving a file outside
     the browser's own folders is a write. Its approval covers this one call.
     """
     going = destination(args, settings)
+    host = "" if args.url is None else scope_of(args.url)
+    subjects = (*([f"host:{host}"] if host else []), *_paths(args))
+    sends = (host,) if host else ()
     if is_write(args.action, args.path):
-        return CallScope(risk=Risk.WRITE, destination=going)
-    if args.url is not None:
-        return CallScope(risk=Risk.NETWORK, scope=scope_of(args.url), destination=going)
+        return CallScope(risk=Risk.WRITE, destination=going, subjects=subjects, sends=sends)
+    if host:
+        return CallScope(risk=Risk.NETWORK, scope=host, destination=going, subjects=subjects, sends=sends)
     if args.action == "upload":
-        return CallScope(risk=Risk.NETWORK)
+        return CallScope(risk=Risk.NETWORK, subjects=subjects)
     if args.action == "evaluate":
         return CallScope(risk=Risk.EXECUTE, refused=blocked(settings).get("evaluate", ""))
     return CallScope(risk=Risk.READ)
+
+
+def _paths(args: Args) -> tuple[str, ...]:
+    """Return the file that a call names, as a subject. One outside the workspace is refused when the call runs."""
+    path = posixpath.normpath(args.path) if args.path else ""
+    return (f"path:{path}",) if path and not path.startswith(("/", "..")) else ()
 
 
 def destination(args: Args, settings: BrowserSettings) -> Destination | None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from playwright.async_api import ElementHandle, Error, Page
 
-from agent_tools.browser import navigating, pointing, tabs, workspace
+from agent_tools.browser import navigating, pointing, tabs
 from agent_tools.browser.guard import Arrival
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.saving import DOWNLOADS, PDFS
+from agent_tools.browser.saving import DOWNLOADS, PDFS, safe_name
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
 from gateway.domain.tools import KEPT_BYTES, Artifact
+from gateway.errors import BadRequest, NotFound, TooLarge
 from gateway.ports import ToolContext
 
 _WITHOUT_A_HOST = frozenset({"", "about:blank", "about:srcdoc"})
@@ -26,18 +27,33 @@ _LOOK_EVERY_S = 0.05
 _PDF_S = 45.0
 """Timeout in seconds for printing a page."""
 _MB = 1024 * 1024
+LARGEST_UPLOAD = 50 * _MB
+"""Most bytes of an uploaded file."""
+
+
+@contextmanager
+def _as_trouble() -> Generator[None]:
+    """Turn an error of the workspace into the call's result."""
+    try:
+        yield
+    except TooLarge as error:
+        raise Trouble("size", error.message, error.cure) from None
+    except (BadRequest, NotFound) as error:
+        raise Trouble("path", error.message, error.cure) from None
 
 
 async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Artifact]:
     """Store the page as PDF in the workspace; return the result text and the artifact. Raises `Trouble`."""
-    name = workspace.safe_name(await tabs.title(page) + ".pdf", "page")
-    parts = workspace.new_parts_of(ctx.cwd, path or f"{PDFS}/{name}")
+    name = safe_name(await tabs.title(page) + ".pdf", "page")
+    with _as_trouble():
+        parts = ctx.files.new_parts(path or f"{PDFS}/{name}")
     async with asyncio.timeout(_PDF_S):
         data = await page.pdf(print_background=True)
     if len(data) > KEPT_BYTES:
         raise Trouble("size", "The PDF is larger than 50 MB.", "Take screenshots of the parts you need.")
-    stored = await asyncio.to_thread(workspace.store, ctx.cwd, parts, data)
-    kept = await ctx.keep(stored, parts[-1], "application/pdf")
+    with _as_trouble():
+        stored = await ctx.files.create("/".join(parts), data)
+    kept = await ctx.artifacts.file(stored, parts[-1], "application/pdf")
     return f"The page is stored as {'/'.join(parts)} ({len(data)} bytes).", kept
 
 
@@ -48,8 +64,9 @@ async def upload(session: PageSession, ctx: ToolContext, page: Page, ref: str, p
     """Upload a workspace file through a field, or a button that opens a file chooser. Return the result text."""
     field = await pointing.locate(page, ref)
     await _is_of_an_allowed_host(session, await field.element_handle(timeout=pointing.ACT_S * 1000))
-    parts = workspace.parts_of(ctx.cwd, path)
-    handed = await asyncio.to_thread(workspace.hand_over, ctx.cwd, parts, session.folder)
+    with _as_trouble():
+        parts = ctx.files.parts(path)
+        handed = await ctx.files.hand_over(path, session.folder, LARGEST_UPLOAD)
     size = handed.stat().st_size
     try:
         await field.set_input_files(handed, timeout=pointing.ACT_S * 1000)
@@ -83,7 +100,8 @@ async def download_from(
     session: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Fetch a URL as a file in a separate tab. Return its path in the workspace and the result text."""
-    parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
+    with _as_trouble():
+        parts = ctx.files.new_parts(path) if path else ()
     page = await tabs.new_tab(session)
     try:
         async with _arriving(session, force=True) as arrival:
@@ -105,7 +123,8 @@ async def download_by(
     session: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Click an element that starts a download. Return its path in the workspace and the result text."""
-    parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
+    with _as_trouble():
+        parts = ctx.files.new_parts(path) if path else ()
     link = await pointing.locate(page, ref)
     async with _arriving(session, force=False) as arrival:
         assert session.guard is not None
@@ -158,8 +177,9 @@ async def _take(
         raise Trouble("load", "The download broke off.", "Try again later.")
     if (size := _size(arrived)) > most_mb * _MB:
         raise _too_large(most_mb)
-    parts = parts or (DOWNLOADS, workspace.safe_name(arrival.suggested, "file"))
-    await asyncio.to_thread(workspace.take_in, arrived, ctx.cwd, parts, most_mb * _MB)
+    parts = parts or (DOWNLOADS, safe_name(arrival.suggested, "file"))
+    with _as_trouble():
+        await ctx.files.take_in(arrived, "/".join(parts), most_mb * _MB)
     path = "/".join(parts)
     return path, f"{path} ({size} bytes) is in the workspace; the host calls it “{one_line(arrival.suggested, 120)}”."
 
@@ -201,8 +221,8 @@ def _too_large(most_mb: int) -> Trouble:
 
 async def kept(ctx: ToolContext, path: str) -> Artifact | None:
     """Store a downloaded file as an artifact; None when it is too large and stays in the workspace only."""
-    there = ctx.cwd / path
+    there = ctx.files.root / path
     if _size(there) > KEPT_BYTES:
         return None
     media_type = mimetypes.guess_type(there.name)[0] or "application/octet-stream"
-    return await ctx.keep(there, there.name, media_type)
+    return await ctx.artifacts.file(there, there.name, media_type)

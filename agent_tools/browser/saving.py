@@ -6,6 +6,8 @@ except in the browser's own folders.
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -35,3 +37,11 @@ def is_write(action: str, path: str | None) -> bool:
         return False
     folder, *names = PurePosixPath(path).parts or ("",)
     return folder not in OWN_FOLDERS[action] or not names or any(name.startswith(".") for name in names)
+
+
+def safe_name(suggested: str, otherwise: str) -> str:
+    """Return a new name with the safe part of the suggested one: `july-3f2a91.pdf`."""
+    stem, dot, ending = suggested.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", stem if dot else ending)[:40].strip("-").lower() or otherwise
+    ending = re.sub(r"[^A-Za-z0-9]", "", ending)[:8].lower() if dot else ""
+    return f"{stem}-{secrets.token_hex(3)}" + (f".{ending}" if ending else "")

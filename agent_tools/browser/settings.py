@@ -41,7 +41,7 @@ class BrowserSettings(BaseModel):
     hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = Field(
         default=(),
         max_length=100,
-        description='Hosts of the private network that it may reach, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',
+        description='Hosts of the private network that it may scope, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',
     )
     executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None, description="The Chromium to run; found by itself when not given."

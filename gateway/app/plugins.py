@@ -47,6 +47,7 @@ def load_tools(
                     arguments=ModelArguments(module.Args),
                     run=run,
                     call_scope=_call_scope(module, policy),
+                    prepare=getattr(module, "prepare", None),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
                     missing=_missing(module.SPEC),
@@ -73,9 +74,9 @@ def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 
 def _call_scope(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
-    """Return what tells a call's scope: the tool's own `reach`, vetted; None when the tool has none."""
-    reach = getattr(module, "reach", None)
-    return None if reach is None else lambda arguments: vet_call_scope(reach(arguments, policy.settings))
+    """Return the function for a call's scope: the tool's own `scope`, vetted; None when the tool has none."""
+    scope = getattr(module, "scope", None)
+    return None if scope is None else lambda arguments: vet_call_scope(scope(arguments, policy.settings))
 
 
 def _missing(spec: ToolSpec) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, Risk
@@ -37,9 +39,22 @@ def action_key(action: Action) -> str:
     return hashlib.sha256(canonical(action).encode()).hexdigest()
 
 
-def action_sha(key: str, session: SessionId, turn: TurnId, n: int, requester: Principal) -> str:
-    """Return the SHA-256 that binds an action to one session, turn, step and requester. An approval is for it alone."""
-    return hashlib.sha256(json.dumps([key, session, turn, n, requester]).encode()).hexdigest()
+def action_sha(
+    key: str,
+    session: SessionId,
+    turn: TurnId,
+    n: int,
+    requester: Principal,
+    prepared: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the SHA-256 that binds an action to one session, turn, step and requester. An approval is for it alone.
+
+    `prepared`: the `Preview.state` that the action depends on.
+    """
+    bound: list[Any] = [key, session, turn, n, requester]
+    if prepared is not None:
+        bound.append(dict(prepared))
+    return hashlib.sha256(json.dumps(bound, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 # --- text on cards ------------------------------------------------------------------------------
@@ -94,9 +109,9 @@ def render_action(action: Action, shows: str | None) -> str:
     return "\n".join(lines)
 
 
-def needs_escape(action: Action) -> bool:
-    """Return whether the arguments hold anything but printable ASCII and line breaks."""
-    text = json.dumps(dict(action.arguments), ensure_ascii=False)
+def needs_escape(action: Action, preview: str = "") -> bool:
+    """Return whether the arguments or the preview hold anything but printable ASCII and line breaks."""
+    text = json.dumps([dict(action.arguments), preview], ensure_ascii=False)
     return any(not (" " <= char <= "~") for char in text) or bool(_ESCAPED.search(text))
 
 
@@ -113,7 +128,7 @@ _WANTS = MappingProxyType(
 
 def title(request: ApprovalRequest) -> str:
     """Return the first line of a card: the tool and what it wants."""
-    return f"{request.action.tool} {_WANTS[request.risk]}"
+    return f"{request.action.tool} {_WANTS[request.risk]}{f': {render(request.summary)}' if request.summary else ''}"
 
 
 def outcome_line(wait: Wait, people: AllowedPeople) -> str:

@@ -105,6 +105,8 @@ class ToolSpec:
     """Name of the tool as a command, when shorter than its own: `spawn` for `sessions_spawn`."""
     example: str = ""
     """Example of a command's text, for help texts: `uptime`."""
+    in_order: bool = False
+    """True when the calls of one answer run in sequence: an approval of one may cover the next."""
     of_children: bool = False
     """True for a tool that spawns or manages sub-sessions. A session that may have none is not offered it."""
     speaks: bool = False
@@ -194,13 +196,30 @@ class Destination:
     """Name of that setting for people, as in `[tools.browser] hosts`."""
 
 
+class SubjectKind(StrEnum):
+    """Kinds of things that a call touches: the prefixes of `CallScope.subjects`."""
+
+    COMMAND = "command"
+    """Text that a shell runs."""
+    PATH = "path"
+    """Path in the workspace, relative to it, without `..`."""
+    HOST = "host"
+    """Host as `host_scope` writes it: lower case, in punycode, with an unusual port."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallScope:
-    """Worst possible effect of one call, where it depends on the arguments. Computed by the tool, purely."""
+    """Everything that one call may touch, and its worst possible effect. Computed by the tool, purely."""
 
     risk: Risk
     """Risk of this call in place of the spec's. A configured "allow" covers only the tool's own risk; other risks are
     asked about."""
+    subjects: tuple[str, ...] = ()
+    """All things that the call touches, each `kind:text` with a `SubjectKind`: `path:notes/july.md`."""
+    sends: tuple[str, ...] = ()
+    """Hosts that may receive data of the session."""
+    summary: str = ""
+    """What the call does in one line, for its card; empty: the risk says it."""
     scope: str = ""
     """Scope that one approval covers until the session's history is reset, such as a host; empty: this one call."""
     refused: str = ""
@@ -324,6 +343,17 @@ def outcome_unknown(started_at: datetime | None) -> ToolResult:
         hint=f"Outcome unknown: the process ended after the start{began}. Do not assume success or failure; "
         "it is not run again unless it is asked for and allowed anew.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """Effect of a call, such as the diff of an edit. Its tool read the workspace before anybody is asked."""
+
+    text: str
+    """Text for the card. It is shown whole, escaped like the arguments."""
+    state: Mapping[str, Any]
+    """JSON values that identify what was read, such as a file's hash. An approval holds only while they are the
+    same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

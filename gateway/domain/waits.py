@@ -71,6 +71,10 @@ class ApprovalRequest:
     """Additional line for the card, for instance that there is no sandbox."""
     scope: str = ""
     """Scope that the approval allows for the rest of this session's history, such as a host; empty: this one call."""
+    summary: str = ""
+    """What the call does in one line; empty: the risk says it."""
+    prepared: Mapping[str, Any] | None = None
+    """`Preview.state` of a call that read the workspace before it was asked about; `action_sha` binds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,16 @@ from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import ApprovalMode, Availability, CallScope, Risk, ToolPolicy, ToolSpec
+from gateway.domain.tools import (
+    NAMED_AT_MOST,
+    ApprovalMode,
+    Availability,
+    CallScope,
+    Risk,
+    SubjectKind,
+    ToolPolicy,
+    ToolSpec,
+)
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -72,30 +81,50 @@ def _refused_at_root(tool: str, availability: Availability, kind: SessionKind) -
 
 
 def refused(call_scope: CallScope) -> Deny | None:
-    """Return the reason why the owner's settings never permit this call scope, or None. Checked before any other
-    decision.
+    """Return the reason why the owner's settings never permit this call scope, or why it is not valid; else None.
+
+    Checked before any other decision.
     """
-    return Deny(reason=DenyReason.CONFIGURED, hint=call_scope.refused) if call_scope.refused else None
+    if call_scope.refused:
+        return Deny(reason=DenyReason.CONFIGURED, hint=call_scope.refused)
+    wrong = next((one for one in call_scope.subjects if not _is_subject(one)), None)
+    if wrong is None:
+        return None
+    return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The tool states an invalid subject: {wrong[:NAMED_AT_MOST]!r}.")
+
+
+def _is_subject(subject: str) -> bool:
+    """Return whether rules can be applied to a subject: a path inside the workspace, a host without look-alikes."""
+    kind, _, text = subject.partition(":")
+    match kind:
+        case SubjectKind.PATH:
+            return bool(text) and not text.startswith("/") and ".." not in text.split("/")
+        case SubjectKind.HOST:
+            return bool(text) and text.isascii() and text == text.lower()
+        case SubjectKind.COMMAND:
+            return bool(text)
+        case _:
+            return False
 
 
 def decide(
     spec: ToolSpec,
     policy: ToolPolicy,
     session: Session,
+    call_scope: CallScope,
     *,
     askable: bool,
-    call_scope: CallScope | None = None,
     permitted: Collection[str] = (),
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
-    `askable`: an approver of this session can be reached. `call_scope`: that of this call, which is not `refused`.
+    `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
     `permitted`: the scopes that people allowed this tool in this session.
     """
     if (deny := withheld(spec, policy, session)) is not None:
         return deny
-    risk = spec.risk if call_scope is None else call_scope.risk
-    match _relaxed(default_approval(spec, policy, session, call_scope), call_scope, permitted):
+    risk = call_scope.risk
+    match _relaxed(default_approval(spec, policy, session, risk), spec, call_scope, permitted):
         case Allow() as allow:
             return allow
         case ApprovalMode.ALLOW:
@@ -109,26 +138,26 @@ def decide(
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
 
 
-def default_approval(
-    spec: ToolSpec, policy: ToolPolicy, session: Session, call_scope: CallScope | None = None
-) -> ApprovalMode:
+def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk: Risk | None = None) -> ApprovalMode:
     """Return the approval before any rule, for the root's kind: the configuration's, else the tool's, else its risk's.
 
-    A configured "allow" covers only the tool's own risk; a call with another risk gets that risk's default.
+    `risk`: that of the call; None: the tool's own. A configured "allow" covers only the tool's own risk; a call with
+    another risk gets that risk's default.
     """
-    kind = session.root_kind.value
-    risk = spec.risk if call_scope is None else call_scope.risk
+    kind, risk = session.root_kind.value, risk or spec.risk
     found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
     if found is ApprovalMode.ALLOW and risk is not spec.risk:
         return DEFAULT_APPROVAL[risk]
     return found
 
 
-def _relaxed(approval: ApprovalMode, call_scope: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
-    """Relax an approval that would ask: allow a call scope that is harmless by its risk, or that was allowed before."""
-    if call_scope is None or approval is not ApprovalMode.ASK:
+def _relaxed(
+    approval: ApprovalMode, spec: ToolSpec, call_scope: CallScope, permitted: Collection[str]
+) -> ApprovalMode | Allow:
+    """Relax an approval that would ask: allow a call that is more harmless than its tool, or was allowed before."""
+    if approval is not ApprovalMode.ASK:
         return approval
-    if DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
+    if call_scope.risk is not spec.risk and DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
         return Allow(because=f"{call_scope.risk} is allowed here")
     if call_scope.scope and call_scope.scope in permitted:
         return Allow(because=f"{call_scope.scope} was allowed in this session", scoped=True)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +68,116 @@ class Subsessions(Protocol):
         ...
 
 
-class ToolContext(Protocol):
-    """Everything that a tool may use. One for each call."""
+class FileReader(Protocol):
+    """Files of the session's workspace, for reading. No link beneath the workspace is followed.
+
+    A `path` is relative to the workspace, or absolute and inside it. Each method raises `BadRequest` for any other
+    path and for what is not a regular file, `NotFound` for a missing file, and `TooLarge` for one above `most` bytes.
+    """
 
     @property
-    def cwd(self) -> Path:
-        """The session's workspace folder."""
+    def root(self) -> Path:
+        """The workspace folder."""
+        ...
+
+    def parts(self, path: str) -> tuple[str, ...]:
+        """Return the names from the workspace to a file, which need not exist."""
+        ...
+
+    async def read(self, path: str, most: int) -> bytes:
+        """Return the content of a file."""
+        ...
+
+
+class Files(FileReader, Protocol):
+    """Files of the session's workspace. Missing folders of a new file are created.
+
+    The folder `inbox` is for what people sent: writing there raises `BadRequest`.
+    """
+
+    def new_parts(self, path: str) -> tuple[str, ...]:
+        """Return the names from the workspace to a file that may be written."""
+        ...
+
+    async def create(self, path: str, data: bytes) -> Path:
+        """Write a new file and return its path. Raises `BadRequest` when it exists."""
+        ...
+
+    async def replace(self, path: str, data: bytes) -> Path:
+        """Write a file, which may exist, and return its path. Readers see the old content or the new one."""
+        ...
+
+    async def take_in(self, source: Path, path: str, most: int) -> Path:
+        """Copy a file from the tool's own folder to a new file of the workspace, and return its path there."""
+        ...
+
+    async def hand_over(self, path: str, folder: Path, most: int) -> Path:
+        """Copy a file of the workspace into the tool's own folder, and return its path there."""
+        ...
+
+
+class Process(Protocol):
+    """Programs of one call."""
+
+    @property
+    def sandbox(self) -> SandboxMode | None:
+        """Sandbox of this call's programs; None when it starts none."""
+        ...
+
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+        """Run a program in this call's sandbox until it ends, with its output into `ToolContext.output`, stdin closed.
+
+        `cwd`: None is the workspace. On cancellation the whole process tree is gone before `CancelledError` propagates.
+        Raises `SandboxMissing` when the tool's spec names no sandbox.
+        """
+        ...
+
+
+class Artifacts(Protocol):
+    """Pictures and files that a call keeps for people."""
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        """Store a picture, at most 10 MB. Put the return value into `ToolResult.pictures`."""
+        ...
+
+    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
+        """Store a copy of a workspace file, at most 50 MB. Put the return value into `ToolResult.files`.
+
+        Raises `BadRequest` for a file that is too large, and for anything but a regular file of the workspace.
+        """
+        ...
+
+
+class PrepareContext(Protocol):
+    """Everything that a tool may use before anybody is asked about a call: it changes nothing."""
+
+    @property
+    def files(self) -> FileReader:
+        """Files of the workspace."""
+        ...
+
+
+class ToolContext(Protocol):
+    """Everything that a tool may use, by parts. One for each call."""
+
+    @property
+    def files(self) -> Files:
+        """Files of the workspace."""
+        ...
+
+    @property
+    def process(self) -> Process:
+        """Programs in the call's sandbox."""
+        ...
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Pictures and files for people."""
+        ...
+
+    @property
+    def sessions(self) -> Subsessions:
+        """Sub-sessions of this session."""
         ...
 
     @property
@@ -94,11 +198,6 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def sandbox(self) -> SandboxMode | None:
-        """Sandbox of this call's programs; None when it starts none."""
-        ...
-
-    @property
     def scopes(self) -> frozenset[str]:
         """Scopes that people allowed this tool beyond one call (`CallScope.scope`), including this call's own.
 
@@ -107,25 +206,10 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def subsessions(self) -> Subsessions:
-        """Sub-sessions of this session."""
-        ...
+    def prepared(self) -> Mapping[str, Any]:
+        """`Preview.state` of this call, as it was shown and approved; empty for a tool that does not prepare.
 
-    async def picture(self, data: bytes, media_type: str) -> Picture:
-        """Store a picture as an artifact, at most 10 MB. Put the return value into `ToolResult.pictures`."""
-        ...
-
-    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
-        """Copy a file of the workspace to the artifacts, at most 50 MB. Put the return value into `ToolResult.files`.
-
-        Raises `BadRequest` for a file that is too large, and for anything but a regular file of the workspace.
-        """
-        ...
-
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
-        """Run a program in this call's sandbox until it ends, with its output into `output` and stdin closed.
-
-        On cancellation the whole process tree is gone before `CancelledError` propagates.
+        The files may have changed since: compare at the last moment.
         """
         ...
 

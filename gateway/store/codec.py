@@ -52,8 +52,10 @@ class Payload(Generic[T]):
 
 
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
-    """Write the absent sandbox of an action as an empty string, as rows did before `SandboxMode` existed."""
+    """Write an absent sandbox as an empty string, and leave out an absent summary and preview, as earlier rows did."""
     data = dump(request)
+    for absent in [key for key in ("summary", "prepared") if data[key] in ("", None)]:
+        del data[absent]
     data["action"]["sandbox"] = data["action"]["sandbox"] or ""
     return data
 

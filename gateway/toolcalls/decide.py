@@ -5,9 +5,11 @@ Reads the stored turn and writes nothing; `scheduler` acts on the outcome.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -24,6 +26,7 @@ from gateway.domain.tools import (
     ApprovalMode,
     CallScope,
     Effect,
+    Preview,
     ResultStatus,
     SandboxMode,
     SandboxPolicy,
@@ -35,12 +38,14 @@ from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.policy.permission import decide, default_approval, refused
+from gateway.ports import FileReader
 from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments, check_arguments
 from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.tool_set import Tool, ToolSet, usage
 from gateway.toolcalls.workspaces import Workspaces
@@ -51,6 +56,8 @@ SESSIONS_FULL = 2
 """Sessions in which one person may reach the limit of open approvals, or as many approvals in more sessions."""
 EXAMINED = 10_000
 """Open approvals that are read before more are opened."""
+PREPARED_WITHIN_S = 10.0
+"""Timeout in seconds for a tool's look at the workspace."""
 CHILD_BYTES = 32_768
 """Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
 
@@ -95,8 +102,17 @@ class Runnable:
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
+Previewed: TypeAlias = Preview | ToolResult | None
+"""Outcome of `CallDecider.preview`. A result: the call cannot work, and nobody is asked."""
 Scopes: TypeAlias = Collection[tuple[str, str]]
 """Pairs of tool and scope that people allowed for longer than one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepare:
+    """`ports.PrepareContext` of one call."""
+
+    files: FileReader
 
 
 class SameCalls:
@@ -129,6 +145,7 @@ class CallDecider:
     limits: TurnLimits
     metrics: Metrics
     redactor: Redactor
+    prepared_within_s: float = PREPARED_WITHIN_S
     _log: Any = field(default_factory=lambda: log("decide"))
 
     def ordered_tool(self, step: Step) -> str:
@@ -136,12 +153,42 @@ class CallDecider:
         tool = None if step.call is None else self.tools.get(step.call.tool)
         return tool.spec.name if tool is not None and tool.in_order else ""
 
-    def first(self, view: TurnView, step: Step, same: SameCalls, allowed: Scopes = (), *, askable: bool) -> Found:
+    async def preview(self, view: TurnView, step: Step) -> Previewed:
+        """Let the tool of a valid call read the workspace, within 10 s. None: the tool does not. Never raises."""
+        tool = None if step.call is None else self.tools.get(step.call.tool)
+        if tool is None or tool.prepare is None:
+            return None
+        try:
+            call = self._prepare(view, step, ())
+            if isinstance(call, Deny):
+                return None  # `first` refuses it
+            async with asyncio.timeout(self.prepared_within_s):
+                return await tool.prepare(_Prepare(files=WorkspaceFiles(Path(call.action.cwd))), call.arguments)
+        except DragomanError as error:
+            return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
+        except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
+            self._log.exception("preview failed", tool=tool.spec.name, turn=step.turn, n=step.n)
+            hint = f"{tool.spec.name} could not prepare this call, so nothing was run."
+            return ToolResult(status=ResultStatus.ERROR, text="", code="crashed", hint=hint)
+
+    def first(
+        self,
+        view: TurnView,
+        step: Step,
+        same: SameCalls,
+        allowed: Scopes = (),
+        *,
+        askable: bool,
+        previewed: Previewed = None,
+    ) -> Found:
         """Decide a new call; `askable`: True when a person can be asked. Never raises."""
         try:
-            call = self._prepare(view, step, allowed)
+            preview = previewed if isinstance(previewed, Preview) else None
+            call = self._prepare(view, step, allowed, preview)
             if isinstance(call, Deny):
                 return self.refuse(call)
+            if isinstance(previewed, ToolResult):
+                return previewed
             repeated = repeats(view, step.n, same)
             match checked(_decided(call, allowed, askable=askable), repeated):
                 case Allow() as allow:
@@ -160,7 +207,7 @@ class CallDecider:
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
     def later(
-        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes = ()
+        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes = (), previewed: Previewed = None
     ) -> Runnable | ToolResult | None:
         """Decide a call that was asked about or started before; None: it still waits. `wait`: the call's last one."""
         if wait is not None and wait.state is WaitState.OPEN:
@@ -178,7 +225,12 @@ class CallDecider:
             return self._interrupted(view, step, wait, allowed)
         if wait is None or wait.approval is None:
             return None
-        return self._approved(view, step, wait, wait.approval, allowed)
+        found = self._approved(view, step, wait, wait.approval, allowed)
+        if isinstance(found, Runnable) and found.call.tool.prepare is not None:
+            now = previewed.state if isinstance(previewed, Preview) else None
+            if now is None or now != wait.approval.prepared:
+                return changed_since_asked()
+        return found
 
     def refuse(self, deny: Deny) -> ToolResult:
         """Return the result of a refused call, and count the refusal."""
@@ -193,8 +245,8 @@ class CallDecider:
         self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, allowed: Scopes
     ) -> Runnable | ToolResult:
         """Return the call with the action of its approval, not of the transcript; check again that the tool exists."""
-        key = asking.action_key(request.action)
-        if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
+        bound = (view.session.id, step.turn, step.n, request.requester, request.prepared)
+        if asking.action_sha(asking.action_key(request.action), *bound) != request.action_sha:
             return not_approved()
         tool = self.tools.resolve(request.action.tool, view.session)
         if isinstance(tool, Deny):
@@ -208,7 +260,7 @@ class CallDecider:
         call_scope = self._call_scope(tool, arguments)
         if isinstance(call_scope, Deny):
             return self.refuse(call_scope)
-        if call_scope is not None and (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
+        if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
             return not_approved()  # the scope differs from the one on the card
         call = Prepared(
             view=view,
@@ -219,6 +271,7 @@ class CallDecider:
             action_sha=request.action_sha,
             call_scope=call_scope,
             scopes=_scopes(tool, view.session, call_scope, allowed),
+            prepared=request.prepared,
         )
         return Runnable(call=call, wait=wait.id)
 
@@ -241,7 +294,7 @@ class CallDecider:
 
     # --- the exact action ---------------------------------------------------------------------
 
-    def _prepare(self, view: TurnView, step: Step, allowed: Scopes) -> Prepared | Deny:
+    def _prepare(self, view: TurnView, step: Step, allowed: Scopes, preview: Preview | None = None) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix the exact action."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
@@ -265,7 +318,8 @@ class CallDecider:
         except DragomanError as error:
             return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
         action = Action(tool=tool.spec.name, arguments=tool.arguments.dump(arguments), cwd=cwd, sandbox=sandbox)
-        sha = asking.action_sha(asking.action_key(action), view.session.id, step.turn, step.n, view.turn.principal)
+        key, prepared = asking.action_key(action), None if preview is None else preview.state
+        sha = asking.action_sha(key, view.session.id, step.turn, step.n, view.turn.principal, prepared)
         return Prepared(
             view=view,
             step=step,
@@ -275,14 +329,14 @@ class CallDecider:
             action_sha=sha,
             call_scope=call_scope,
             scopes=_scopes(tool, view.session, call_scope, allowed),
+            prepared=prepared,
+            preview="" if preview is None else preview.text,
         )
 
-    def _call_scope(self, tool: Tool, arguments: Any) -> CallScope | Deny | None:
+    def _call_scope(self, tool: Tool, arguments: Any) -> CallScope | Deny:
         """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
-        if tool.call_scope is None:
-            return None
         try:
-            call_scope = tool.call_scope(arguments)
+            call_scope = tool.scope_of(arguments)
             return refused(call_scope) or call_scope
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("call scope failed", tool=tool.spec.name)
@@ -300,7 +354,10 @@ class CallDecider:
         # Redact before rendering, which may escape a secret, and after it, where keys are text too.
         arguments, within = self.redactor.known_in(dict(call.action.arguments))
         action = replace(call.action, arguments=arguments)
-        shown, hidden = self.redactor.known(asking.render_action(action, call.tool.spec.shows))
+        text = asking.render_action(action, call.tool.spec.shows)
+        if call.preview:
+            text = f"{text}\n{asking.render(call.preview)}"
+        shown, hidden = self.redactor.known(text)
         hidden += within
         if len(shown.encode()) > ACTION_BYTES:
             return self.refuse(
@@ -320,14 +377,16 @@ class CallDecider:
             )
         request = ApprovalRequest(
             action=call.action,
-            risk=call.call_scope.risk if call.call_scope else call.tool.spec.risk,
+            risk=call.call_scope.risk,
             action_key=asking.action_key(call.action),
             action_sha=call.action_sha,
             requester=view.turn.principal,
             rendered=shown,
-            escaped=asking.needs_escape(call.action),
+            escaped=asking.needs_escape(call.action, call.preview),
             note=" ".join(notes),
-            scope=call.call_scope.scope if call.call_scope else "",
+            scope=call.call_scope.scope,
+            summary=self.redactor.text(call.call_scope.summary),
+            prepared=call.prepared,
         )
         return Asked(step=call.step, request=request)
 
@@ -337,13 +396,13 @@ def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
     name = call.tool.spec.name
     permitted = frozenset(scope for tool, scope in allowed if tool == name)
     spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
-    return decide(spec, policy, session, askable=askable, call_scope=call.call_scope, permitted=permitted)
+    return decide(spec, policy, session, call.call_scope, askable=askable, permitted=permitted)
 
 
-def _scopes(tool: Tool, session: Session, call_scope: CallScope | None, allowed: Scopes) -> frozenset[str]:
+def _scopes(tool: Tool, session: Session, call_scope: CallScope, allowed: Scopes) -> frozenset[str]:
     """Return the scopes allowed for the tool, with this call's own; every scope where approval is not needed."""
     found = {scope for name, scope in allowed if name == tool.spec.name}
-    if call_scope is not None and call_scope.scope:
+    if call_scope.scope:
         found.add(call_scope.scope)
     if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
         found.add(EVERY_SCOPE)
@@ -354,6 +413,12 @@ def not_approved() -> ToolResult:
     """Return the result of a call whose approval is not valid."""
     hint = "Its approval is for another action, or was withdrawn; nothing was run."
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
+
+
+def changed_since_asked() -> ToolResult:
+    """Return the result of an approved call whose files are no longer those that its card showed."""
+    hint = "The files changed after it was asked, so the approval does not hold; nothing was run. Look and ask again."
+    return ToolResult(status=ResultStatus.DENIED, text="", code="changed", hint=hint)
 
 
 def room_to_ask(waiting: Sequence[Wait], session: SessionId, requester: Principal, most: int) -> tuple[int, Deny]:

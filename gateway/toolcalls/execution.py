@@ -31,13 +31,14 @@ from gateway.domain.tools import (
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.ports import Clock, EventBus, Output, ProcessEnd, Subsessions
+from gateway.ports import Artifacts, Clock, EventBus, Files, Output, Process, ProcessEnd, Subsessions
 from gateway.sandbox import Containment, ProcessLimits, run_contained
 from gateway.system.cancellation import HALTED_TEXT, Cancellation
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
+from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.subsessions import SubsessionService
@@ -72,49 +73,62 @@ def cut_short(cancellation: Cancellation) -> ToolResult | None:
     return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
 
 
-@dataclass(slots=True, kw_only=True)
-class _Context:
-    """`ports.ToolContext` of one call."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """`ports.Process` of one call."""
 
-    cwd: Path
+    sandbox: SandboxMode | None
+    workspace: Path
     output: Output
-    step_key: str
-    action: Action
     containment: Containment
-    state: Path
-    subsessions: Subsessions
-    artifacts: ArtifactStore
-    kept_for: str
-    scopes: frozenset[str]
     limits: ProcessLimits
+    state: Path
 
-    @property
-    def sandbox(self) -> SandboxMode | None:
-        """Sandbox mode of this call's programs."""
-        return self.action.sandbox
-
-    async def picture(self, data: bytes, media_type: str) -> Picture:
-        """Store a picture with the call's output. Raises `BadRequest` for an unsupported or too large one."""
-        return await asyncio.to_thread(self.artifacts.picture, data, media_type)
-
-    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
-        """Store a copy of a workspace file. Raises `BadRequest` for one that is not regular, or too large."""
-        return await asyncio.to_thread(self.artifacts.file, self.cwd, path, name, media_type)
-
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run a program in this call's sandbox."""
-        if self.action.sandbox is None:
+        if self.sandbox is None:
             raise SandboxMissing("This tool was not planned to start a process.")
         return await run_contained(
             argv,
-            mode=self.action.sandbox,
-            workspace=self.cwd,
-            cwd=cwd or self.cwd,
+            mode=self.sandbox,
+            workspace=self.workspace,
+            cwd=cwd or self.workspace,
             output=self.output,
             containment=self.containment,
             limits=self.limits,
             hide=[self.state],
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Artifacts:
+    """`ports.Artifacts` of one call."""
+
+    store: ArtifactStore
+    workspace: Path
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        """Store a picture with the call's output. Raises `BadRequest` for an unsupported or too large one."""
+        return await asyncio.to_thread(self.store.picture, data, media_type)
+
+    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
+        """Store a copy of a workspace file. Raises `BadRequest` for one that is not regular, or too large."""
+        return await asyncio.to_thread(self.store.file, self.workspace, path, name, media_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """`ports.ToolContext` of one call."""
+
+    files: Files
+    process: Process
+    artifacts: Artifacts
+    sessions: Subsessions
+    output: Output
+    step_key: str
+    kept_for: str
+    scopes: frozenset[str]
+    prepared: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +142,14 @@ class Prepared:
     arguments: Any
     action: Action
     action_sha: str
-    call_scope: CallScope | None = None
-    """Scope that its tool determined. None: the scope in the spec."""
+    call_scope: CallScope
+    """Scope that its tool determined."""
     scopes: frozenset[str] = frozenset()
     """Scopes allowed for this tool for longer than one call, this call's own included."""
+    prepared: Mapping[str, Any] | None = None
+    """`Preview.state` that the call depends on; None for a tool that does not prepare."""
+    preview: str = ""
+    """Text of the preview."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,17 +226,25 @@ class Execution:
                 cure="Ask for it again.",
             )
         return _Context(
-            cwd=cwd,
+            files=WorkspaceFiles(cwd),
+            process=_Process(
+                sandbox=call.action.sandbox,
+                workspace=cwd,
+                output=output,
+                containment=self.containment,
+                limits=self.program_limits,
+                state=self.workspaces.root,
+            ),
+            artifacts=_Artifacts(
+                store=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
+                workspace=cwd,
+            ),
+            sessions=self.subsessions.of(call.view, call.step.n, lease),
             output=output,
             step_key=f"{call.step.turn}/{call.step.n}",
-            action=call.action,
-            containment=self.containment,
-            state=self.workspaces.root,
-            artifacts=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
-            subsessions=self.subsessions.of(call.view, call.step.n, lease),
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
-            limits=self.program_limits,
+            prepared=call.prepared or {},
         )
 
     def _output(self, call: Prepared, lease: Lease) -> OutputBuffer:

@@ -173,14 +173,17 @@ class ToolCalls:
             look.allowed = await self.journal.allowed_scopes(view.session.id)
         allowed = look.allowed or ()
         if step.state is StepState.PLANNED:
-            found = look.deciding.first(view, step, look.same, allowed, askable=True)
+            previewed = await look.deciding.preview(view, step)
+            found = look.deciding.first(view, step, look.same, allowed, askable=True, previewed=previewed)
             if isinstance(found, Asked):
                 if look.audience is None:
                     look.audience = await self.approvals.audience(view.session, view.turn, self.clock.now())
                 if not look.audience.anybody:
-                    found = look.deciding.first(view, step, look.same, allowed, askable=False)
+                    found = look.deciding.first(view, step, look.same, allowed, askable=False, previewed=previewed)
         else:
-            found = look.deciding.later(view, step, wait, allowed)
+            approved = wait is not None and wait.state is WaitState.APPROVED
+            previewed = await look.deciding.preview(view, step) if approved else None
+            found = look.deciding.later(view, step, wait, allowed, previewed)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):

@@ -10,10 +10,10 @@ from typing import Any
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import CallScope, Park, ToolPolicy, ToolResult, ToolSpec
+from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
 from gateway.policy.permission import withheld
-from gateway.ports import ToolContext
+from gateway.ports import PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -29,7 +29,9 @@ class Tool:
     arguments: Arguments
     run: Run
     call_scope: Callable[[Any], CallScope] | None = None
-    """Return the scope of a call with these arguments. None: the scope in the spec."""
+    """Return the scope of a call with these arguments. None: the risk in the spec, and nothing else."""
+    prepare: Callable[[PrepareContext, Any], Awaitable[Preview | ToolResult]] | None = None
+    """Read the workspace before anybody is asked. A `ToolResult` ends the call: it cannot work. None: it need not."""
     schema: Mapping[str, Any] | None = None
     """Schema offered to models, where the settings block a part of `arguments`. None: that of `arguments`."""
     keeps: bool = False
@@ -40,7 +42,11 @@ class Tool:
     @property
     def in_order(self) -> bool:
         """True when calls run in sequence: each depends on the state or the approvals that the last one left."""
-        return self.keeps or self.call_scope is not None
+        return self.keeps or self.spec.in_order
+
+    def scope_of(self, arguments: Any) -> CallScope:
+        """Return everything that a call with these arguments may touch. May raise anything: a tool's own code."""
+        return CallScope(risk=self.spec.risk) if self.call_scope is None else self.call_scope(arguments)
 
 
 class ToolSet:

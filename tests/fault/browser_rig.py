@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 from aiohttp import web
@@ -28,6 +27,7 @@ from gateway.sandbox import Containment
 from gateway.system.clock import SystemClock
 from gateway.toolcalls.artifacts import ArtifactStore
 from tests.support.browser import executable
+from tests.support.calls import BareCall
 
 PUBLIC = "93.184.215.14"
 CANARY = "canary-5f2c9d7b1e"
@@ -168,7 +168,7 @@ tries(); onconnect = tries; oninstall = tries; onactivate = tries;
 """
 
 
-class Attacked:
+class Attacked(BareCall):
     """A session that uses the tool as in the daemon, with the results so far."""
 
     def __init__(self, tool: StatefulTool, workspace: Path, sandbox: SandboxMode, keeper: str = "ann") -> None:
@@ -177,12 +177,13 @@ class Attacked:
         self.told: list[str] = []
         self.workspace = workspace
         self._gallery = ArtifactStore(workspace.parent / f"{keeper}-kept", "1-1")
-        self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
+        super().__init__(workspace)
+        self.sandbox, self.kept_for = sandbox, keeper
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         return self._gallery.picture(data, media_type)
 
-    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
+    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
         return await asyncio.to_thread(self._gallery.file, self.workspace, path, name, media_type)
 
     async def __call__(self, action: str, **more: Any) -> ToolResult | None:
@@ -192,8 +193,7 @@ class Attacked:
         except ValidationError as error:
             self.told.append(str(error))
             return None
-        context = SimpleNamespace(**self._at, scopes=self.scopes, picture=self.picture, keep=self.keep)
-        result = await self.tool.run(cast("ToolContext", context), args)
+        result = await self.tool.run(cast("ToolContext", self), args)
         assert isinstance(result, ToolResult)
         self.told.append(f"{result.text}\n{result.hint}")
         return result

@@ -243,7 +243,7 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
     async def spawn(ctx: ToolContext, _args: Text) -> ToolResult | Park:
         way.check()
         world.called += 1
-        return await ctx.subsessions.spawn(Task(text=f"m{1_000 + world.called}"))
+        return await ctx.sessions.spawn(Task(text=f"m{1_000 + world.called}"))
 
     everywhere = {kind.value: ApprovalMode.ALLOW for kind in SessionKind}
     return [

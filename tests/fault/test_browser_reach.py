@@ -13,10 +13,10 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
-from agent_tools.browser import workspace
-from agent_tools.browser.trouble import Trouble
 from gateway.domain.tools import ResultStatus
+from gateway.errors import BadRequest
 from gateway.sandbox import probe
+from gateway.toolcalls.files import WorkspaceFiles
 from tests.fault.browser_rig import CANARY, LIE, LIES, Attacked, Siege, besieged, targets
 from tests.support.proof import figure
 
@@ -191,8 +191,8 @@ async def test_a_link_in_place_of_the_browsers_folder_is_not_followed(tmp_path: 
     folder.symlink_to(outside)
     (home / "mine.txt").write_text("mine")
     (outside / "guid").write_text(CANARY)
-    with pytest.raises(Trouble):
-        workspace.hand_over(home, ("mine.txt",), folder)
-    with pytest.raises(Trouble):
-        workspace.take_in(folder / "guid", home, ("taken.txt",), 1000)
+    with pytest.raises(BadRequest):
+        await WorkspaceFiles(home).hand_over("mine.txt", folder, 1000)
+    with pytest.raises(BadRequest):
+        await WorkspaceFiles(home).take_in(folder / "guid", "taken.txt", 1000)
     assert sorted(path.name for path in (*outside.iterdir(), *home.iterdir())) == ["guid", "mine.txt"]

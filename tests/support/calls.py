@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway.domain.tools import Artifact, Picture, SandboxMode
+from gateway.ports import ProcessEnd, Subsessions
+from gateway.toolcalls.files import WorkspaceFiles
 
 
 class BareCall:
-    """The part of a `ToolContext` that most tools leave alone; those that do not, notice."""
+    """The parts of a `ToolContext` that most tools leave alone; those that do not, notice.
+
+    It is its own `process` and `artifacts`: a test overrides the methods that its tool needs.
+    """
 
     kept_for = "main-ann-0-of-a-test"
-    sandbox = SandboxMode.BASIC
+    step_key = "t1/1"
+    sandbox: SandboxMode | None = SandboxMode.BASIC
     scopes: frozenset[str] = frozenset()
+    prepared: Mapping[str, Any] = {}
+
+    def __init__(self, workspace: Path) -> None:
+        """Take the workspace."""
+        self.cwd = workspace
+        self.files = WorkspaceFiles(workspace)
+
+    @property
+    def process(self) -> BareCall:
+        """The call itself."""
+        return self
+
+    @property
+    def artifacts(self) -> BareCall:
+        """The call itself."""
+        return self
+
+    @property
+    def sessions(self) -> Subsessions:
+        """None, unless a test says so."""
+        raise AssertionError("this tool spawns no session")
+
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+        """Run nothing."""
+        raise AssertionError("this tool starts no process")
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
+        """Make nothing."""
         raise AssertionError("this tool makes no picture")
 
-    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
+    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
+        """Keep nothing."""
         raise AssertionError("this tool keeps no file")

@@ -27,6 +27,6 @@ class Args(BaseModel):
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
     """Leave a mark in the workspace."""
-    with (ctx.cwd / "poked").open("a", encoding="utf-8") as file:
+    with (ctx.files.root / "poked").open("a", encoding="utf-8") as file:
         file.write(f"{args.what}\n")
     return ToolResult(status=ResultStatus.OK, text=f"poked {args.what}")

@@ -20,7 +20,7 @@ from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, Resul
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine
 from gateway.errors import NotFound
-from gateway.ports import ProcessEnd, Task
+from gateway.ports import Task
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.output import OutputBuffer
@@ -59,13 +59,13 @@ class Call(BareCall):
     """A `ToolContext` with only sub-sessions."""
 
     def __init__(self, folder: Path) -> None:
-        self.cwd = folder
+        super().__init__(folder)
         self.output = OutputBuffer(folder, "step.txt", FakeClock(), Redactor())
-        self.step_key = "t1/1"
-        self.subsessions = FakeFamily()
+        self.family = FakeFamily()
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
-        raise AssertionError("these tools start no process")
+    @property
+    def sessions(self) -> FakeFamily:
+        return self.family
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_what_they_are() -> None:
 
 async def test_a_task_alone_leaves_the_rest_to_the_parent(call: Call) -> None:
     assert await sessions_spawn.run(call, sessions_spawn.Args(task=" count the files \n")) == PARKED
-    assert call.subsessions.tasks == [Task(text="count the files")]
+    assert call.family.tasks == [Task(text="count the files")]
 
 
 @pytest.mark.parametrize("named", ["timeout", "timeout_s", "timeout_seconds"])
@@ -116,7 +116,7 @@ async def test_everything_that_is_asked_is_passed_on(call: Call, named: str) -> 
     args = {"task": "x", "agent": "a", "model": "m", "tools": ["shell"], "mode": "session", named: 5}
     await sessions_spawn.run(call, sessions_spawn.Args.model_validate(args))
 
-    assert call.subsessions.tasks == [
+    assert call.family.tasks == [
         Task(text="x", agent="a", model="m", tools=["shell"], mode=SpawnMode.SESSION, timeout_s=5)
     ]
 
@@ -154,7 +154,7 @@ async def test_what_was_allowed_reads_back_as_it_was() -> None:
 
 
 async def test_the_list_says_of_each_its_id_state_and_title(call: Call) -> None:
-    call.subsessions.lines = [line("count"), line("below", depth=2, state=TurnState.PARKED, waiting=2)]
+    call.family.lines = [line("count"), line("below", depth=2, state=TurnState.PARKED, waiting=2)]
     found = await sessions_list.run(call, sessions_list.Args())
 
     assert found.status is ResultStatus.OK
@@ -179,7 +179,7 @@ async def test_stopping_twice_is_safe_and_says_so(call: Call) -> None:
 async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, session: str) -> None:
     found = await sessions_stop.run(call, sessions_stop.Args(session=session))
 
-    assert (found.status, found.code, call.subsessions.stopped) == (ResultStatus.ERROR, "not_found", [])
+    assert (found.status, found.code, call.family.stopped) == (ResultStatus.ERROR, "not_found", [])
     assert session not in found.hint
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agent_tools import shell
 from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, SandboxMode, SandboxPolicy, ToolResult
 from gateway.errors import SandboxMissing
-from gateway.ports import ProcessEnd, Subsessions
+from gateway.ports import ProcessEnd
 from gateway.sandbox import Containment, ProcessLimits, probe, run_contained
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import OutputBuffer
@@ -27,20 +27,15 @@ class Call(BareCall):
     """A `ToolContext` as a call gets it, over the real sandbox."""
 
     def __init__(self, workspace: Path, containment: Containment) -> None:
-        self.cwd = workspace
+        super().__init__(workspace)
         self.output = OutputBuffer(workspace.parent / "output", "step.txt", FakeClock(), Redactor())
-        self.step_key = "turn/1"
         self._containment = containment
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         return await run_contained(
             argv, mode=SandboxMode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
             containment=self._containment, limits=ProcessLimits(),
         )  # fmt: skip
-
-    @property
-    def subsessions(self) -> Subsessions:
-        raise AssertionError("a shell spawns no session")
 
     async def shell(self, command: str, **more: Any) -> ToolResult:
         return await shell.run(self, shell.Args.model_validate({"command": command, **more}))

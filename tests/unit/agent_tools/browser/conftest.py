@@ -23,6 +23,7 @@ from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext, TurnedAway
 from tests.conftest import no_tasks_left
 from tests.support.browser import chromium
+from tests.support.calls import BareCall
 from tests.support.pages import Pages, serving
 
 
@@ -42,11 +43,11 @@ class StandInGate:
         return told
 
 
-class Work:
+class Work(BareCall):
     """Fake context of a call: a workspace and an artifact store."""
 
     def __init__(self, cwd: Path) -> None:
-        self.cwd = cwd
+        super().__init__(cwd)
         self.pictures: list[bytes] = []
         self.kept: list[tuple[Path, str, str]] = []
 
@@ -54,7 +55,7 @@ class Work:
         self.pictures.append(data)
         return Picture(file=f"{len(self.pictures)}.jpg", media_type=media_type)
 
-    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
+    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
         self.kept.append((path, name, media_type))
         return Artifact(file=name, name=name, media_type=media_type)
 

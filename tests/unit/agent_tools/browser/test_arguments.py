@@ -73,7 +73,7 @@ def test_an_action_that_is_blocked_is_not_offered(evaluate: Literal["blocked", "
     assert offered["required"] == ["action"]
     # The same function decides what becomes of a call that is made all the same.
     call = browser.Args(action="evaluate", host="example.org", script="1")
-    assert browser.reach(call, settings).refused == blocked(settings).get("evaluate", "")
+    assert browser.scope(call, settings).refused == blocked(settings).get("evaluate", "")
     assert bool(blocked(settings)) is not allowed
 
 

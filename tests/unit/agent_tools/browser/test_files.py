@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_tools.browser.saving import safe_name
 from agent_tools.browser.settings import BrowserSettings
-from agent_tools.browser.trouble import Trouble
-from agent_tools.browser.workspace import hand_over, new_parts_of, parts_of, safe_name, store, take_in
 from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE
 from tests.unit.agent_tools.browser.conftest import Desk
@@ -162,37 +161,3 @@ async def test_names_that_are_safe(suggested: str, begins: str, ends: str) -> No
     assert name.startswith(begins)
     assert name.endswith(ends)
     assert len(name) == len(begins) + 6 + len(ends)
-
-
-@pytest.mark.parametrize("path", ["..", "a/../../b", "/", "/etc/passwd", ".", "a/"])
-async def test_paths_that_lead_elsewhere(tmp_path: Path, path: str) -> None:
-    with pytest.raises(Trouble):
-        parts_of(tmp_path, path)
-
-
-@pytest.mark.parametrize("path", ["inbox", "inbox/a", "./inbox/a", "{work}/inbox/a", "{work}//./inbox"])
-async def test_a_new_file_cannot_stand_in_the_inbox(tmp_path: Path, path: str) -> None:
-    named = path.format(work=tmp_path)
-    assert parts_of(tmp_path, named)[0] == "inbox"
-    with pytest.raises(Trouble, match="reserved"):
-        new_parts_of(tmp_path, named)
-
-
-async def test_a_browser_that_lies_about_its_file(tmp_path: Path) -> None:
-    workspace, folder = tmp_path / "workspace", tmp_path / "page"
-    workspace.mkdir()
-    folder.mkdir()
-    (tmp_path / "secret").write_text("secret words")
-    (folder / "guid").symlink_to(tmp_path / "secret")
-    with pytest.raises(Trouble):
-        take_in(folder / "guid", workspace, ("got.txt",), 1000)
-    (folder / "large").write_bytes(b"x" * 1001)
-    with pytest.raises(Trouble, match="larger"):
-        take_in(folder / "large", workspace, ("got.txt",), 1000)
-    assert not list(workspace.iterdir())
-    assert store(workspace, ("a", "b.txt"), b"words").read_bytes() == b"words"
-    (workspace / "there").symlink_to(tmp_path / "new")
-    with pytest.raises(Trouble, match="exists"):
-        store(workspace, ("there",), b"words")
-    assert not (tmp_path / "new").exists()
-    assert hand_over(workspace, ("a", "b.txt"), folder).read_bytes() == b"words"

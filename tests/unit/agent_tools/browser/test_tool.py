@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +17,7 @@ from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus, SandboxMode, ToolResult
 from gateway.ports import StatefulTool, ToolContext
 from tests.support.browser import executable
+from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
 from tests.support.pages import serving
@@ -33,9 +33,9 @@ class Session:
 
     def __init__(self, tool: StatefulTool, workspace: Path, *scopes: str) -> None:
         self._tool = tool
-        self._context = SimpleNamespace(
-            kept_for="ann", sandbox=SandboxMode.OFF, cwd=workspace, scopes=frozenset(scopes)
-        )
+        self._context = BareCall(workspace)
+        self._context.kept_for, self._context.sandbox = "ann", SandboxMode.OFF
+        self._context.scopes = frozenset(scopes)
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = browser.Args.model_validate({"action": action, **more})

@@ -265,7 +265,7 @@ async def test_a_long_output_is_given_to_who_may_see_it_and_to_nobody_else(page:
 
 async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        made = (await ctx.picture(b"\x89PNG", "image/png"), Picture(file="x.svg", media_type="image/svg+xml"))
+        made = (await ctx.artifacts.picture(b"\x89PNG", "image/png"), Picture(file="x.svg", media_type="image/svg+xml"))
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])

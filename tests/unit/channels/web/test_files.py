@@ -14,7 +14,7 @@ from tests.support.makers import ANN
 
 async def test_a_file_is_always_a_download_whatever_is_in_it(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
-        made = await ctx.picture(b"<script>alert(1)</script>", "image/png")
+        made = await ctx.artifacts.picture(b"<script>alert(1)</script>", "image/png")
         names = (made.file, made.file.replace(".png", ".html"), 'a"\r\nX-Evil: 1;.html')
         files = tuple(Artifact(file=one, name="x.html", media_type="text/html") for one in names)
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)

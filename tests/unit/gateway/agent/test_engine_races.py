@@ -317,7 +317,7 @@ async def test_what_was_allowed_and_cut_is_run_again_as_it_was_allowed(tmp_path:
     await engine.store.void_leases("here")
 
     async def spawns(ctx: ToolContext, args: Text) -> ToolResult:
-        await ctx.spawn(["/bin/true"])
+        await ctx.process.run(["/bin/true"])
         return done(args.text)
 
     second = FakeTool(

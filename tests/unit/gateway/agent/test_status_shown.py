@@ -90,7 +90,7 @@ async def test_on_the_page_there_is_no_line(tmp_path: Path, read: FakeTool) -> N
 
 async def test_what_children_do_stands_in_the_line_of_their_root(tmp_path: Path, read: FakeTool) -> None:
     async def spawn(ctx: ToolContext, args: Text) -> ToolResult | Park:
-        return await ctx.subsessions.spawn(Task(text=args.text, tools=["read"]))
+        return await ctx.sessions.spawn(Task(text=args.text, tools=["read"]))
 
     spawning = FakeTool(name="spawn", body=spawn)
     script = [calls("spawn:disk"), calls("read:df"), Answer(text="Half full."), Answer(text="It is half full.")]

@@ -397,7 +397,7 @@ async def test_an_empty_answer_is_said_to_be_empty_whoever_gave_it(engine: Engin
 
 async def test_pictures_of_a_call_are_given_with_its_result(engine: Engine, read: FakeTool) -> None:
     async def body(ctx: ToolContext, args: Text) -> ToolResult:
-        return replace(result("a picture"), pictures=(await ctx.picture(b"png", "image/png"),))
+        return replace(result("a picture"), pictures=(await ctx.artifacts.picture(b"png", "image/png"),))
 
     read.body = body
     engine.model.script = [calls("read:a", "read:b")]

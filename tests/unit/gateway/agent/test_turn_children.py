@@ -53,7 +53,7 @@ def family(tmp_path: Path, read: FakeTool) -> Engine:
 
 def spawner(*, mode: SpawnMode = SpawnMode.RUN, timeout_s: float | None = None) -> FakeTool:
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
-        return await ctx.subsessions.spawn(Task(text=args.text, agent="scout", mode=mode, timeout_s=timeout_s))
+        return await ctx.sessions.spawn(Task(text=args.text, agent="scout", mode=mode, timeout_s=timeout_s))
 
     return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body, speaks=True)
 

@@ -388,7 +388,7 @@ async def test_a_turn_on_the_page_whose_time_is_over_is_told_of_in_the_owners_ch
 
 async def test_a_child_has_the_time_that_it_was_given(tmp_path: Path, read: FakeTool) -> None:
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
-        return await ctx.subsessions.spawn(Task(text=args.text, timeout_s=30))
+        return await ctx.sessions.spawn(Task(text=args.text, timeout_s=30))
 
     spawn = FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body)
     engine = Engine(tmp_path, [read, spawn])

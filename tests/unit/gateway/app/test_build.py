@@ -254,13 +254,13 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
         made.append(host)
         return Kept()
 
-    def reach(args: Any, settings: Any) -> CallScope:
+    def scope(args: Any, settings: Any) -> CallScope:
         return CallScope(risk=Risk.READ, scope=f"{args} {settings}")
 
     def schema(settings: Any) -> dict[str, Any]:
         return {"description": settings}
 
-    vars(module).update(SPEC=spec, Args=shell.Args, create=create, reach=reach, schema=schema)
+    vars(module).update(SPEC=spec, Args=shell.Args, create=create, scope=scope, schema=schema)
     sys.modules["agent_tools.keeping"] = module
     try:
         good = with_tool(loaded(tmp_path), "keeping")

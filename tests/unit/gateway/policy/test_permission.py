@@ -20,6 +20,11 @@ POLICY = ToolPolicy(availability=Availability.ALWAYS, approval={}, timeout_s=30,
 YES = None
 
 
+def decided(spec: ToolSpec, policy: ToolPolicy, where: Session, *, askable: bool = True) -> Decision:
+    """Decide a call that touches nothing but what its tool's risk says."""
+    return decide(spec, policy, where, CallScope(risk=spec.risk), askable=askable)
+
+
 def session(
     kind: SessionKind = SessionKind.MAIN, *, root: SessionKind | None = None, tools: tuple[str, ...] | None = None
 ) -> Session:
@@ -162,7 +167,7 @@ def test_default_approval_follows_the_risk(risk: Risk, approval: ApprovalMode, k
 def test_configured_approval_overrides_the_risk(
     approval: Mapping[str, ApprovalMode], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
 ) -> None:
-    found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
+    found = decided(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
 
     assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
 
@@ -175,8 +180,8 @@ def test_tool_is_offered_where_a_call_is_not_denied(
 ) -> None:
     policy = replace(POLICY, availability=availability, approval={kind.value: approval})
     deny = withheld(SPEC, policy, session(kind))
-    for call_scope in (None, *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
-        found = decide(SPEC, policy, session(kind), askable=True, call_scope=call_scope, permitted=(HERE,))
+    for call_scope in (CallScope(risk=SPEC.risk), *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
+        found = decide(SPEC, policy, session(kind), call_scope, askable=True, permitted=(HERE,))
 
         assert deny == (found if isinstance(found, Deny) else None)
     refused_where = available("shell", availability, session(kind)) is not None
@@ -208,14 +213,14 @@ def test_child_is_decided_like_its_root() -> None:
     child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
     policy = replace(POLICY, approval={"main": ApprovalMode.ALLOW, "non-main": ApprovalMode.DENY})
 
-    assert isinstance(decide(SPEC, policy, child, askable=True), Allow)
+    assert isinstance(decided(SPEC, policy, child), Allow)
 
 
 @pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
 def test_invalid_approval_denies(word: object) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, word)})
 
-    found = decide(SPEC, policy, session(), askable=True)
+    found = decided(SPEC, policy, session())
 
     assert found == Deny(reason=DenyReason.POLICY_ERROR, hint="The approval of shell is not valid; correct it.")
 
@@ -237,7 +242,7 @@ def test_invalid_approval_denies(word: object) -> None:
     ],
 )
 def test_decision_has_a_reason_and_a_hint(approval: ApprovalMode, askable: bool, verdict: Decision) -> None:
-    assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
+    assert decided(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
 
 
 # --- call scope --------------------------------------------------------------------------------------
@@ -289,9 +294,10 @@ def test_decision_uses_the_call_scope(
     verdict: type[Allow | Ask] | DenyReason,
 ) -> None:
     call_scope, policy = CallScope(risk=risk, scope=scope), replace(POLICY, approval=approval)
-    for own_risk in Risk if approval != ALLOWED else [risk]:  # the call scope's risk replaces the spec's
+    # The call scope's risk replaces the spec's. A configured "allow" covers the spec's own, and so does an "ask".
+    for own_risk in [risk] if approval == ALLOWED else set(Risk) - ({risk} if approval == ASKED else set()):
         spec = replace(SPEC, risk=own_risk)
-        found = decide(spec, policy, session(), askable=askable, call_scope=call_scope, permitted=permitted)
+        found = decide(spec, policy, session(), call_scope, askable=askable, permitted=permitted)
 
         assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
 
@@ -301,7 +307,7 @@ def test_decision_uses_the_call_scope(
 )
 def test_configured_allow_covers_only_the_own_risk(risk: Risk, verdict: type[Allow | Ask]) -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
-    assert type(decide(spec, policy, session(), askable=True, call_scope=CallScope(risk=risk))) is verdict
+    assert type(decide(spec, policy, session(), CallScope(risk=risk), askable=True)) is verdict
 
 
 @pytest.mark.parametrize("risk", list(Risk))
@@ -317,7 +323,7 @@ def test_scope_outside_the_settings_is_refused_at_any_risk(risk: Risk) -> None:
 @pytest.mark.parametrize("call_scope", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
 def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, "yes")})
-    found = decide(SPEC, policy, session(), askable=True, call_scope=call_scope, permitted=(HERE,))
+    found = decide(SPEC, policy, session(), call_scope, askable=True, permitted=(HERE,))
 
     assert isinstance(found, Deny)
     assert found.reason is DenyReason.POLICY_ERROR
@@ -338,13 +344,44 @@ def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> Non
 def test_decision_reason_names_the_call_scope(
     call_scope: CallScope, permitted: tuple[str, ...], verdict: Decision
 ) -> None:
-    assert decide(SPEC, POLICY, session(), askable=True, call_scope=call_scope, permitted=permitted) == verdict
+    assert decide(SPEC, POLICY, session(), call_scope, askable=True, permitted=permitted) == verdict
+
+
+@pytest.mark.parametrize("risk", [Risk.NONE, Risk.READ])
+def test_harmless_tool_is_asked_about_when_configured_so(risk: Risk) -> None:
+    spec, policy = replace(SPEC, risk=risk), replace(POLICY, approval=ASKED)
+    assert type(decided(spec, policy, session())) is Ask
+
+
+@pytest.mark.parametrize(
+    ("subject", "valid"),
+    [
+        ("path:notes/july.md", True),
+        ("path:..notes", True),
+        ("path:/etc/passwd", False),
+        ("path:a/../../b", False),
+        ("path:..", False),
+        ("path:", False),
+        ("host:example.org", True),
+        ("host:xn--exmple-cua.org:8080", True),
+        ("host:ex\u0430mple.org", False),
+        ("host:Example.org", False),
+        ("command:rm -rf /", True),
+        ("command:", False),
+        ("planet:mars", False),
+        ("", False),
+    ],
+)
+def test_subject_that_no_rule_can_match_is_refused(subject: str, valid: bool) -> None:
+    found = refused(CallScope(risk=Risk.READ, subjects=("path:a", subject)))
+    assert (found is None) is valid
+    assert found is None or found.reason is DenyReason.POLICY_ERROR
 
 
 def test_read_call_of_an_asking_tool_is_allowed() -> None:
     policy = replace(POLICY, approval=ASKED)
 
-    assert decide(SPEC, policy, session(), askable=True, call_scope=CallScope(risk=Risk.READ)) == Allow(
+    assert decide(SPEC, policy, session(), CallScope(risk=Risk.READ), askable=True) == Allow(
         because="read is allowed here"
     )
 
@@ -352,7 +389,7 @@ def test_read_call_of_an_asking_tool_is_allowed() -> None:
 def test_allow_reason_names_the_risk_of_the_call() -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
 
-    assert decide(spec, policy, session(), askable=True) == Allow(because="network is allowed here")
+    assert decided(spec, policy, session()) == Allow(because="network is allowed here")
 
 
 @pytest.mark.parametrize(

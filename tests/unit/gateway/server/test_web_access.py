@@ -167,7 +167,7 @@ async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, web_acc
 
 async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        made = (await ctx.picture(b"one", "image/png"), await ctx.picture(b"two", "image/gif"))
+        made = (await ctx.artifacts.picture(b"one", "image/png"), await ctx.artifacts.picture(b"two", "image/gif"))
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
@@ -182,7 +182,7 @@ async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path
 
 async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
-        shot = await ctx.picture(b"shot", "image/png")
+        shot = await ctx.artifacts.picture(b"shot", "image/png")
         names = (shot.file, "link.pdf", "../../../escaped.pdf")
         files = tuple(Artifact(file=one, name="Bill.pdf", media_type="application/pdf") for one in names)
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)

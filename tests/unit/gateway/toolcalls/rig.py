@@ -42,7 +42,8 @@ def reaching(what: CallScope) -> Tool:
     def call_scope(_: Text) -> CallScope:
         return what
 
-    return replace(tool(), call_scope=call_scope)
+    made = tool()
+    return replace(made, call_scope=call_scope, spec=replace(made.spec, in_order=True))
 
 
 def deciding(

@@ -70,7 +70,8 @@ class Browser:
     def tool(self) -> Tool:
         """Return the tool for the registry."""
         self.fake.body = self.run
-        return replace(self.fake.tool(), call_scope=call_scope)
+        made = self.fake.tool()
+        return replace(made, call_scope=call_scope, spec=replace(made.spec, in_order=True))
 
 
 @pytest.fixture
@@ -417,9 +418,11 @@ async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_ef
 
 async def test_pictures_and_files_of_a_call_are_shown_with_its_result(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
-        (ctx.cwd / "page.pdf").write_bytes(b"%PDF")
-        kept = await ctx.keep(ctx.cwd / "page.pdf", "The page.pdf", "application/pdf")
-        return replace(done(), pictures=(await ctx.picture(b"x", "image/png"),), files=(kept,), untrusted=True)
+        (ctx.files.root / "page.pdf").write_bytes(b"%PDF")
+        kept = await ctx.artifacts.file(ctx.files.root / "page.pdf", "The page.pdf", "application/pdf")
+        return replace(
+            done(), pictures=(await ctx.artifacts.picture(b"x", "image/png"),), files=(kept,), untrusted=True
+        )
 
     engine = Engine(tmp_path, [FakeTool(name="saves", body=saves)])
     lease = await engine.planned("saves")

@@ -3,10 +3,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import stat
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,13 +12,22 @@ from gateway.domain.ids import TurnId, WaitId, main_session
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.routes import empty_session
 from gateway.domain.steps import Step, StepKind, StepState
-from gateway.domain.tools import PICTURE_BYTES, Action, Park, ResultStatus, SandboxMode, ToolPolicy, ToolResult
+from gateway.domain.tools import (
+    PICTURE_BYTES,
+    Action,
+    CallScope,
+    Park,
+    ResultStatus,
+    Risk,
+    SandboxMode,
+    ToolResult,
+)
 from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.errors import BadRequest
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
-from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared, limit_s
+from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared
 from gateway.toolcalls.output import CODE_CHARS, HALF_BYTES, HALF_LINES, HINT_CHARS
 from gateway.toolcalls.permits import Permit
 from tests.support.engine import Engine
@@ -52,71 +59,6 @@ VIEW = TurnView(
 STEP = Step(turn=TurnId("t1"), n=2, kind=StepKind.TOOL, state=StepState.STARTED)
 SECRET = "correct horse battery"
 
-# --- limits -------------------------------------------------------------------------------------
-
-SPEC = FakeTool(name="x").tool().spec
-POLICY = ToolPolicy(
-    availability=SPEC.availability, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "longest", "seconds"),
-    [
-        ({}, None, 30),
-        ({"action": "download"}, None, 300),
-        ({"action": "peek"}, None, 5),
-        ({"action": "other"}, None, 30),
-        ({"action": 7}, None, 30),
-        ({"action": ["download"]}, None, 30),
-        ({"timeout": 3}, None, 3),
-        ({"timeout": 0.5}, None, 0.5),
-        ({"timeout": 99}, None, 30),  # a call may only lower it …
-        ({"timeout": 99}, 600, 99),  # … unless the tool lets it raise it
-        ({"timeout": 9999}, 600, 600),
-        ({"timeout": 9999}, 10, 30),
-        ({"action": "download", "timeout": 400}, None, 300),
-        ({"action": "download", "timeout": 1}, None, 1),
-        ({"timeout": 0}, 600, 30),
-        ({"timeout": -1}, 600, 30),
-        ({"timeout": None}, 600, 30),
-        ({"timeout": "99"}, 600, 30),
-        ({"timeout": float("nan")}, 600, 30),
-        ({"timeout": float("inf")}, 600, 600),
-        ({"timeout": True}, 600, 30),
-    ],
-)
-def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float | None, seconds: float) -> None:
-    assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
-
-
-@pytest.mark.parametrize(
-    ("ceilings", "arguments", "seconds"),
-    [
-        ({"x"}, {"timeout": 99}, 30),
-        ({"x"}, {"timeout": 3}, 3),
-        ({"x"}, {}, 30),
-        ({"x"}, {"action": "download"}, 30),
-        ({"x"}, {"action": "download", "timeout": 400}, 30),
-        ({"x"}, {"action": "peek"}, 5),
-        ({"x"}, {"action": "peek", "timeout": 99}, 5),
-        ({"x", "download"}, {"action": "download"}, 300),
-        ({"x"}, {"action": "x", "timeout": 99}, 30),
-        ({"download"}, {"action": "download", "timeout": 400}, 300),
-        ({"download"}, {"action": "download", "timeout": 200}, 200),
-        ({"download"}, {"action": "peek", "timeout": 99}, 99),
-        ({"download"}, {"timeout": 99}, 99),
-        ({"download"}, {"action": ["download"], "timeout": 99}, 99),
-    ],
-)
-def test_a_configured_timeout_is_a_ceiling(ceilings: set[str], arguments: Mapping[str, Any], seconds: float) -> None:
-    policy = replace(POLICY, ceilings=frozenset(ceilings))
-
-    assert limit_s(replace(SPEC, max_timeout_s=600), policy, arguments) == seconds
-
-
-# --- one place ----------------------------------------------------------------------------------
-
 
 def test_only_execution_calls_a_tool_under_a_permit() -> None:
     """I01: the one choke point, read from the source, so that a second one cannot come unnoticed."""
@@ -138,6 +80,7 @@ def test_only_execution_calls_a_tool_under_a_permit() -> None:
 
 
 # --- running ------------------------------------------------------------------------------------
+SCOPE = CallScope(risk=Risk.NONE)
 
 
 async def fine(_ctx: ToolContext, args: Text) -> ToolResult:
@@ -181,7 +124,7 @@ async def times_out_inside(_ctx: ToolContext, _args: Text) -> ToolResult:
 
 
 async def runs_pwd(ctx: ToolContext, _args: Text) -> ToolResult:
-    await ctx.spawn(["/bin/pwd"])
+    await ctx.process.run(["/bin/pwd"])
     return done("")
 
 
@@ -197,9 +140,11 @@ class Bench:
         self.tool = FakeTool(name="fake", body=body, timeout_s=timeout_s)
         cwd = str(self.engine.workspaces.workspace(LEASE.session))
         action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox=None)
+        text_args = Text(text=text)
         self.call = Prepared(
-            view=VIEW, step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
-        )
+            view=VIEW, step=STEP, tool=self.tool.tool(), arguments=text_args, action=action, action_sha="sha",
+            call_scope=SCOPE,
+        )  # fmt: skip
         self.partial: list[ToolResult] = []
 
     @property
@@ -331,7 +276,7 @@ async def test_a_call_that_was_allowed_in_another_folder_runs_nothing(tmp_path: 
 
 async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: Path) -> None:
     async def sneaks(ctx: ToolContext, _args: Text) -> ToolResult:
-        await ctx.spawn(["/bin/touch", str(tmp_path / "canary")])
+        await ctx.process.run(["/bin/touch", str(tmp_path / "canary")])
         return done()
 
     found = await Bench(tmp_path, sneaks).result()
@@ -426,7 +371,7 @@ async def test_whatever_a_tool_says_is_bounded(tmp_path: Path, body: Body, text:
 
 async def test_a_call_works_in_its_sessions_folder_under_its_own_key(tmp_path: Path) -> None:
     async def looks(ctx: ToolContext, _args: Text) -> ToolResult:
-        return done(f"{ctx.step_key} {ctx.cwd}")
+        return done(f"{ctx.step_key} {ctx.files.root}")
 
     bench = Bench(tmp_path, looks)
     bench.call = replace(bench.call, action=replace(bench.call.action, sandbox=SandboxMode.OFF))
@@ -442,7 +387,8 @@ async def test_a_call_works_in_its_sessions_folder_under_its_own_key(tmp_path: P
 
 async def test_pictures_are_kept_beside_the_output_under_names_that_a_second_run_uses_again(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, args: Text) -> ToolResult:
-        pictures = [await ctx.picture(args.text.encode(), "image/png"), await ctx.picture(b"two", "image/jpeg")]
+        draw = ctx.artifacts.picture
+        pictures = [await draw(args.text.encode(), "image/png"), await draw(b"two", "image/jpeg")]
         return replace(done(), pictures=tuple(pictures))
 
     bench = Bench(tmp_path, draws, text="one")
@@ -473,7 +419,7 @@ async def test_picture_rejects_other_types_and_large_data(
     tmp_path: Path, size: int, media_type: str, says: str
 ) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        return replace(done(), pictures=(await ctx.picture(b"x" * size, media_type),))
+        return replace(done(), pictures=(await ctx.artifacts.picture(b"x" * size, media_type),))
 
     bench = Bench(tmp_path, draws)
     found = await bench.result()
@@ -485,7 +431,7 @@ async def test_picture_rejects_other_types_and_large_data(
 
 async def test_a_picture_does_not_follow_a_link(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        return replace(done(), pictures=(await ctx.picture(b"x", "image/png"),))
+        return replace(done(), pictures=(await ctx.artifacts.picture(b"x", "image/png"),))
 
     bench = Bench(tmp_path, draws)
     folder = bench.engine.workspaces.outputs(LEASE.session)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gateway.domain.steps import StepState
-from gateway.domain.tools import Action, ResultStatus, SandboxMode, ToolResult
+from gateway.domain.tools import Action, CallScope, ResultStatus, Risk, SandboxMode, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.ports import ToolContext
@@ -29,7 +29,7 @@ class Seen:
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
         """Record the context."""
         self.kept_for.append(ctx.kept_for)
-        self.sandboxes.append(ctx.sandbox)
+        self.sandboxes.append(ctx.process.sandbox)
         self.scopes.append(ctx.scopes)
         return done()
 
@@ -43,7 +43,16 @@ def prepared(
     cwd = str(engine.workspaces.workspace(view.session.id))
     action = Action(tool="fake", arguments={}, cwd=cwd, sandbox=sandbox)
     step = replace(view.steps[1], state=StepState.STARTED)
-    return Prepared(view=view, step=step, tool=tool, arguments=Text(), action=action, action_sha="sha", scopes=scopes)
+    return Prepared(
+        view=view,
+        step=step,
+        tool=tool,
+        arguments=Text(),
+        action=action,
+        action_sha="sha",
+        call_scope=CallScope(risk=Risk.NONE),
+        scopes=scopes,
+    )
 
 
 async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
@@ -74,7 +83,7 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
 
 async def test_file_that_cannot_be_stored_is_an_error_with_reason(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
-        return replace(done(), files=(await ctx.keep(Path("../secret"), "x", ""),))
+        return replace(done(), files=(await ctx.artifacts.file(Path("../secret"), "x", ""),))
 
     engine = Engine(tmp_path, [FakeTool(name="fake", body=saves)])
     lease = await engine.planned("fake")

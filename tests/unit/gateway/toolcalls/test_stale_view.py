@@ -33,7 +33,7 @@ class SlowViews:
 async def test_a_child_begun_while_its_turn_is_read(tmp_path: Path) -> None:
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
         await asyncio.sleep(0.02 if args.text == "second" else 0)
-        return await ctx.subsessions.spawn(Task(text=args.text, mode=SpawnMode.RUN))
+        return await ctx.sessions.spawn(Task(text=args.text, mode=SpawnMode.RUN))
 
     engine = Engine(tmp_path, [FakeTool(name="sessions_spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=body)])
     engine.calls.queries = SlowViews(engine.store)  # type: ignore[assignment] - all that calls read of it

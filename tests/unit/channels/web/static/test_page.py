@@ -222,7 +222,7 @@ DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7
 @pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
 async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        made = await ctx.picture(DOT, "image/gif")
+        made = await ctx.artifacts.picture(DOT, "image/gif")
         return ToolResult(status=ResultStatus.OK, text="", pictures=(made,))
 
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
@@ -246,7 +246,7 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
 @pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
 async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_named(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
-        made = await ctx.picture(b"<b>bill</b>", "image/png")
+        made = await ctx.artifacts.picture(b"<b>bill</b>", "image/png")
         file = Artifact(file=made.file, name="../Bill <1>.html", media_type="text/html")
         return ToolResult(status=ResultStatus.OK, text="", files=(file,))
 
@@ -278,7 +278,7 @@ def _content(path: Path) -> bytes:
 
 async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
-        return ToolResult(status=ResultStatus.OK, text="", pictures=(await ctx.picture(DOT, "image/gif"),))
+        return ToolResult(status=ResultStatus.OK, text="", pictures=(await ctx.artifacts.picture(DOT, "image/gif"),))
 
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
     engine.model.script = [calls("read"), Answer(text="\n\n".join(["A long answer."] * 200), model="scripted")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_tools.browser import Args, reach
+from agent_tools.browser import Args, scope
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.decisions import Deny
 from gateway.domain.tools import CallScope, Risk
@@ -54,7 +54,7 @@ OTHER_SPELLINGS = [
 
 def judged(action: str, url: str, *hosts: str, **more: Any) -> Deny | None:
     args = Args.model_validate({"action": action, "url": url, **more})
-    return refused(vet_call_scope(reach(args, BrowserSettings(hosts=hosts))))
+    return refused(vet_call_scope(scope(args, BrowserSettings(hosts=hosts))))
 
 
 @pytest.mark.parametrize("more", [{}, {"path": "GNUmakefile"}], ids=["usual", "write"])

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import pytest
 from pydantic import ValidationError
 
-from agent_tools.browser import Args, reach
+from agent_tools.browser import Args, scope
 from agent_tools.browser.arguments import ActionName, scopes_of
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import CallScope, Destination, Risk
+from gateway.policy.permission import refused
+
+
+def worst(args: Args, settings: BrowserSettings) -> CallScope:
+    """Return the scope of a call without the list of what it touches."""
+    return replace(scope(args, settings), subjects=(), sends=())
+
 
 READ = CallScope(risk=Risk.READ)
 WRITE = CallScope(risk=Risk.WRITE)
@@ -45,7 +53,7 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
 @pytest.mark.parametrize("action", get_args(ActionName))
 def test_what_each_action_reaches(action: str) -> None:
     given, expected = REACHES[action]
-    assert reach(Args.model_validate({"action": action, **given}), BrowserSettings(evaluate="ask")) == expected
+    assert worst(Args.model_validate({"action": action, **given}), BrowserSettings(evaluate="ask")) == expected
 
 
 SAVED = {
@@ -63,19 +71,19 @@ WRITTEN = [
 @pytest.mark.parametrize("path", [*WRITTEN, "browser/july.pdf"])
 def test_a_download_to_another_path_is_a_write(more: dict[str, str], path: str) -> None:
     """Its approval covers this one call: the next file has another path."""
-    said = reach(Args.model_validate({"action": "download", "path": path, **more}), BrowserSettings())
+    said = worst(Args.model_validate({"action": "download", "path": path, **more}), BrowserSettings())
     assert (said.risk, said.scope, said.refused) == (Risk.WRITE, "", "")
 
 
 @pytest.mark.parametrize("path", WRITTEN)
 def test_a_pdf_at_another_path_is_a_write(path: str) -> None:
-    assert reach(Args(action="pdf", path=path), BrowserSettings()) == WRITE
+    assert worst(Args(action="pdf", path=path), BrowserSettings()) == WRITE
 
 
 @pytest.mark.parametrize(("action", "path"), [(action, path) for action in SAVED for path in SAVED[action]])
 def test_a_file_in_the_browsers_folders_is_no_write(action: str, path: str) -> None:
     given = {"action": action, "path": path} | ({"ref": "e1"} if action == "download" else {})
-    assert reach(Args.model_validate(given), BrowserSettings()) == READ
+    assert worst(Args.model_validate(given), BrowserSettings()) == READ
 
 
 @pytest.mark.parametrize("path", ["inbox", "inbox/a.pdf", "./inbox/a.pdf", "inbox//a"])
@@ -96,12 +104,12 @@ def test_an_allowed_write_reaches_its_own_host(path: str | None, *, lets: bool) 
 
 
 def test_a_download_of_the_open_page_asks_for_no_host() -> None:
-    assert reach(Args(action="download", ref="e1"), BrowserSettings()) == READ
+    assert worst(Args(action="download", ref="e1"), BrowserSettings()) == READ
 
 
 def test_an_address_that_the_action_does_not_take_covers_nothing() -> None:
     assert (
-        reach(Args.model_validate({"action": "click", "ref": "e1", "url": "https://a.example/"}), BrowserSettings())
+        worst(Args.model_validate({"action": "click", "ref": "e1", "url": "https://a.example/"}), BrowserSettings())
         == READ
     )
 
@@ -110,6 +118,32 @@ def test_an_address_that_the_action_does_not_take_covers_nothing() -> None:
 def test_scripts_run_only_where_the_owner_lets_them_be_asked_for(
     setting: Literal["blocked", "ask"], refused: bool
 ) -> None:
-    said = reach(Args(action="evaluate", host="a.example", script="1"), BrowserSettings(evaluate=setting))
+    said = worst(Args(action="evaluate", host="a.example", script="1"), BrowserSettings(evaluate=setting))
     assert (said.risk, said.scope, bool(said.refused)) == (Risk.EXECUTE, "", refused)
     assert not refused or 'evaluate = "ask" in [tools.browser]' in said.refused
+
+
+@pytest.mark.parametrize(
+    ("given", "subjects", "sends"),
+    [
+        ({"action": "open", "url": "https://www.Example.org/a?b"}, ("host:example.org",), ("example.org",)),
+        ({"action": "open", "url": "https://exämple.org:8443/"}, ("host:xn--exmple-cua.org:8443",), None),
+        (
+            {"action": "download", "url": "http://a.example/x", "path": "./sub//x.bin"},
+            ("host:a.example", "path:sub/x.bin"),
+            ("a.example",),
+        ),
+        ({"action": "upload", "ref": "e1", "host": "a.example", "path": "notes.md"}, ("path:notes.md",), ()),
+        ({"action": "pdf", "path": "/etc/x"}, (), ()),
+        ({"action": "pdf", "path": "a/../../x"}, (), ()),
+        ({"action": "snapshot"}, (), ()),
+    ],
+)
+def test_scope_names_what_a_call_touches(
+    given: dict[str, Any], subjects: tuple[str, ...], sends: tuple[str, ...] | None
+) -> None:
+    found = scope(Args.model_validate(given), BrowserSettings())
+
+    assert found.subjects == subjects
+    assert sends is None or found.sends == sends
+    assert refused(found) is None
