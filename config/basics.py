@@ -9,24 +9,16 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict
 from yarl import URL
 
-from channels._shared.settings import is_name
+from channels._shared.settings import is_in_clear, is_loopback, is_name
 from config.values import Flaw
+
+__all__ = ["Table", "address", "is_address", "is_in_clear", "is_loopback"]
 
 
 class Table(BaseModel):
     """Base of every table: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address means this machine only."""
-    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_address(host: str) -> bool:
@@ -36,12 +28,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_in_clear(url: str) -> bool:
-    """Return whether a secret sent to this URL crosses a network without TLS."""
-    parts = urlsplit(url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def address(text: str, example: str) -> SplitResult:

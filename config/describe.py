@@ -28,9 +28,11 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("limits of a program", _program_limits(loaded.sandbox)),
         *((f"agent {name}", _agent(agent)) for name, agent in loaded.agents.items()),
         ("channel web", _web(loaded)),
-        *_telegram(loaded),
-        *_slack(loaded),
-        *((f"channel {name}", channel.module) for name, channel in settings.channels.imported.items()),
+        *(
+            (f"channel {name}/{account}" if account else f"channel {name}", how)
+            for name, channel in loaded.channels.items()
+            for account, how in channel.describe()
+        ),
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
         ("message while running", settings.sessions.message_while_running.value),
@@ -69,21 +71,5 @@ def _agent(agent: Agent) -> str:
 
 
 def _web(loaded: Loaded) -> str:
-    web = loaded.settings.channels.web
+    web = loaded.settings.web
     return f"on, a sign-in lasts {spoken(web.cookie_lifetime)}" if web.enabled else "off"
-
-
-def _telegram(loaded: Loaded) -> list[tuple[str, str]]:
-    telegram = loaded.settings.channels.telegram
-    return [
-        (f"channel telegram/{name}", f"bot {account.bot_id}, {account.mode} at {account.api_root}")
-        for name, account in (telegram.accounts.items() if telegram else ())
-    ]
-
-
-def _slack(loaded: Loaded) -> list[tuple[str, str]]:
-    slack = loaded.settings.channels.slack
-    return [
-        (f"channel slack/{name}", f"{account.mode} at {account.api_root}")
-        for name, account in (slack.accounts.items() if slack else ())
-    ]

@@ -11,22 +11,17 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from channels.slack.settings import SlackSettings
-from channels.telegram.settings import TelegramSettings
-from channels.web.settings import WebSettings
-from config.accounts import read_slack, read_telegram, slack_warnings, telegram_warnings
 from config.agents import read_agents
+from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.key_index import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
-from config.reading import TableReader, as_error, suggest, unknown
+from config.reading import TableReader, as_error, unknown
 from config.settings import (
     COMES_LATER,
-    ChannelsSettings,
     ChatsSettings,
     HttpSettings,
-    ImportedSettings,
     LimitsSettings,
     LogSettings,
     PeopleSettings,
@@ -34,13 +29,14 @@ from config.settings import (
     SessionsSettings,
     Settings,
     StoreSettings,
+    WebSettings,
 )
 from config.syntax import explain
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
 from gateway.domain.children import Agent
-from gateway.domain.ids import Principal, channel_of
+from gateway.domain.ids import PAGE, Principal, channel_of
 from gateway.domain.text import cut
 from gateway.domain.tools import ToolPolicy, ToolSpec
 from gateway.domain.turns import TurnLimits
@@ -67,6 +63,8 @@ class Loaded:
     """Text appended to the system prompt, from the files of `model.instructions`; usually empty."""
     limits: TurnLimits
     sandbox: SandboxSettings
+    channels: Mapping[str, ConfiguredChannel]
+    """Configured channels by name, without the web page."""
     agents: Mapping[str, Agent]
     """Configured agents by name."""
     tools: Mapping[str, ToolPolicy]
@@ -106,14 +104,15 @@ def load(
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
     looked_at = users_config(environ) if file is None else None
-    settings, tools, warnings = _read(raw, folder, model, every, reader)
-    if settings is None or limits is None or sandbox is None or reader.problems:
+    settings, channels, tools, warnings = _read(raw, folder, model, every, reader)
+    if settings is None or channels is None or limits is None or sandbox is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
         settings=settings,
         instructions=instructions,
         limits=limits.of_a_turn(),
         sandbox=sandbox,
+        channels=channels,
         agents=agents,
         tools=tools,
         own_tools={name: module for name, (module, _) in own.items()},
@@ -221,7 +220,7 @@ def _variable_cure(path: Sequence[str]) -> str:
 
 def _read(
     raw: Mapping[str, Any], state: Path, model: ModelSettings | None, specs: Mapping[str, ToolSpec], reader: TableReader
-) -> tuple[Settings | None, Mapping[str, ToolPolicy], list[str]]:
+) -> tuple[Settings | None, Mapping[str, ConfiguredChannel] | None, Mapping[str, ToolPolicy], list[str]]:
     for key in raw:
         if key == "rules":
             reader.wrong((key,), f"[[rules]] {COMES_LATER}", "Remove it, and set [tools.<name>] approval until then")
@@ -229,28 +228,30 @@ def _read(
             what = "unknown table" if _is_table(raw[key]) else "unknown key, in no table"
             reader.wrong((key,), what, unknown(key, raw[key], SECTIONS))
     http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
-    channels = _read_channels(raw.get("channels", {}), http, reader)
-    imported = _imported_names(raw.get("channels", {}))
-    owners = read_owners(raw.get("owners", {}), imported, reader)
+    tables = reader.table(raw.get("channels", {}), ("channels",))
+    web = reader.model(WebSettings, tables.get(PAGE, {}), ("channels", PAGE))
+    channels = read_channels(tables, http, reader)
+    known = named_channels(tables)
+    owners = read_owners(raw.get("owners", {}), known, reader)
     store = reader.model(StoreSettings, raw.get("store", {}), ("store",))
     people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
     tools, warnings = read_tools(raw.get("tools", {}), specs, reader)
-    warnings += check_people(people.allow, imported, reader) if people else []
-    check_chats(chats.allow, imported, reader) if chats else None
-    if not (channels and store and http and model and people and chats and sessions and log):
-        return None, tools, warnings
+    warnings += check_people(people.allow, known, reader) if people else []
+    check_chats(chats.allow, known, reader) if chats else None
+    if not (web and store and http and model and people and chats and sessions and log):
+        return None, channels, tools, warnings
     if not store.url:
         store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
     settings = Settings(
-        owners=owners, store=store, http=http, model=model, channels=channels, people=people, chats=chats,
+        owners=owners, store=store, http=http, model=model, web=web, people=people, chats=chats,
         sessions=sessions, log=log,
     )  # fmt: skip
-    of_channels = [*telegram_warnings(channels.telegram, _named(settings)), *slack_warnings(channels.slack)]
-    warnings = [*_without_effect(settings, imported), *of_channels, *warnings]
-    return settings, tools, warnings
+    of_channels = [line for one in (channels or {}).values() for line in one.warnings(_named(settings))]
+    warnings = [*_without_effect(settings, channels or {}), *of_channels, *warnings]
+    return settings, channels, tools, warnings
 
 
 def _is_table(value: object) -> bool:
@@ -258,51 +259,7 @@ def _is_table(value: object) -> bool:
     return isinstance(first, dict)
 
 
-def _imported_names(raw: object) -> Collection[str]:
-    """Return the names of channels with an import path, valid or not."""
-    tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
-    return {name for name, table in tables.items() if isinstance(table, dict) and "module" in table and name != "web"}
-
-
-def _read_channels(raw: object, http: HttpSettings | None, reader: TableReader) -> ChannelsSettings | None:
-    web: WebSettings | None = WebSettings()
-    telegram: TelegramSettings | None = None
-    slack: SlackSettings | None = None
-    imported: dict[str, ImportedSettings] = {}
-    complete = True
-    names = _imported_names(raw)
-    for name, table in reader.table(raw, ("channels",)).items():
-        path = ("channels", name)
-        if name in names:
-            read = reader.model(ImportedSettings, table, path)
-            complete = _is_channel_name(name, reader) and read is not None and complete
-            if read is not None:
-                imported[name] = read
-        elif name == "web":
-            web = reader.model(WebSettings, table, path)
-        elif name == "telegram":
-            telegram = read_telegram(table, http, reader)
-            complete = complete and telegram is not None
-        elif name == "slack":
-            slack = read_slack(table, http, reader)
-            complete = complete and slack is not None
-        else:
-            cure = suggest(name, ["slack", "telegram", "web"])
-            own = 'a channel of your own needs module = "package.module:factory"'
-            reader.wrong(path, f"there is no channel {name!r}", f"{cure}; {own}")
-    if not (web and complete):
-        return None
-    return ChannelsSettings(web=web, telegram=telegram, slack=slack, imported=imported)
-
-
-def _is_channel_name(name: str, reader: TableReader) -> bool:
-    fits = name.isascii() and name.isidentifier() and name == name.lower() and len(name) <= 32
-    if not fits:
-        reader.wrong(("channels", name), f"{name!r} cannot be a channel's name", "Use lower case letters, digits and _")
-    return fits
-
-
-def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
+def _without_effect(settings: Settings, there: Collection[str]) -> list[str]:
     lines: list[str] = []
     model = settings.model
     if model.name == "operator" and (model.base_url or model.api_key):
@@ -310,11 +267,9 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     lines += [f"model.prices: no model is called {name}, so its prices have no effect."
               for name in model.prices if name not in model.names]  # fmt: skip
     named = _named(settings)
-    here = {"telegram": settings.channels.telegram, "slack": settings.channels.slack}
-    there = {*imported, *(name for name, channel in here.items() if channel)}
-    missing = sorted({channel_of(Principal(who)) for who in named} - there)
+    missing = sorted({channel_of(Principal(who)) for who in named} - set(there))
     lines += [f"{channel}: the channel is not configured, so nobody can write there yet." for channel in missing]
-    if not settings.channels.web.enabled and not there:
+    if not settings.web.enabled and not there:
         lines.append("channels: the web page is off and no other channel is configured, so nobody can write.")
     for provider in (model, *model.fallback):
         if provider.sends_key_in_clear():

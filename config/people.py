@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from config.reading import Path, TableReader
 from config.values import EnvText, Flaw
 from gateway.domain.ids import PAGE, OwnerName, Principal
+from gateway.ports import ChannelSpec, IdForm
+
+Channels: TypeAlias = Mapping[str, ChannelSpec]
+"""Channels whose people and chats may be named."""
 
 DEFAULT_OWNER = OwnerName("owner")
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_PERSON: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "telegram": (re.compile(r"[1-9]\d{0,18}"), "telegram:1001"),
-    "slack": (re.compile(r"T[A-Z0-9]{1,31}/[UW][A-Z0-9]{1,31}"), "slack:T0AA/U0BB"),
-}
-_CHAT: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "telegram": (re.compile(r"-[1-9]\d{0,18}"), "telegram:-1003"),
-    "slack": (re.compile(r"T[A-Z0-9]{1,31}/[CG][A-Z0-9]{1,31}"), "slack:T0AA/C0CC"),
-}
 NAMES_TOLD = 20
-"""Most names of imported channels in one error."""
+"""Most names of channels in one error."""
 _ANY = re.compile(r"[^\s:*\x00-\x1f]{1,128}")
 
 
-def read_owners(
-    raw: object, imported: Collection[str], reader: TableReader
-) -> Mapping[OwnerName, tuple[Principal, ...]]:
+def read_owners(raw: object, known: Channels, reader: TableReader) -> Mapping[OwnerName, tuple[Principal, ...]]:
     """Return owners with their principals, each of one owner only. Without a table: one owner called "owner"."""
     owners: dict[OwnerName, tuple[Principal, ...]] = {}
     belongs: dict[str, str] = {}
@@ -40,7 +33,7 @@ def read_owners(
         principals: dict[Principal, None] = {}
         for place, who in _texts(listed, path, reader):
             try:
-                _check_person(who, imported, everyone=False)
+                _check_person(who, known, everyone=False)
             except Flaw as flaw:
                 reader.flaw(place, flaw)
                 continue
@@ -53,12 +46,12 @@ def read_owners(
     return owners or {DEFAULT_OWNER: ()}
 
 
-def check_people(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> list[str]:
+def check_people(listed: Sequence[str], known: Channels, reader: TableReader) -> list[str]:
     """Check `people.allow`; the reader collects problems. Return warnings about `channel:*`, which admits everyone."""
     warnings: list[str] = []
     for n, who in enumerate(listed):
         try:
-            _check_person(who, imported, everyone=True)
+            _check_person(who, known, everyone=True)
         except Flaw as flaw:
             reader.flaw(("people", "allow", n), flaw)
             continue
@@ -67,11 +60,11 @@ def check_people(listed: Sequence[str], imported: Collection[str], reader: Table
     return warnings
 
 
-def check_chats(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> None:
+def check_chats(listed: Sequence[str], known: Channels, reader: TableReader) -> None:
     """Check `chats.allow`; the reader collects problems."""
     for n, chat in enumerate(listed):
         try:
-            _check_chat(chat, imported)
+            _check_chat(chat, known)
         except Flaw as flaw:
             reader.flaw(("chats", "allow", n), flaw)
 
@@ -92,33 +85,35 @@ def _texts(listed: Any, path: Path, reader: TableReader) -> Iterator[tuple[Path,
             reader.wrong((*path, n), "it is not text", 'Write it in quotes, as in "telegram:1001"')
 
 
-def _check_person(who: str, imported: Collection[str], *, everyone: bool) -> None:
-    channel, user = _split(who, "telegram:1001", imported, _PERSON)
+def _check_person(who: str, known: Channels, *, everyone: bool) -> None:
+    channel, user = _split(who, "telegram:1001", known)
     if everyone and user == "*":
         return
     if user == "*":
         raise Flaw(f"{who} means everyone, and everyone cannot be an owner", "Name one person's id")
-    if channel == "telegram" and user.startswith("@"):
-        raise Flaw(f"{who} is a name, and names change hands", "Write the number of the account, as in telegram:1001")
-    if channel == "telegram" and user.startswith("-"):
-        raise Flaw(f"{who} is a group", "Put groups into chats.allow; a person's id has no minus")
-    pattern, example = _PERSON.get(channel, (_ANY, f"{channel}:1001"))
-    if not pattern.fullmatch(user):
-        raise Flaw(f"{who!r} is not a person on {channel}", f"Write the account's own id, as in {example}")
+    form = known[channel].person
+    _check(
+        who, user, form, f"is not a person on {channel}", f"Write the account's own id, as in {channel}:{form.example}"
+    )
 
 
-def _check_chat(chat: str, imported: Collection[str]) -> None:
-    channel, place = _split(chat, "telegram:-1003", imported, _CHAT)
-    if channel == "telegram" and place.isdigit():
-        raise Flaw(f"{chat} is a person", "Put people into people.allow; a group's id begins with a minus")
-    pattern, example = _CHAT.get(channel, (_ANY, f"{channel}:room"))
-    if not pattern.fullmatch(place):
-        raise Flaw(f"{chat!r} is not a group or channel on {channel}", f"Write its own id, as in {example}")
+def _check_chat(chat: str, known: Channels) -> None:
+    channel, place = _split(chat, "telegram:-1003", known)
+    form = known[channel].chat
+    what = f"is not a group or channel on {channel}"
+    _check(chat, place, form, what, f"Write its own id, as in {channel}:{form.example}")
 
 
-def _split(
-    text: str, example: str, imported: Collection[str], known: Mapping[str, tuple[re.Pattern[str], str]]
-) -> tuple[str, str]:
+def _check(text: str, name: str, form: IdForm, what: str, cure: str) -> None:
+    """Raise `Flaw` for what the channel does not accept. Its own text comes first, as it names the mistake."""
+    wrong = form.check(name)
+    if wrong is not None:
+        raise Flaw(f"{text!r} {wrong.what}", wrong.cure)
+    if not _ANY.fullmatch(name):
+        raise Flaw(f"{text!r} {what}", cure)
+
+
+def _split(text: str, example: str, known: Channels) -> tuple[str, str]:
     channel, colon, rest = text.partition(":")
     if text == "*":
         raise Flaw("'*' names no channel", 'Write "telegram:*" for everyone on Telegram')
@@ -126,7 +121,6 @@ def _split(
         raise Flaw(f"{text!r} does not say channel and id", f"Write it as in {example}")
     if channel == PAGE:
         raise Flaw(f"{text} needs no entry: every owner may sign in on the web page", "Remove it")
-    if channel not in known and channel not in imported:
-        names = sorted({*known, *islice(imported, NAMES_TOLD)})
-        raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(names)}")
+    if channel not in known:
+        raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(sorted(known)[:NAMES_TOLD])}")
     return channel, rest

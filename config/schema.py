@@ -10,16 +10,14 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from channels.slack.settings import SlackAccount
-from channels.telegram.settings import TelegramAccount
-from channels.web.settings import WebSettings
 from config.agents import NAME, AgentSettings
+from config.channels import built_in
 from config.model import ModelSettings
 from config.plugins import tool_specs
 from config.settings import (
+    ChannelModule,
     ChatsSettings,
     HttpSettings,
-    ImportedSettings,
     LimitsSettings,
     LogSettings,
     PeopleSettings,
@@ -27,9 +25,11 @@ from config.settings import (
     SessionsSettings,
     StoreSettings,
     ToolSettings,
+    WebSettings,
 )
 from config.tools import table_of
 from config.values import spoken
+from gateway.ports import ChannelSpec
 
 _DURATION: dict[str, Any] = {
     "anyOf": [{"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhd]?$"}, {"type": "number", "exclusiveMinimum": 0}]
@@ -67,10 +67,9 @@ def schema() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "web": _table(WebSettings, definitions),
-            "telegram": _accounts("telegram", TelegramAccount, "bot", definitions),
-            "slack": _accounts("slack", SlackAccount, "workspace", definitions),
+            **{name: _channel(spec, definitions) for name, spec in built_in().items()},
         },
-        "additionalProperties": _table(ImportedSettings, definitions),
+        "additionalProperties": _table(ChannelModule, definitions),
     }
     properties["agents"] = {
         "type": "object",
@@ -103,6 +102,13 @@ def schema() -> dict[str, Any]:
 def text() -> str:
     """Return the content of `config/schema.json`."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _channel(spec: ChannelSpec, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a channel's table."""
+    if spec.account is not None:
+        return _accounts(spec.name, spec.account, spec.account_noun, definitions)
+    return {"type": "object"} if spec.settings is None else _table(spec.settings, definitions)
 
 
 def _accounts(channel: str, model: type[BaseModel], one: str, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -20,15 +20,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     WithJsonSchema,
     model_validator,
 )
 
 from channels._shared.settings import is_name
-from channels.slack.settings import SlackSettings
-from channels.telegram.settings import TelegramSettings
-from channels.web.settings import WebSettings
 from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
 from config.places import STORE_BYTES, too_long
@@ -114,8 +112,8 @@ def _by_kind(value: object) -> object:
 
 
 def _import_path(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text):
-        raise Flaw(f"{text!r} is not an import path", 'Write "package.module:function"')
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", text):
+        raise Flaw(f"{text!r} is not an import path", 'Write "package.module", or "package.module:NAME"')
     return text
 
 
@@ -297,33 +295,28 @@ class ToolSettings(Table):
     )
 
 
-class ImportedSettings(BaseModel):
+class WebSettings(BaseModel):
+    """`[channels.web]`: the web page."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: StrictBool = Field(default=True, description="Serve the web page and let owners sign in there.")
+    cookie_lifetime: timedelta = Field(
+        default=timedelta(days=30), description="How long a sign-in on the page lasts, counted from the sign-in."
+    )
+
+
+class ChannelModule(BaseModel):
     """`[channels.<name>]` with a `module`: a channel that is not part of Dragoman. All other keys are its own."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     module: Annotated[str, AfterValidator(_import_path)] = Field(
-        description='"package.module:factory", called with a `ChannelContext`; its `settings` are the other keys.'
+        description='"package.module", whose CHANNEL is a ChannelSpec, or "package.module:NAME". Other keys are its.'
     )
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The keys of the table besides `module`, unconverted."""
-        return dict(self.model_extra or {})
 
 
 # --- all of it ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelsSettings:
-    """`[channels]`, by name."""
-
-    web: WebSettings
-    telegram: TelegramSettings | None
-    """None when there is no such table and no such channel."""
-    slack: SlackSettings | None
-    imported: Mapping[str, ImportedSettings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +328,8 @@ class Settings:
     store: StoreSettings
     http: HttpSettings
     model: ModelSettings
-    channels: ChannelsSettings
+    web: WebSettings
+    """The web page, `[channels.web]`."""
     people: PeopleSettings
     chats: ChatsSettings
     sessions: SessionsSettings

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from typing import Annotated, TypeAlias
@@ -116,3 +117,25 @@ def is_name(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address means this machine only."""
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_in_clear(url: str) -> bool:
+    """Return whether a secret sent to this URL crosses a network without TLS."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def is_safe_to_send_to(url: str) -> bool:
+    """Return whether a platform may send user messages to this URL: over TLS, or on this machine only."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (bool(url) and is_loopback(parts.hostname or ""))

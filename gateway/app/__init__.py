@@ -9,6 +9,7 @@ from functools import partial
 import aiohttp
 
 from config.load import Loaded
+from gateway.app.channel_loader import load_channels
 from gateway.app.core import NO_FAKES, Fakes, make_core
 from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
@@ -21,13 +22,14 @@ from gateway.app.parts import (
     make_http,
     make_ingress,
     make_live_edits,
+    make_page,
     make_subsessions,
     make_tool_calls,
     make_turn_runner,
     make_turn_worker,
     make_web_access,
 )
-from gateway.app.plugins import load_channels
+from gateway.domain.ids import PAGE
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.sandbox import Containment
 from gateway.server.control_commands import ControlCommands
@@ -54,7 +56,10 @@ def build(
     """Wire a daemon without starting it. Raises `ConfigError` or `StoreError`. Tests pass fakes."""
     core = make_core(loaded, containment, environ, client, fakes)
     web_access = make_web_access(core)
-    channels, endpoints = load_channels(loaded.settings.channels, partial(make_context, core, web_access))
+    channels, endpoints = load_channels(loaded.channels, partial(make_context, core))
+    if loaded.settings.web.enabled:
+        page = make_page(core, web_access)
+        channels, endpoints = {PAGE: page, **channels}, [*page.endpoints(), *endpoints]
     limiter = RateLimiter(core.clock)
     live_edits = make_live_edits(core, channels, limiter)
     subsessions = make_subsessions(core)

@@ -12,9 +12,10 @@ from typing import Any
 import aiohttp
 
 from config.load import Loaded
-from gateway.app.plugins import load_tools, redactor_of
+from gateway.app.channel_loader import redactor_of
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
+from gateway.app.tool_loader import load_tools
 from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.ids import NodeId, Principal, web_principal
 from gateway.egress import Egress

@@ -26,6 +26,7 @@ from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
+from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.scheduler import ToolCalls
@@ -171,17 +172,26 @@ def make_channel_host(core: Core) -> DaemonChannelHost:
     )
 
 
-def make_context(core: Core, web_access: WebAccess, name: str, settings: Any) -> ChannelContext:
+def make_context(core: Core, name: str, settings: Any) -> ChannelContext:
     """Return what a channel is built with."""
     return ChannelContext(
         name=name,
         settings=settings,
-        web_api=web_access,
         host=make_channel_host(core),
         key_value=NamespacedKeyValue(key_value=core.store, namespace=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,
+        fail_point=core.points.hit,
+    )
+
+
+def make_page(core: Core, web_access: WebAccess) -> WebChannel:
+    """Wire the web page."""
+    return WebChannel(
+        web_api=web_access,
+        clock=core.clock,
+        signed_in_for=core.loaded.settings.web.cookie_lifetime,
         fail_point=core.points.hit,
     )
 
@@ -197,7 +207,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         events=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
-        page=core.loaded.settings.channels.web.enabled,
+        page=core.loaded.settings.web.enabled,
     )
 
 
@@ -213,7 +223,7 @@ def make_web_access(core: Core) -> WebAccess:
         kept=core.workspaces.kept,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
-        signed_in_for=core.loaded.settings.channels.web.cookie_lifetime,
+        signed_in_for=core.loaded.settings.web.cookie_lifetime,
         currency=core.loaded.settings.model.currency,
         redactor=core.redactor,
     )

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 
 from config.load import Loaded
+from gateway.app.channel_loader import import_channels, redactor_of
 from gateway.app.core import models_of
-from gateway.app.plugins import check_channels, redactor_of
 from gateway.app.run import outbound_client
 from gateway.app.state import KEY, read_key
 from gateway.errors import DragomanError
@@ -26,7 +26,7 @@ def refusals(loaded: Loaded) -> Iterator[DragomanError]:
     yield from _tried(lambda: check_place(socket_path(loaded.state)))
     yield from _tried(Workspaces(loaded.state).look)
     yield from _tried(lambda: check_store(loaded.settings.store.url))
-    yield from check_channels(loaded.settings.channels)
+    yield from _tried(lambda: import_channels(loaded.channels))
     yield from _tried(lambda: asyncio.run(_models(loaded)))
 
 

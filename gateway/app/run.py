@@ -12,8 +12,8 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
+from gateway.app.channel_loader import redactor_of
 from gateway.app.memory_tuning import freeze_existing_objects, read_less_at_once, set_up_heap
-from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
 from gateway.sandbox import probe
 from gateway.system.dns import DaemonEventLoop

@@ -222,9 +222,10 @@ def slack_manifest(options: _Options, account: str | None) -> None:
     """Print the Slack app manifest; paste it at api.slack.com/apps, Create New App, From a manifest."""
     import json
 
-    from config.manifest import slack_manifest as made
+    from config.manifest import app_manifest
 
-    click.echo(json.dumps(made(options.config, os.environ, account), indent=2, ensure_ascii=False))
+    made = app_manifest("slack", options.config, os.environ, account)
+    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
 
 
 @cli.command()
@@ -233,13 +234,14 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 def check(options: _Options) -> int:
     """Check the configuration and this machine, and print the settings. Exit code 1 when there are problems."""
     from config.describe import lines
-    from gateway.app.plugins import check_tools, import_channels
+    from gateway.app.channel_loader import import_channels
     from gateway.app.preflight import refusals
+    from gateway.app.tool_loader import check_tools
     from gateway.cli.check import CheckResult, Level, look
     from gateway.domain.tools import SandboxPolicy
 
     loaded = _load(options)
-    import_channels(loaded.settings.channels)
+    import_channels(loaded.channels)
     rows = lines(loaded)
     width = max(len(what) for what, _ in rows)
     for what, how in rows:
@@ -275,11 +277,11 @@ def _load(options: _Options) -> Loaded:
 def _serve(options: _Options) -> int:
     with importing():
         with hidden(NOT_USED):
-            from gateway.app.plugins import import_channels
+            from gateway.app.channel_loader import import_channels
             from gateway.app.run import serve
         loaded = _load(options)  # imports the owner's own tools, which may need any package
         with hidden(NOT_USED):
-            import_channels(loaded.settings.channels)
+            import_channels(loaded.channels)
     return serve(loaded)
 
 

@@ -4,6 +4,7 @@ group them.
 
 from __future__ import annotations
 
+from gateway.ports.channel_spec import CHANNEL_API, Build, ChannelSpec, IdForm, Mistake
 from gateway.ports.channels import (
     COOKIE,
     ArtifactKind,
@@ -47,16 +48,19 @@ from gateway.ports.tools import (
 from gateway.ports.turns import Children, TurnJournal, TurnQueue, UsageStore
 
 __all__ = [
+    "CHANNEL_API",
     "COOKIE",
     "Accounts",
     "ArtifactKind",
     "Artifacts",
     "Audit",
     "Auth",
+    "Build",
     "Channel",
     "ChannelContext",
     "ChannelHost",
     "ChannelKeyValue",
+    "ChannelSpec",
     "Children",
     "Clock",
     "CommandInfo",
@@ -69,8 +73,10 @@ __all__ = [
     "FileReader",
     "Files",
     "HttpChannel",
+    "IdForm",
     "Intake",
     "KeyValue",
+    "Mistake",
     "Model",
     "Models",
     "Node",

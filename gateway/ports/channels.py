@@ -289,8 +289,7 @@ class ChannelContext:
 
     name: str
     settings: Any
-    """The channel's own settings model; for a channel loaded by import path, the table as configured."""
-    web_api: WebApi
+    """Instance of `ChannelSpec.settings`; without one, the table as configured."""
     host: ChannelHost
     key_value: ChannelKeyValue
     client: ClientSession

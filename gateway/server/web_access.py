@@ -1,4 +1,4 @@
-"""Web access: sign-in and reads of the web page, each checked against its owner. Used by `channels/web` and `http`."""
+"""Web access: sign-in and reads of the web page, each checked against its owner. Used by `page` and `http`."""
 
 from __future__ import annotations
 

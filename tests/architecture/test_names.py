@@ -27,10 +27,6 @@ TOP_LEVEL = ("gateway", "channels", "agent_tools", "config", "tests", "deploy", 
 CHANNEL_FILES = frozenset(
     {"__init__.py", "adapter.py", "inbound.py", "outbound.py", "ids.py", "settings.py", "samples"}
 )
-NOT_APPLICABLE = {
-    # Its payloads are our own (its PROTOCOL.md): there are no recordings of a foreign platform to keep.
-    "web": frozenset({"samples"}),
-}
 TOOL_NAMES = frozenset({"SPEC", "Args"})
 RUNS = frozenset({"run", "create"})
 
@@ -47,11 +43,7 @@ def plugins(folder: str) -> list[Path]:
 @pytest.mark.parametrize("channel", plugins("channels"), ids=lambda path: path.name)
 def test_channels_have_the_same_files(channel: Path) -> None:
     there = {path.name for path in channel.iterdir()}
-    assert CHANNEL_FILES - NOT_APPLICABLE.get(channel.name, frozenset()) - there == frozenset()
-
-
-def test_what_is_not_applicable_names_channels_that_exist() -> None:
-    assert set(NOT_APPLICABLE) <= {path.name for path in plugins("channels")}
+    assert CHANNEL_FILES - there == frozenset()
 
 
 @pytest.mark.parametrize("tool", plugins("agent_tools"), ids=lambda path: path.stem)

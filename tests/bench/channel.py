@@ -1,6 +1,6 @@
 """Test channel for the bench of the event loop: records the CPU time of the daemon's longest callback.
 
-`[channels.test]` with `module = "tests.bench.channel:factory"`, `port`, and `longest`, the file to write to.
+`[channels.test]` with `module = "tests.bench.channel"`, `port`, and `longest`, the file to write to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.ports import ChannelContext
+from gateway.ports import ChannelContext, ChannelSpec
 from tests.support.channel import SocketChannel
 
 
@@ -45,3 +45,6 @@ def _name(handle: asyncio.Handle) -> str:
     if isinstance(task, asyncio.Task):
         callback = cast(Any, task).get_coro()
     return str(getattr(callback, "__qualname__", None) or type(callback).__name__)
+
+
+CHANNEL = ChannelSpec(name="test", load=lambda: factory)

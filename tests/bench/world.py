@@ -242,7 +242,7 @@ class Bench:
         *,
         model: bool = False,
         folder: Path | None = None,
-        module: str = "tests.support.channel:factory",
+        module: str = "tests.support.channel",
         channel: str = "",
     ) -> AsyncGenerator[Life]:
         """A daemon on the test channel; `config` is TOML besides, `channel` lines of the channel's table."""

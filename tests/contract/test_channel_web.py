@@ -12,15 +12,12 @@ from typing import Any, ClassVar, cast
 
 import aiohttp
 
-from channels.web import ids
-from channels.web.adapter import WebChannel
-from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName, Principal, main_session
 from gateway.domain.messages import Conversation
 from gateway.ports import COOKIE
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import KEY_HEADER, Address
-from gateway.server.web_access import WebAccess
+from gateway.server.page import ids
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who
 from tests.support.engine import Served
@@ -100,8 +97,8 @@ class WebRig(Rig):
     @asynccontextmanager
     async def platform(self) -> AsyncGenerator[None]:
         """The page's own server. Not `served`, which runs the channel itself."""
-        engine, context = self.engine, self.engine.context(self.name, WebSettings(), self.client)
-        pages, web = cast("WebAccess", context.web_api), WebChannel(context)
+        engine = self.engine
+        pages, web = engine.page()
         http = HttpServer(
             address=Address(host="127.0.0.1", port=0),
             endpoints=web.endpoints(),

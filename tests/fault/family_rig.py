@@ -37,7 +37,7 @@ CONFIG = """
 [owners]
 ann = ["test:1001"]
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 MODEL = """

@@ -48,7 +48,7 @@ module = "tests.support.tools.peek"
 module = "tests.support.tools.poke"
 approval = "deny"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 FALLBACK = """

@@ -30,7 +30,7 @@ CONFIG = """
 [owners]
 ann = ["test:1001"]
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 ANN = "1001"

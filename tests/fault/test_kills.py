@@ -26,7 +26,7 @@ ann = ["test:1001"]
 name = "openai:scripted"
 base_url = "{model}"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 LIVES = range(times(1, 6))

@@ -32,7 +32,7 @@ approval_expiry_other = "{expiry}"
 [tools.shell]
 permission = "always"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 ANN, JOE, BOB, EVE = "1001", "1002", "2002", "6666"

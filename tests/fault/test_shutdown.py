@@ -33,7 +33,7 @@ ann = ["test:1001"]
 name = "openai:scripted"
 base_url = "{model}"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 ANN, CHAT = "1001", "d1001"
@@ -205,7 +205,7 @@ api_key = "env:PATH"
 [tools.peek]
 module = "tests.support.tools.silence"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 

@@ -213,7 +213,7 @@ async def test_log_names_configuration_and_state_folder(daemon: Daemon) -> None:
         ("[tools.shell]\ntimeout = 'soon'\n", ["timeout", '"90s"']),
         ("[model]\nname = 'openai:x'\napi_key = 'file:/no/such/file'\n", ["/no/such/file", "api_key"]),
         ("[model]\nname = 'openai:x'\napi_key = 'sk-verysecretverysecret'\n", ["api_key", "env:"]),
-        ("[channels.test]\nmodule = 'no.such:factory'\n", ["no.such", "module"]),
+        ("[channels.test]\nmodule = 'no.such'\n", ["no.such", "module"]),
     ],
 )
 async def test_a_mistake_in_the_configuration(daemon: Daemon, config: str, wanted: list[str]) -> None:
@@ -246,7 +246,7 @@ allow = ["test:2002"]
 [tools.shell]
 permission = "always"
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 

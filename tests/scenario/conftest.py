@@ -21,7 +21,7 @@ allow = ["test:2002"]
 [chats]
 allow = ["test:room"]
 [channels.test]
-module = "tests.support.channel:factory"
+module = "tests.support.channel"
 port = {port}
 """
 

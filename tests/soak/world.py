@@ -50,7 +50,7 @@ permission = "always"
 [tools.peek]
 module = "tests.support.tools.peek"
 [channels.test]
-module = "tests.bench.channel:factory"
+module = "tests.bench.channel"
 port = {port}
 longest = "{longest}"
 [channels.telegram]

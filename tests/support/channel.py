@@ -1,6 +1,6 @@
 """The channel `test`: a daemon loads it by configuration and talks through it to `tests.support.platform`.
 
-`[channels.test]` with `module = "tests.support.channel:factory"` and `port`.
+`[channels.test]` with `module = "tests.support.channel"` and `port`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from gateway.domain.ids import Handle, principal
-from gateway.domain.messages import Conversation, Inbound, Press
+from gateway.domain.messages import Attachment, Conversation, Inbound, Press
 from gateway.domain.slots import RateLimit, RenderedSlot
-from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.ports import ChannelContext, Progress, Sink
+from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
+from gateway.ports import ChannelContext, ChannelSpec, Progress, Sink
 
 RECONNECT_S = 0.05
 
@@ -99,6 +99,10 @@ class SocketChannel:
             return id_
         answer = await self._ask({"op": "send", **_content(showing)})
         return str(answer["id"])
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """There are no files here."""
+        raise FetchFailed("This platform has no files.", retryable=False)
 
     async def typing(self, conversation: Conversation) -> None:
         """Not shown here."""
@@ -184,3 +188,6 @@ def _content(showing: RenderedSlot) -> dict[str, Any]:
 def factory(context: ChannelContext) -> SocketChannel:
     """Make the channel."""
     return SocketChannel(context)
+
+
+CHANNEL = ChannelSpec(name="test", load=lambda: factory)

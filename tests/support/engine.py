@@ -12,8 +12,6 @@ from typing import Any, cast
 
 import aiohttp
 
-from channels.web.adapter import WebChannel
-from channels.web.settings import WebSettings
 from config.load import Loaded, load
 from config.settings import Settings
 from gateway.agent.worker import TurnWorker
@@ -25,6 +23,7 @@ from gateway.app.parts import (
     make_delivery,
     make_ingress,
     make_live_edits,
+    make_page,
     make_subsessions,
     make_tool_calls,
     make_turn_runner,
@@ -50,6 +49,7 @@ from gateway.sandbox import Containment
 from gateway.server.channel_host import DaemonChannelHost
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import KEY_HEADER, Address
+from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
 from gateway.system.cancellation import Cancellation
 from gateway.system.redaction import Redactor
@@ -171,7 +171,7 @@ class Engine:
 
     def context(self, name: str, settings: Any, client: aiohttp.ClientSession) -> ChannelContext:
         """What a channel on this engine is built with."""
-        return replace(make_context(self.core, self.pages(), name, settings), client=client)
+        return replace(make_context(self.core, name, settings), client=client)
 
     def pages(self) -> WebAccess:
         """The web access of this engine."""
@@ -208,6 +208,11 @@ class Engine:
         given = [one.id for one in view.inputs]
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
+
+    def page(self) -> tuple[WebAccess, WebChannel]:
+        """The page, and its door to the sessions."""
+        access = make_web_access(self.core)
+        return access, make_page(self.core, access)
 
     async def settle(
         self, lease: Lease, cancellation: Cancellation | None = None, *, tools: ToolSet | None = None
@@ -323,8 +328,7 @@ class Served:
 async def served(engine: Engine) -> AsyncGenerator[Served]:
     """Serve the page of an engine for one test."""
     client = aiohttp.ClientSession()
-    context = engine.context("web", WebSettings(), client)
-    pages, web = cast(WebAccess, context.web_api), WebChannel(context)
+    pages, web = engine.page()
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),

@@ -27,7 +27,7 @@ IMPORTED = (
     "gateway.app.run",
     "config.load",
     "config.plugins",
-    "channels.web.adapter",
+    "gateway.server.page.adapter",
     "channels.telegram.adapter",
     "channels.slack.adapter",
 )

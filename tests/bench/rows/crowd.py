@@ -53,7 +53,7 @@ async def loop(bench: Bench) -> list[Figure]:
     """The longest callback of the daemon's event loop, from its start on and while all write at once."""
     longest = bench.new_folder() / "longest.json"
     channel = f'longest = "{longest}"\n'
-    async with bench.run_daemon(model=True, module="tests.bench.channel:factory", channel=channel) as daemon:
+    async with bench.run_daemon(model=True, module="tests.bench.channel", channel=channel) as daemon:
         await daemon.exchanges(bench.counts.warm)
         await daemon.at_once(people(bench.counts.chats), SLOW)
         await asyncio.sleep(CALM_S)

@@ -137,7 +137,7 @@ def _ends(messages: Sequence[Shown]) -> bool:
 async def loop(bench: Bench) -> list[Figure]:
     """The longest callback from the start on: a flood of updates, many chats at once, long Markdown as it grows."""
     longest, counts = bench.new_folder() / "longest.json", bench.counts
-    watching = '[channels.test]\nmodule = "tests.bench.channel:factory"\nport = {port}\nlongest = "{longest}"\n'
+    watching = '[channels.test]\nmodule = "tests.bench.channel"\nport = {port}\nlongest = "{longest}"\n'
     async with FakePlatform().serve() as platform:
         config = watching.format(port=platform.port, longest=longest)
         async with run_telegram_daemon(bench, config, model=True) as daemon:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import cache
 from typing import Any, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from channels.web import adapter, ids, inbound
-from channels.web.adapter import WebChannel
-from channels.web.inbound import Close, Older, Open, PagePress, Say
-from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName
 from gateway.errors import BadRequest
-from gateway.ports import ChannelContext
+from gateway.server.page import adapter, ids, inbound
+from gateway.server.page.adapter import WebChannel
+from gateway.server.page.inbound import Close, Older, Open, PagePress, Say
 from tests.fuzz import givens
 
 READS = (adapter, ids, inbound)
@@ -77,16 +76,11 @@ async def _signing_in(data: bytes) -> None:
 
 @cache
 def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    context = ChannelContext(
-        name="web",
-        settings=WebSettings(),
+    page = WebChannel(
         web_api=cast("Any", _Desk()),
-        host=cast("Any", None),
-        key_value=givens.NoNotes(),
-        client=cast("Any", None),
-        public_url="",
         clock=givens.CLOCK,
+        signed_in_for=timedelta(days=30),
         fail_point=givens.passed,
     )
-    (found,) = [one for one in WebChannel(context).endpoints() if one.path == "/api/signin"]
+    (found,) = [one for one in page.endpoints() if one.path == "/api/signin"]
     return found.handler

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.accounts import account_tables, is_safe_to_send_to
+from channels._shared.settings import is_safe_to_send_to
+from config.accounts import account_tables
 from config.basics import is_in_clear
 from config.reading import TableReader
 

@@ -24,8 +24,14 @@ from gateway.domain.children import Agent
 from gateway.domain.tools import Availability
 from gateway.domain.turns import TurnLimits
 from gateway.errors import ConfigError
+from tests.support.settings import settings_of
 
 HERE = Path(config.__file__).parent
+
+CHANNEL_OF_ONES_OWN = """
+from gateway.ports import ChannelSpec
+CHANNEL = ChannelSpec(name="test", load=lambda: None)
+"""
 
 
 def uncommented() -> str:
@@ -120,6 +126,7 @@ def test_an_own_tool_that_cannot_be_looked_into_is_refused(tmp_path: Path, monke
 
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_tool(tmp_path, monkeypatch)
+    (tmp_path / "my_package" / "my_channel.py").write_text(CHANNEL_OF_ONES_OWN)
     file = tmp_path / "config.toml"
     file.write_text(uncommented())
     (tmp_path / "instructions.md").write_text("Be kind.\n")
@@ -142,7 +149,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     }  # fmt: skip
     proxy = ProxyUrl("http://proxy.example.org:3128")
     assert loaded.settings.model.proxy == loaded.settings.model.fallback[0].proxy == proxy
-    assert loaded.settings.channels.telegram == TelegramSettings(
+    assert settings_of(loaded, "telegram") == TelegramSettings(
         accounts={"main": TelegramAccount(token=SecretStr("1:t"), webhook_secret=SecretStr("s"), proxy=proxy)}
     ), "what is commented out shows the defaults"
     slack = SlackAccount(
@@ -151,7 +158,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
         signing_secret=SecretStr("a-signing-secret"),
         proxy=proxy,
     )
-    assert loaded.settings.channels.slack == SlackSettings(accounts={"main": slack}), "the defaults, again"
+    assert settings_of(loaded, "slack") == SlackSettings(accounts={"main": slack}), "the defaults, again"
 
 
 def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:

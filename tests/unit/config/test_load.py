@@ -57,7 +57,7 @@ def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
     assert loaded.settings.owners == {"owner": ()}
     assert (loaded.settings.http.host, loaded.settings.http.port) == ("127.0.0.1", 8470)
     assert loaded.settings.model.name == "operator"
-    assert loaded.settings.channels.web.enabled
+    assert loaded.settings.web.enabled
     assert loaded.warnings == ()
 
 
@@ -120,7 +120,7 @@ def test_a_folder_is_not_a_configuration(tmp_path: Path) -> None:
 
 
 def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
-    toml = '[http]\nport = 1\n[owners]\nAnn = []\n[channels.test]\nmodule = "a.b:c"\n'
+    toml = '[http]\nport = 1\n[owners]\nAnn = []\n[channels.test]\nmodule = "tests.support.channel"\n'
     loaded = read(tmp_path, toml, {
         "DRAGOMAN_HTTP__PORT": "9000",
         "DRAGOMAN_HTTP__ALLOWED_HOSTS": "a.org, b.org",
@@ -140,8 +140,8 @@ def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
     assert loaded.settings.http.port == 9000
     assert loaded.settings.http.allowed_hosts == ("a.org", "b.org")
     assert loaded.settings.http.trusted_proxies == ("10.0.0.1/32",)
-    assert not loaded.settings.channels.web.enabled
-    assert loaded.settings.channels.imported["test"].options == {"token": "t"}
+    assert not loaded.settings.web.enabled
+    assert loaded.channels["test"].settings == {"token": "t"}
     assert loaded.tools["shell"].timeout_s == 10
     assert loaded.tools["shell"].approval == {"main": ApprovalMode.ALLOW}
     assert loaded.tools["browser"].actions == {"download": 5, "open": 60}
@@ -259,7 +259,7 @@ limits = { per_chat_per_s = -1, per_chat = 1 }
 cookie_lifetime = "soon"
 colour = 1
 [channels.Bad-Name]
-module = "a.b:c"
+module = "tests.support.channel"
 [people]
 allow = ["telegram:*", "telegram:2002", "telegram:-1"]
 [chats]
@@ -384,11 +384,11 @@ def test_people_and_places_are_read(tmp_path: Path) -> None:
     loaded = read(
         tmp_path,
         '[owners]\nann = ["telegram:1001", "slack:T0AA/U0BB", "test:a.b"]\nbob = []\n'
-        '[channels.test]\nmodule = "tests.support.channel:factory"\nroom = 1\n'
+        '[channels.test]\nmodule = "tests.support.channel"\nroom = 1\n'
         '[people]\nallow = ["test:*", "slack:T0AA/W1"]\n[chats]\nallow = ["test:room", "telegram:-1003"]\n',
     )
     assert loaded.settings.owners == {"ann": ("telegram:1001", "slack:T0AA/U0BB", "test:a.b"), "bob": ()}
-    assert loaded.settings.channels.imported["test"].module == "tests.support.channel:factory"
+    assert loaded.channels["test"].origin == "tests.support.channel"
     assert loaded.settings.people.allow == ("test:*", "slack:T0AA/W1")
     assert loaded.settings.chats.allow == ("test:room", "telegram:-1003")
     assert loaded.warnings == (

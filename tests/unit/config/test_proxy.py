@@ -9,8 +9,9 @@ import pytest
 
 from config.describe import lines
 from config.load import Loaded, load
-from gateway.app.plugins import redactor_of
+from gateway.app.channel_loader import redactor_of
 from gateway.errors import ConfigError
+from tests.support.settings import settings_of
 
 ENVIRON = {"TOKEN": "1:very-secret", "KEY": "sk-1", "PROXY": "http://ann:very%20secret-word@proxy.example.org:3128"}
 TELEGRAM = '[channels.telegram]\ntoken = "env:TOKEN"\n'
@@ -33,7 +34,7 @@ def read(tmp_path: Path, toml: str, environ: Mapping[str, str] = ENVIRON) -> Loa
 )
 def test_proxy_is_address_or_secret(tmp_path: Path, written: str, url: str) -> None:
     loaded = read(tmp_path, f'{TELEGRAM}proxy = "{written}"\n{MODEL}proxy = "{written}"\n')
-    telegram, model = loaded.settings.channels.telegram, loaded.settings.model
+    telegram, model = settings_of(loaded, "telegram"), loaded.settings.model
     assert telegram is not None
     proxies = [telegram.accounts["main"].proxy, model.proxy]
     assert [proxy and proxy.way.url for proxy in proxies] == [url, url]

@@ -12,8 +12,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from config.basics import is_loopback
 from config.model import ModelSettings
 from config.settings import (
+    ChannelModule,
     HttpSettings,
-    ImportedSettings,
     LimitsSettings,
     SessionsSettings,
     StoreSettings,
@@ -362,12 +362,12 @@ def test_main_only_is_read_as_main_and_an_unknown_permission_is_refused() -> Non
             ToolSettings.model_validate({"permission": written})
 
 
-def test_an_imported_channel_keeps_its_own_keys() -> None:
-    channel = ImportedSettings.model_validate({"module": "a.b:make", "token": "x", "n": 3})
-    assert channel.options == {"token": "x", "n": 3}
-    for written in ("a.b", "a.b:", ":make", "a/b:make", "a.b:make()"):
+def test_a_channels_module_is_an_import_path() -> None:
+    for written in ("a", "a.b", "a.b:CHANNEL"):
+        assert ChannelModule.model_validate({"module": written}).module == written
+    for written in ("", "a.b:", ":make", "a/b", "a.b:make()"):
         with pytest.raises(ValidationError):
-            ImportedSettings.model_validate({"module": written})
+            ChannelModule.model_validate({"module": written})
 
 
 def test_settings_cannot_be_changed() -> None:

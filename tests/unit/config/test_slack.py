@@ -10,9 +10,10 @@ import pytest
 
 from config.describe import lines
 from config.load import Loaded, load
-from config.manifest import slack_manifest
+from config.manifest import app_manifest
 from gateway.cli import main
 from gateway.errors import ConfigError
+from tests.support.settings import settings_of
 
 ENVIRON = {
     "BOT": "xoxb-1-very-secret", "APP": "xapp-1-very-secret",
@@ -42,7 +43,7 @@ def refusal(tmp_path: Path, toml: str, environ: Mapping[str, str] = ENVIRON) -> 
 
 
 def test_a_plain_table_is_the_account_main(tmp_path: Path) -> None:
-    slack = read(tmp_path, ONE + 'api_root = "http://127.0.0.1:8081/api"\n').settings.channels.slack
+    slack = settings_of(read(tmp_path, ONE + 'api_root = "http://127.0.0.1:8081/api"\n'), "slack")
     assert slack is not None
     assert list(slack.accounts) == ["main"]
     account = slack.accounts["main"]
@@ -51,13 +52,13 @@ def test_a_plain_table_is_the_account_main(tmp_path: Path) -> None:
 
 def test_several_workspaces_have_names(tmp_path: Path) -> None:
     loaded = read(tmp_path, TWO)
-    assert loaded.settings.channels.slack is not None
-    assert list(loaded.settings.channels.slack.accounts) == ["home", "work"]
+    assert settings_of(loaded, "slack") is not None
+    assert list(settings_of(loaded, "slack").accounts) == ["home", "work"]
     assert ("channel slack/home", "socket at https://slack.com/api/") in lines(loaded)
 
 
 def test_without_a_table_there_is_no_such_channel(tmp_path: Path) -> None:
-    assert read(tmp_path, "").settings.channels.slack is None
+    assert settings_of(read(tmp_path, ""), "slack") is None
 
 
 def test_its_secrets_are_known_and_never_shown(tmp_path: Path) -> None:
@@ -71,8 +72,8 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         **ENVIRON, "DRAGOMAN_CHANNELS__SLACK__BOT_TOKEN": "env:BOT", "DRAGOMAN_CHANNELS__SLACK__APP_TOKEN": "env:APP",
         "DRAGOMAN_CHANNELS__SLACK__LIMITS__PER_CHANNEL_PER_S": "0.5",
     })  # fmt: skip
-    assert loaded.settings.channels.slack is not None
-    assert loaded.settings.channels.slack.accounts["main"].limits.per_channel_per_s == 0.5
+    assert settings_of(loaded, "slack") is not None
+    assert settings_of(loaded, "slack").accounts["main"].limits.per_channel_per_s == 0.5
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_what_is_wrong_is_told_with_key_and_cure(tmp_path: Path, toml: str, key:
 
 def test_by_http_it_needs_an_address_that_slack_reaches(tmp_path: Path) -> None:
     loaded = read(tmp_path, HTTP + PUBLIC)
-    assert loaded.settings.channels.slack is not None
+    assert settings_of(loaded, "slack") is not None
     assert loaded.warnings == ()
 
 
@@ -140,7 +141,7 @@ def test_with_slack_people_can_write(tmp_path: Path) -> None:
 def made(tmp_path: Path, toml: str, account: str | None = None) -> dict[str, object]:
     file = tmp_path / "config.toml"
     file.write_text(toml)
-    return slack_manifest(file, {}, account)
+    return dict(app_manifest("slack", file, {}, account))
 
 
 def test_the_manifest_needs_no_tokens_and_no_table(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_the_manifest_is_that_of_the_account(tmp_path: Path) -> None:
         (ONE, "work", "There is no Slack account 'work'. Known are: main."),
         (ONE + 'mode = "https"\n', None, 'Write one of "socket" or "http".'),
         (ONE + "mode = 5\n", None, 'Write one of "socket" or "http".'),
-        (HTTP + '[http]\npublic_url = "http://a.org"\n', None, "Slack sends to https:// addresses only."),
+        (HTTP + '[http]\npublic_url = "http://a.org"\n', None, "platforms send to https:// addresses only."),
         ("channels = 5\n", None, "channels: it is not a table"),
         ('[channels.slack]\naccounts = "x"\n', None, "channels.slack.accounts: it is not a table"),
         ("http = 5\n", None, "http: it is not a table"),
@@ -179,6 +180,6 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     file = tmp_path / "config.toml"
     file.write_text(TWO)
     assert main(["--config", str(file), "slack-manifest", "--account", "work"]) == 0
-    assert json.loads(capsys.readouterr().out) == slack_manifest(file, {}, "work")
+    assert json.loads(capsys.readouterr().out) == app_manifest("slack", file, {}, "work")
     assert main(["--config", str(file), "slack-manifest"]) == 1
     assert "Name one with --account NAME." in capsys.readouterr().err

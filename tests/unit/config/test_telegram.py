@@ -10,6 +10,7 @@ import pytest
 from config.describe import lines
 from config.load import Loaded, load
 from gateway.errors import ConfigError
+from tests.support.settings import settings_of
 
 ENVIRON = {"TOKEN": "1001:very-secret-half", "OTHER": "2002:other-secret-half", "SECRET": "webhook-secret"}
 ONE = '[channels.telegram]\ntoken = "env:TOKEN"\n'
@@ -31,7 +32,7 @@ def refusal(tmp_path: Path, toml: str, environ: Mapping[str, str] = ENVIRON) -> 
 
 
 def test_a_plain_table_is_the_account_main(tmp_path: Path) -> None:
-    telegram = read(tmp_path, ONE + 'api_root = "http://127.0.0.1:8081/"\n').settings.channels.telegram
+    telegram = settings_of(read(tmp_path, ONE + 'api_root = "http://127.0.0.1:8081/"\n'), "telegram")
     assert telegram is not None
     assert list(telegram.accounts) == ["main"]
     account = telegram.accounts["main"]
@@ -41,13 +42,13 @@ def test_a_plain_table_is_the_account_main(tmp_path: Path) -> None:
 
 
 def test_several_accounts_have_names(tmp_path: Path) -> None:
-    telegram = read(tmp_path, TWO).settings.channels.telegram
+    telegram = settings_of(read(tmp_path, TWO), "telegram")
     assert telegram is not None
     assert {name: account.bot_id for name, account in telegram.accounts.items()} == {"home": 1001, "work": 2002}
 
 
 def test_without_a_table_there_is_no_such_channel(tmp_path: Path) -> None:
-    assert read(tmp_path, "").settings.channels.telegram is None
+    assert settings_of(read(tmp_path, ""), "telegram") is None
 
 
 def test_its_secrets_are_known_whole_and_in_halves(tmp_path: Path) -> None:
@@ -63,8 +64,8 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         "DRAGOMAN_CHANNELS__TELEGRAM__LIMITS__PER_CHAT_PER_S": "0.5",
         "DRAGOMAN_CHANNELS__TELEGRAM__LIMITS__OVERALL_PER_S": "0",
     })  # fmt: skip
-    assert loaded.settings.channels.telegram is not None
-    limits = loaded.settings.channels.telegram.accounts["main"].limits
+    assert settings_of(loaded, "telegram") is not None
+    limits = settings_of(loaded, "telegram").accounts["main"].limits
     assert (limits.per_chat_per_s, limits.overall_per_s) == (0.5, 0)
     told = refusal(tmp_path, ONE, {**ENVIRON, "DRAGOMAN_CHANNELS__TELEGRAM__LIMITS__PER_CHAT_PER_S": "fast"} | {
         "DRAGOMAN_CHANNELS__TELEGRAM__MODE": "push"
@@ -121,8 +122,8 @@ def test_what_is_no_token_is_refused_and_not_repeated(tmp_path: Path, token: str
 @pytest.mark.parametrize("url", ["https://chat.example.org", "http://127.0.0.1:8470", "http://localhost"])
 def test_webhooks_come_through_tls_or_from_this_machine(tmp_path: Path, url: str) -> None:
     loaded = read(tmp_path, f'{WEBHOOK}[http]\npublic_url = "{url}"\n[owners]\nann = ["telegram:1001"]\n')
-    assert loaded.settings.channels.telegram is not None
-    assert loaded.settings.channels.telegram.accounts["main"].mode == "webhook"
+    assert settings_of(loaded, "telegram") is not None
+    assert settings_of(loaded, "telegram").accounts["main"].mode == "webhook"
     assert loaded.warnings == ()
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -20,7 +20,7 @@ from channels.slack.socket import Timing
 from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import RenderedSlot
-from gateway.ports import ChannelContext, Clock, WebApi
+from gateway.ports import ChannelContext, Clock
 from gateway.system.clock import SystemClock
 from tests.support.shown import slot as made_slot
 from tests.support.slack import FakeSlack
@@ -62,7 +62,6 @@ class Scene:
         return ChannelContext(
             name="slack",
             settings=self.settings(),
-            web_api=cast("WebApi", None),
             host=self.host,
             key_value=self.notes,
             client=self.client,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 
 from channels.telegram.settings import TelegramSettings
-from gateway.ports import ChannelContext, WebApi
+from gateway.ports import ChannelContext
 from tests.support.clock import FakeClock
 from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink
 from tests.support.telegram import TOKEN
@@ -47,7 +47,6 @@ class Scene:
         return ChannelContext(
             name="telegram",
             settings=self.settings(),
-            web_api=cast("WebApi", None),
             host=self.host,
             key_value=self.notes,
             client=self.client,

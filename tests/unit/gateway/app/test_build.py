@@ -16,11 +16,12 @@ from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build
+from gateway.app.channel_loader import redactor_of
 from gateway.app.core import Fakes
 from gateway.app.parts import own_version
-from gateway.app.plugins import check_tools, load_tools, redactor_of
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
+from gateway.app.tool_loader import check_tools, load_tools
 from gateway.domain.tools import CallScope, Risk, ToolResult
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
@@ -175,13 +176,13 @@ def test_the_page_can_be_switched_off(made: Build) -> None:
 
 
 def test_a_channel_is_loaded_by_its_import_path(made: Build) -> None:
-    app = made('[channels.test]\nmodule = "tests.support.channel:factory"\nport = 1\n')
+    app = made('[channels.test]\nmodule = "tests.support.channel"\nport = 1\n')
 
     assert sorted(app.daemon.channels) == ["test", "web"]
     assert app.daemon.channels["test"].name == "test"
 
 
-@pytest.mark.parametrize("module", ["tests.support.nosuch:factory", "tests.support.channel:nosuch"])
+@pytest.mark.parametrize("module", ["tests.support.nosuch", "tests.support.channel:nosuch"])
 def test_a_channel_that_cannot_be_loaded_is_named(made: Build, module: str) -> None:
     with pytest.raises(ConfigError, match="test"):
         made(f'[channels.test]\nmodule = "{module}"\nport = 1\n')

@@ -292,14 +292,13 @@ async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> 
     (state / "dragoman.db").mkdir()
     (state / "state.key").write_text("short")
     config = tmp_path / "config.toml"
-    config.write_text('[model]\nname = "groq:x"\n[channels.test]\nmodule = "no.such:factory"\n')
+    config.write_text('[model]\nname = "groq:x"\n')
     before = in_folder(state)
     done = await dragoman(state, "--config", str(config), "check", environ={"DRAGOMAN_HTTP__PORT": "0"})
 
     assert done.code == 1
     assert "dragoman.db cannot be opened: Is a directory." in done.out
     assert "state.key is damaged." in done.out
-    assert "PROBLEM  The channel test cannot be loaded from no.such:factory" in done.out
     assert "PROBLEM  The model groq:x needs a package that is not installed" in done.out
     assert in_folder(state) == before
 

@@ -13,7 +13,7 @@ from gateway.ports import COOKIE
 from gateway.server.http_checks import KEY_HEADER
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import in_background
-from tests.unit.channels.web.test_adapter import opened
+from tests.unit.gateway.server.page.test_adapter import opened
 
 
 @pytest.fixture

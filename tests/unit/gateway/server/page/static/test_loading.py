@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from channels.web.assets import Assets
+from gateway.server.page.assets import Assets
 from tests.support.engine import Served
 from tests.support.makers import ANN
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from channels.web import outbound
-from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from gateway.domain.ids import SessionId, SlotId, TurnId, child_session
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.sessions import SessionKind
@@ -19,6 +17,8 @@ from gateway.domain.turns import Lease
 from gateway.domain.views import Row, Rows
 from gateway.domain.waits import Wait
 from gateway.ports import ToolContext
+from gateway.server.page import outbound
+from gateway.server.page.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
 from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result

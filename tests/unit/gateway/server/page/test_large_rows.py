@@ -3,14 +3,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from channels.web.outbound import FRAME_BYTES, FRAMES_AT_MOST
 from gateway.domain.ids import main_session
 from gateway.domain.slots import NewSlot, SlotKind
+from gateway.server.page.outbound import FRAME_BYTES, FRAMES_AT_MOST
 from tests.support.engine import Engine, served
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN
 from tests.support.stored import add_slot
-from tests.unit.channels.web.test_adapter import opened
+from tests.unit.gateway.server.page.test_adapter import opened
 
 
 async def test_a_session_of_large_rows_is_loaded_in_frames_that_are_not(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Web page channel: serves the page, receives messages and presses over a WebSocket, and streams sessions.
+"""Web page: serves the page, receives messages and presses over a WebSocket, and streams sessions.
 
 The page shows the rows themselves, so a slot on the page counts as sent once it is stored.
 """
@@ -10,13 +10,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, cast
 
 from aiohttp import WSMsgType, web
 
-from channels.web import ids, inbound, outbound
-from channels.web.assets import ASK_EACH_TIME, Asset, Assets
-from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName, SessionId, TurnId
 from gateway.domain.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
@@ -25,7 +23,9 @@ from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, SendFailed, SendOutcome, StoreError
-from gateway.ports import COOKIE, ArtifactKind, Auth, ChannelContext, Credential, Endpoint, Progress, Sink, WebApi
+from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Sink, WebApi
+from gateway.server.page import ids, inbound, outbound
+from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
 
 FRAME_AT_MOST = 1_048_576
 """Bytes of a frame from the page, at most."""
@@ -60,15 +60,19 @@ class WebChannel:
 
     name = ids.CHANNEL
 
-    def __init__(self, context: ChannelContext) -> None:
-        """Take the web API and the settings. Sockets are accepted once `run` was called."""
-        self._web_api = context.web_api
-        self._clock = context.clock
-        self._fail_point = context.fail_point
-        settings = context.settings
-        if not isinstance(settings, WebSettings):
-            raise TypeError("the web channel is built with its own settings")
-        self._lasts_s = int(settings.cookie_lifetime.total_seconds())
+    def __init__(
+        self,
+        *,
+        web_api: WebApi,
+        clock: Clock,
+        signed_in_for: timedelta,
+        fail_point: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """Take the web API. Sockets are accepted once `run` was called. `signed_in_for`: lifetime of the cookie."""
+        self._web_api = web_api
+        self._clock = clock
+        self._fail_point = fail_point
+        self._lasts_s = int(signed_in_for.total_seconds())
         self._assets = Assets()
         self._sink: Sink | None = None
         self._pages: set[_Page] = set()
@@ -440,8 +444,3 @@ def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
     response = web.Response(body=asset.body, headers=headers)
     response.enable_compression()
     return response
-
-
-def build(context: ChannelContext) -> WebChannel:
-    """Create the channel."""
-    return WebChannel(context)

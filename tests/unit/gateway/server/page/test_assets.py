@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from channels.web.assets import ENTRY, STALE, Assets
+from gateway.server.page.assets import ENTRY, STALE, Assets
 from tests.support.engine import Engine, Served, served
 
 FOR_EVER = "public, max-age=31536000, immutable"

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, Route, expect
 
-from channels import web
 from gateway.domain.ids import Principal
 from gateway.domain.steps import Answer
 from gateway.domain.waits import PressResult, Verb
+from gateway.server import page
 from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.whole("a real Chromium for seconds; test_page, test_line and test_keys stay"),
 ]
-STATIC = Path(web.__file__).with_name("static")
+STATIC = Path(page.__file__).with_name("static")
 WAITS = "Waits; given to the agent at its next step."
 LISTEN = """() => {
     window.heard = [];

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from channels.web import ids, inbound
-from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, PagePress, Say, parse, unpack
 from gateway.domain.ids import Handle, OwnerName, SessionId
 from gateway.domain.messages import Conversation, Inbound, Press
 from gateway.errors import BadRequest
+from gateway.server.page import ids, inbound
+from gateway.server.page.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, PagePress, Say, parse, unpack
 from tests.support.makers import ANN, EPOCH
 from tests.support.proof import examples
 

@@ -48,7 +48,7 @@ class Assets:
     def __init__(self) -> None:
         """Read all files."""
         self._files: dict[str, Asset] = {}
-        self._read(files("channels.web").joinpath("static"), "")
+        self._read(files("gateway.server.page").joinpath("static"), "")
         tags = "".join(f"{name} {asset.etag}\n" for name, asset in sorted(self._files.items()))
         self.version: Final = hashlib.sha256(tags.encode()).hexdigest()[:16]
         self.imports: Final = self._below(ENTRY)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
-from channels.web import ids
 from gateway.domain.ids import Handle, OwnerName, SessionId
 from gateway.domain.messages import REASON_AT_MOST, Inbound, Press
 from gateway.errors import BadRequest
+from gateway.server.page import ids
 
 TEXT_AT_MOST = 200_000
 """Characters of one message, at most."""

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from channels.web.adapter import PRESSED, WebChannel
 from gateway.domain.ids import OwnerName
 from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, ArtifactKind, ToolContext
 from gateway.server.http_answers import HEADERS
 from gateway.server.http_checks import KEY_HEADER, Address
+from gateway.server.page.adapter import PRESSED
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound
@@ -489,10 +489,3 @@ async def test_an_open_page_counts_as_seen(page: Served) -> None:
 
 def test_what_a_press_is_answered_has_words_for_every_outcome() -> None:
     assert set(PRESSED) == set(PRESSED_TEXT) == set(PressResult)
-
-
-async def test_the_page_is_built_with_its_own_settings_only(page: Served) -> None:
-    async with aiohttp.ClientSession() as client:
-        context = page.engine.context("web", {}, client)
-    with pytest.raises(TypeError, match="its own settings"):
-        WebChannel(context)

@@ -1,0 +1,85 @@
+"""Loader of tools: imports the configured ones, and makes the stateful ones. Used by `app.build`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import agent_tools
+from config.load import Loaded
+from gateway.domain.tools import CallScope, ToolPolicy, ToolSpec
+from gateway.egress import vet_call_scope
+from gateway.errors import ConfigError, NotFound
+from gateway.ports import StatefulTool, ToolHost
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.tool_set import Tool
+
+
+def load_tools(
+    loaded: Loaded, host_of: Callable[[str, ToolPolicy], ToolHost]
+) -> tuple[list[Tool], Mapping[str, StatefulTool]]:
+    """Import each tool that has a policy; return all tools, and the stateful ones by name.
+
+    `host_of` takes name and policy. Raises `ConfigError` for an incomplete tool.
+    """
+    tools: list[Tool] = []
+    kept: dict[str, StatefulTool] = {}
+    for name, policy in loaded.tools.items():
+        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        try:
+            if hasattr(module, "create"):
+                kept[name] = module.create(host_of(name, policy))
+            run = kept[name].run if name in kept else module.run
+            tools.append(
+                Tool(
+                    spec=module.SPEC,
+                    policy=policy,
+                    arguments=ModelArguments(module.Args),
+                    run=run,
+                    call_scope=_call_scope(module, policy),
+                    prepare=getattr(module, "prepare", None),
+                    schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
+                    keeps=name in kept,
+                    missing=_missing(module.SPEC),
+                )
+            )
+        except AttributeError as error:
+            cure = "Give it SPEC, Args, and run or create."
+            raise ConfigError(f"The tool {name} is not complete: {error}.", cure=cure) from error
+    return tools, kept
+
+
+def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """Yield (state, cure) of each tool with requirements on this machine; the cure is empty when they are met."""
+    for name, policy in loaded.tools.items():
+        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        spec: ToolSpec = module.SPEC
+        if _missing(spec):
+            yield f"{name}: {spec.needs} is not installed, so the tool does not exist.", _install_hint(spec)
+        elif hasattr(module, "look"):
+            try:
+                yield f"{name}: {module.look(policy.settings)}", ""
+            except NotFound as error:
+                yield f"{name}: {error.message}", error.cure
+
+
+def _call_scope(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
+    """Return the function for a call's scope: the tool's own `scope`, vetted; None when the tool has none."""
+    scope = getattr(module, "scope", None)
+    return None if scope is None else lambda arguments: vet_call_scope(scope(arguments, policy.settings))
+
+
+def _missing(spec: ToolSpec) -> str:
+    """Return why the tool is unavailable here; empty when it is available."""
+    if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
+        return ""
+    return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_install_hint(spec)}"
+
+
+def _install_hint(spec: ToolSpec) -> str:
+    if not spec.extra:
+        return f"Install {spec.needs} beside Dragoman."
+    return f"Install Dragoman with the extra `{spec.extra}` (in a clone `./run add {spec.extra}`)."
