@@ -207,7 +207,7 @@ class TurnRunner:
                 if now is None:
                     return False
             else:
-                now = await self._ask(now, holding)
+                now = await self._ask_model(now, holding)
             if now is not None and now.turn.state is TurnState.STOPPING:
                 raise LeaseLost("The turn was stopped.")  # another model request would be wasted
         await self.points.hit("J20")
@@ -226,7 +226,7 @@ class TurnRunner:
             return None
         return await self.queries.turn(lease.turn)
 
-    async def _ask(self, view: TurnView, holding: _Holding) -> TurnView | None:
+    async def _ask_model(self, view: TurnView, holding: _Holding) -> TurnView | None:
         """Ask the model once and store its answer. Return the turn's new view, None when it ended."""
         lease = holding.lease
         untold = await self.subsessions.tokens_untold(view)

@@ -18,10 +18,12 @@ from gateway.domain.proxy import WANTS_PASSWORD, Proxy, through
 from gateway.domain.steps import Answer
 from gateway.domain.text import media_type
 from gateway.errors import ConfigError, ModelError
+from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.llm.dialects import Dialect, dialect_of, instead
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, AnswerParser
-from gateway.llm.openai_errors import (
+from gateway.llm.openai_payload import MessageJsonCache, ToolJsonCache, has_images, request_body
+from gateway.llm.server_errors import (
     RETRYABLE,
     Peer,
     RefusedRequest,
@@ -30,8 +32,6 @@ from gateway.llm.openai_errors import (
     not_an_answer,
     to_error,
 )
-from gateway.llm.openai_payload import MessageJsonCache, ToolJsonCache, has_images, request_body
-from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.llm.unreachable import unreachable
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits, retry_after_s

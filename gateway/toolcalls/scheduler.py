@@ -163,7 +163,7 @@ class ToolCalls:
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
                 await self.journal.finish_step(lease, step.n, bounded(clean))
         if look.asked and look.audience is not None:
-            await self._ask(look, lease, look.audience)
+            await self._open_approvals(look, lease, look.audience)
         return look.runnable
 
     async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
@@ -190,7 +190,7 @@ class ToolCalls:
             look.runnable.append(found)
         return found
 
-    async def _ask(self, look: _Look, lease: Lease, audience: Audience) -> None:
+    async def _open_approvals(self, look: _Look, lease: Lease, audience: Audience) -> None:
         """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
         view, asked, most = look.view, look.asked, self.limits.open_approvals
         refusal = too_many_open(most, "this session")

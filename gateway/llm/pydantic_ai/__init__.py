@@ -12,9 +12,9 @@ from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ConfigError, ModelError
+from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
 from gateway.llm.pydantic_ai.errors import NotWhole, from_library
-from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.llm.text_buffer import TextBuffer
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.domain.proxy import Proxy
 from gateway.errors import ModelError
-from gateway.llm.openai_errors import Peer, from_body, to_error
+from gateway.llm.server_errors import Peer, from_body, to_error
 from gateway.llm.unreachable import CAUSES_AT_MOST, unreachable
 
 

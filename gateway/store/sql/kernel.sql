@@ -1,4 +1,4 @@
--- Rows for the kernel: each with the columns of its function in gateway.store.sqlite.rows, then those of the store.
+-- Rows for the kernel: each with the columns of its function in gateway.store.sqlite.decode, then those of the store.
 
 -- name: session_row
 SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary,

@@ -1,4 +1,4 @@
--- Reads. Whole rows have the columns of their function in gateway.store.sqlite.rows, in its order.
+-- Reads. Whole rows have the columns of their function in gateway.store.sqlite.decode, in its order.
 
 -- name: session
 SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary

@@ -20,9 +20,9 @@ from gateway.store.event_bus import LocalEventBus
 from gateway.store.kernel import journal, turns
 from gateway.store.kernel.part import Part
 from gateway.store.sqlite.damage import refuse_damaged
+from gateway.store.sqlite.decode import UNREADABLE
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.queries import SqliteQueries, history_of, places_of_ended
-from gateway.store.sqlite.rows import UNREADABLE
 from gateway.store.sqlite.source import SqliteSource
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.tx import Tx

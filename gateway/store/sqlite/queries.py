@@ -24,7 +24,7 @@ from gateway.store.kernel.part import FactKey
 from gateway.store.kernel.rows import Fact
 from gateway.store.kernel_store import KernelStore
 from gateway.store.sqlite import children, records
-from gateway.store.sqlite.rows import (
+from gateway.store.sqlite.decode import (
     Columns,
     moment,
     readable,

@@ -12,7 +12,7 @@ from gateway.domain.views import Spent
 from gateway.errors import StoreError
 from gateway.policy.audit import beginning_of
 from gateway.store.codec import from_us
-from gateway.store.sqlite.rows import Columns
+from gateway.store.sqlite.decode import Columns
 from gateway.store.sqlite.tx import ReadTx, Tx, Values
 
 

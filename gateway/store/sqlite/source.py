@@ -18,11 +18,8 @@ from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.kernel.part import EventKey, FactKey, Part, StepKey, Table
 from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
-from gateway.store.sqlite import columns
-from gateway.store.sqlite.columns import RowTable
-from gateway.store.sqlite.queries import claimable
-from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
-from gateway.store.sqlite.rows import (
+from gateway.store.sqlite import tables
+from gateway.store.sqlite.decode import (
     Columns,
     moment,
     received_of,
@@ -33,6 +30,9 @@ from gateway.store.sqlite.rows import (
     wait_of,
     whole_or_bare,
 )
+from gateway.store.sqlite.queries import claimable
+from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
+from gateway.store.sqlite.tables import RowTable
 from gateway.store.sqlite.tx import Tx
 
 K = TypeVar("K", bound=Hashable)
@@ -45,7 +45,7 @@ BYTES_KEPT = 1_000_000
 TRIM_EVERY = 16
 """Transitions between two looks at these bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 12, 12, 20, 11, 13, 18
-"""Numbers of columns that the functions of `rows` take; the store's own follow."""
+"""Numbers of columns that the functions of `decode` take; the store's own follow."""
 NOWHERE = '["","","",""]'
 """Stand-in for a conversation that cannot be read."""
 
@@ -327,12 +327,12 @@ class SqliteSource:
 
     def write(self, part: Part) -> None:
         """Write the changes of a transition, parents before their rows."""
-        self._write_rows(columns.SESSIONS, part.sessions, self._sessions)
-        self._write_rows(columns.TURNS, part.turns, self._turns)
-        self._write_rows(columns.MESSAGES, part.messages, self._messages)
-        self._write_rows(columns.STEPS, part.steps, self._steps)
-        self._write_rows(columns.WAITS, part.waits, self._waits)
-        self._write_rows(columns.SLOTS, part.slots, self._slots)
+        self._write_rows(tables.SESSIONS, part.sessions, self._sessions)
+        self._write_rows(tables.TURNS, part.turns, self._turns)
+        self._write_rows(tables.MESSAGES, part.messages, self._messages)
+        self._write_rows(tables.STEPS, part.steps, self._steps)
+        self._write_rows(tables.WAITS, part.waits, self._waits)
+        self._write_rows(tables.SLOTS, part.slots, self._slots)
         self._write_cards(part)
         self._write_records(part)
         if not part.touched.slots_due:  # a finished slot makes room for the next one of its conversation

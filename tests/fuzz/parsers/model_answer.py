@@ -10,7 +10,7 @@ from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm import openai_answer, sse
 from gateway.llm.openai_answer import AnswerLimits, AnswerParser
-from gateway.llm.openai_errors import Peer, from_chunk, to_error
+from gateway.llm.server_errors import Peer, from_chunk, to_error
 from gateway.store.codec import ANSWER
 
 READS = (sse, openai_answer, nesting)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from gateway.llm import dialects, openai_errors
+from gateway.llm import dialects, server_errors
 from gateway.llm.dialects import dialect_of, instead
-from gateway.llm.openai_errors import Peer, from_chunk, from_response, not_an_answer, to_error
+from gateway.llm.server_errors import Peer, from_chunk, from_response, not_an_answer, to_error
 from gateway.policy import retry
 from gateway.policy.retry import Failure, next_try, retry_after_s
 from tests.fuzz import givens
 
-READS = (openai_errors, dialects, retry)
+READS = (server_errors, dialects, retry)
 WORDS = (
     *(b"error", b"message", b"code", b"type", b"metadata", b"raw", b"detail", b"<title>", b"</title>", b"<title"),
     *(b"context_length_exceeded", b"maximum context", b"insufficient_quota", b"model_not_found", b"sk-test-0123"),

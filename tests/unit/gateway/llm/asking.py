@@ -11,9 +11,9 @@ from gateway.domain.prompts import Complete, ModelRequest, TextPart, UserText
 from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ModelError
+from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts
 from gateway.llm.openai_answer import AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import ScriptedModel

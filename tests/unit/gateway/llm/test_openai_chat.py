@@ -15,9 +15,9 @@ from gateway.domain.prompts import TextPart
 from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Usage
 from gateway.errors import ConfigError, ModelError
+from gateway.llm.attempts import Timeouts
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures

@@ -17,9 +17,9 @@ from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolCall, ToolResult
 from gateway.errors import ConfigError, ModelError
+from gateway.llm.attempts import Timeouts
 from gateway.llm.pydantic_ai import LibraryModel, open_library
 from gateway.llm.pydantic_ai.opening import their_model
-from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.providers import FakeProvider, Said, anthropic_calls, anthropic_text, google
 from tests.support.proxy_server import ProxyServer

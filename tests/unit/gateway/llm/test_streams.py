@@ -13,8 +13,8 @@ from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
 from gateway.llm.dialects import Dialect, dialect_of
 from gateway.llm.openai_answer import AnswerParser
-from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.llm.openai_payload import messages
+from gateway.llm.server_errors import Peer, from_chunk, to_error
 
 STREAMS = Path(__file__).parent / "streams"
 PEER = Peer(server="example.org", model="m", api_key=None)

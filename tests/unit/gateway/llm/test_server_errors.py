@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.llm.openai_errors import MESSAGE_CHARS, Peer, from_chunk, from_response, not_an_answer, to_error
+from gateway.llm.server_errors import MESSAGE_CHARS, Peer, from_chunk, from_response, not_an_answer, to_error
 
 KEY = "sk-proj-0123456789abcdef"
 PEER = Peer(server="api.example.org", model="gpt-5-mini", api_key=KEY)
