@@ -33,7 +33,7 @@ from config.settings import (
 )
 from config.syntax import explain
 from config.texts import Texts
-from config.tools import read_own_tools, read_tools
+from config.tools import OwnTool, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
 from gateway.domain.children import Agent
 from gateway.domain.ids import PAGE, Principal, channel_of
@@ -69,8 +69,8 @@ class Loaded:
     """Configured agents by name."""
     tools: Mapping[str, ToolPolicy]
     """Policies by tool name, for every tool of `specs` and every own tool."""
-    own_tools: Mapping[str, str]
-    """Import paths of the owner's own tools by name; all others are modules of `agent_tools`."""
+    own_tools: Mapping[str, OwnTool]
+    """Tools that are not part of Dragoman, by name; all others are modules of `agent_tools`."""
     state: Path
     """The state folder, absolute. It need not exist yet."""
     file: Path | None
@@ -95,16 +95,18 @@ def load(
     """
     folder = find_state(state, environ)
     file, raw, overrides, reader = read_tables(path, environ)
-    own = read_own_tools(raw.get("tools", {}), specs, reader)
-    every = {**specs, **{name: spec for name, (_, spec) in own.items()}}
+    base = file.absolute().parent if file else None
+    own = read_own_tools(raw.get("tools", {}), specs, base, reader)
+    every = {**specs, **{name: tool.spec for name, tool in own.items()}}
+    sources = {name: tool.source for name, tool in own.items()}
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
     limits = reader.model(LimitsSettings, raw.get("limits", {}), ("limits",))
     sandbox = reader.model(SandboxSettings, raw.get("sandbox", {}), ("sandbox",))
-    texts = Texts(file.absolute().parent if file else None)
+    texts = Texts(base)
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
     looked_at = users_config(environ) if file is None else None
-    settings, channels, tools, warnings = _read(raw, folder, model, every, reader)
+    settings, channels, tools, warnings = _read(raw, folder, model, every, sources, reader)
     if settings is None or channels is None or limits is None or sandbox is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
@@ -115,7 +117,7 @@ def load(
         channels=channels,
         agents=agents,
         tools=tools,
-        own_tools={name: module for name, (module, _) in own.items()},
+        own_tools=own,
         state=folder,
         file=file,
         looked_at=looked_at,
@@ -219,7 +221,12 @@ def _variable_cure(path: Sequence[str]) -> str:
 
 
 def _read(
-    raw: Mapping[str, Any], state: Path, model: ModelSettings | None, specs: Mapping[str, ToolSpec], reader: TableReader
+    raw: Mapping[str, Any],
+    state: Path,
+    model: ModelSettings | None,
+    specs: Mapping[str, ToolSpec],
+    sources: Mapping[str, str],
+    reader: TableReader,
 ) -> tuple[Settings | None, Mapping[str, ConfiguredChannel] | None, Mapping[str, ToolPolicy], list[str]]:
     for key in raw:
         if key == "rules":
@@ -238,7 +245,7 @@ def _read(
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
-    tools, warnings = read_tools(raw.get("tools", {}), specs, reader)
+    tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
     warnings += check_people(people.allow, known, reader) if people else []
     check_chats(chats.allow, known, reader) if chats else None
     if not (web and store and http and model and people and chats and sessions and log):

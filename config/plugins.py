@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import agent_tools
 from gateway.domain.text import cut
 from gateway.domain.tools import ToolSpec
 from gateway.errors import ConfigError
 
+ENTRY_POINTS = "dragoman.tools"
+"""Group of entry points at which an installed package registers its tools."""
+FOLDER_MODULES = "dragoman_tools"
+"""Package name under which files of the owner's folder are imported."""
 SAID_CHARS = 500
 """Most characters of a foreign error's text."""
 
@@ -54,12 +63,67 @@ def part_of(module: ModuleType, name: str) -> object:
         ) from error
 
 
-def own_tool_spec(path: str) -> ToolSpec:
-    """Return the `SPEC` of the owner's tool at an import path. Raises `ConfigError` when there is none."""
-    spec = part_of(own_module(path), "SPEC")
+def spec_of(module: ModuleType, path: str) -> ToolSpec:
+    """Return the `SPEC` of a tool's module. Raises `ConfigError` when there is none."""
+    spec = part_of(module, "SPEC")
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
     return spec
+
+
+def package_tools(name: str) -> list[ModuleType]:
+    """Return the tool modules of an installed package, by the name of its entry point: one, or those in its `TOOLS`.
+
+    Raises `ConfigError` when there is no such package, or when it cannot be imported.
+    """
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        module = own_module(entry.module)
+        found = part_of(module, entry.attr) if entry.attr else part_of(module, "TOOLS") or module
+        modules = list(cast("Sequence[object]", found)) if isinstance(found, list | tuple) else [found]
+        wrong = next((one for one in modules if not isinstance(one, ModuleType)), None)
+        if wrong is not None:
+            cure = "Let its entry point name a module with SPEC, Args and run, or a list of such modules"
+            raise ConfigError(f"{entry.value[:100]} is no tool", cure=cure)
+        return [one for one in modules if isinstance(one, ModuleType)]
+    known = sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)})
+    cure = f"Installed are: {', '.join(known)[:500]}" if known else "Install it beside Dragoman"
+    raise ConfigError(f"no installed package has tools named {cut(name, 100)!r}", cure=cure)
+
+
+def folder_tools(folder: Path) -> list[ModuleType | ConfigError]:
+    """Import each `*.py` file of a folder whose name does not begin with `_`, in order of their names.
+
+    A file that cannot be imported gives its error. Raises `ConfigError` when the folder cannot be read.
+    """
+    try:
+        files = sorted(one for one in folder.iterdir() if one.suffix == ".py" and not one.name.startswith("_"))
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {error.strerror}", cure="Name a folder with *.py files") from error
+    found: list[ModuleType | ConfigError] = []
+    for file in files:
+        try:
+            found.append(_from_file(file))
+        except ConfigError as error:
+            found.append(error)
+    return found
+
+
+def _from_file(file: Path) -> ModuleType:
+    name = f"{FOLDER_MODULES}.{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None, "a *.py file has a loader"
+    assert spec.loader is not None, "a *.py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a script ends with `sys.exit`
+        del sys.modules[name]
+        why = f"{type(error).__name__}: {said(error)}"
+        raise ConfigError(f"{file.name} cannot be imported ({why})", cure="Correct its code") from error
+    return module
 
 
 def tool_specs() -> Mapping[str, ToolSpec]:

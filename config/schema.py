@@ -80,6 +80,8 @@ def schema() -> dict[str, Any]:
     properties["tools"] = {
         "type": "object",
         "properties": {
+            "folder": {"type": "string", "description": "A folder whose *.py files are tools."},
+            "packages": {**_NAMES, "description": "Installed packages whose tools are used."},
             "timeouts": {
                 "type": "object",
                 "description": 'Timeouts by tool or "tool.action".',

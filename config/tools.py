@@ -2,61 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from pydantic import create_model
 
-from config.plugins import own_tool_spec
-from config.reading import Path, TableReader, suggest
+from config.plugins import folder_tools, own_module, package_tools, spec_of
+from config.reading import Path as KeyPath
+from config.reading import TableReader, suggest
 from config.settings import ToolSettings
 from config.values import Flaw, spoken
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, Risk, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError
 
-TIMEOUTS = "timeouts"
-"""The only key of `[tools]` that is not a tool."""
+TIMEOUTS, FOLDER, PACKAGES = "timeouts", "folder", "packages"
+"""Keys of `[tools]` that are not tools."""
+EVERY = ":*"
+"""End of a table's name that is for every tool of a source."""
+BUILT_IN = "builtin"
+"""Source of Dragoman's own tools."""
 _LONGEST = timedelta(days=1)
 _WARNED = frozenset({Risk.EXECUTE, Risk.NETWORK})
 """Risks of tools for which approval "allow" outside main gets a warning."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTool:
+    """Tool that is not part of Dragoman."""
+
+    module: str
+    """Name in `sys.modules`, or import path."""
+    spec: ToolSpec
+    source: str
+    """`folder`, the name of a package, or empty for a module with a table of its own."""
+
+
 def read_own_tools(
-    raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
-) -> Mapping[str, tuple[str, ToolSpec]]:
-    """Return import path and spec of the owner's own tools by name, from the tables with a `module`."""
-    found: dict[str, tuple[str, ToolSpec]] = {}
+    raw: object, specs: Mapping[str, ToolSpec], base: Path | None, reader: TableReader
+) -> Mapping[str, OwnTool]:
+    """Return the tools of the owner's folder, of packages and of single modules, by name. Imports them.
+
+    `base`: folder of the configuration, for a relative `tools.folder`.
+    """
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
+    found: dict[str, OwnTool] = {}
+    for key, name, modules in _sources(tables, base, reader):
+        for module in modules:
+            try:
+                spec = spec_of(module, module.__name__)
+            except ConfigError as error:
+                reader.wrong(key, error.message, error.cure)
+                continue
+            if spec.name in specs or spec.name in found:
+                reader.wrong(key, f"{module.__name__}: there is a tool {spec.name!r} already", "Rename or remove one")
+            else:
+                found[spec.name] = OwnTool(module=module.__name__, spec=spec, source=name)
     for name, table in tables.items():
-        module = cast("dict[str, object]", table).get("module") if isinstance(table, dict) else None
-        if not isinstance(module, str):
-            continue
-        path = ("tools", name, "module")
-        try:
-            spec = own_tool_spec(module)
-        except ConfigError as error:
-            reader.wrong(path, error.message, error.cure)
-            continue
-        if name in specs or spec.name != name:
-            cure = f"Call the table [tools.{spec.name}]" if name not in specs else "Give your tool another name"
-            reader.wrong(path, f"{name} is not free for the tool {spec.name!r} of {module}", cure)
-        else:
-            found[name] = (module, spec)
+        path = cast("dict[str, object]", table).get("module") if isinstance(table, dict) else None
+        if isinstance(path, str):
+            own = _single(name, path, {**specs, **{one: tool.spec for one, tool in found.items()}}, reader)
+            found.update({name: own} if own is not None else {})
     return found
 
 
+def _sources(
+    tables: Mapping[str, object], base: Path | None, reader: TableReader
+) -> Iterator[tuple[KeyPath, str, Sequence[ModuleType]]]:
+    """Yield key, name and modules of the folder and of each package."""
+    if FOLDER in tables:
+        try:
+            text = reader.value(str, tables[FOLDER], ("tools", FOLDER))
+            tried = folder_tools((base or Path()) / Path(str(text)).expanduser())
+        except (Flaw, ConfigError) as error:
+            _say(("tools", FOLDER), error, reader)
+        else:
+            for one in tried:
+                if isinstance(one, ConfigError):
+                    _say(("tools", FOLDER), one, reader)
+            yield ("tools", FOLDER), "folder", [one for one in tried if isinstance(one, ModuleType)]
+    for n, name in enumerate(_package_names(tables, reader)):
+        try:
+            yield ("tools", PACKAGES, n), name, package_tools(name)
+        except ConfigError as error:
+            _say(("tools", PACKAGES, n), error, reader)
+
+
+def _package_names(tables: Mapping[str, object], reader: TableReader) -> Sequence[str]:
+    if PACKAGES not in tables:
+        return ()
+    try:
+        read = reader.value(tuple[str, ...], tables[PACKAGES], ("tools", PACKAGES))
+    except Flaw as flaw:
+        reader.flaw(("tools", PACKAGES), flaw)
+        return ()
+    names = [one for one in cast("list[object]", read) if isinstance(one, str)] if isinstance(read, list) else []
+    if not isinstance(read, list) or len(names) < len(cast("list[object]", read)):
+        reader.wrong(("tools", PACKAGES), "it is not a list of names", 'Write, for instance, ["acme"]')
+    return names
+
+
+def _say(path: KeyPath, error: Flaw | ConfigError, reader: TableReader) -> None:
+    if isinstance(error, Flaw):
+        reader.flaw(path, error)
+    else:
+        reader.wrong(path, error.message, error.cure)
+
+
+def _single(name: str, module: str, specs: Mapping[str, ToolSpec], reader: TableReader) -> OwnTool | None:
+    path = ("tools", name, "module")
+    try:
+        spec = spec_of(own_module(module), module)
+    except ConfigError as error:
+        reader.wrong(path, error.message, error.cure)
+        return None
+    if name in specs or spec.name != name:
+        cure = f"Call the table [tools.{spec.name}]" if name not in specs else "Give your tool another name"
+        reader.wrong(path, f"{name} is not free for the tool {spec.name!r} of {module}", cure)
+        return None
+    return OwnTool(module=module, spec=spec, source="")
+
+
 def read_tools(
-    raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
+    raw: object, specs: Mapping[str, ToolSpec], sources: Mapping[str, str], reader: TableReader
 ) -> tuple[Mapping[str, ToolPolicy], list[str]]:
-    """Return a policy for every tool, and warnings. The reader collects unknown tools, actions, keys and values."""
+    """Return a policy for every tool, and warnings. The reader collects unknown tools, actions, keys and values.
+
+    `sources`: source of each tool that is not built in. `[tools."SOURCE:*"]` is for those without the same key.
+    """
     table = reader.table(raw, ("tools",))
     timeouts = _read_timeouts(table.get(TIMEOUTS, {}), specs, reader)
     read: dict[str, ToolSettings] = {}
+    every: dict[str, ToolSettings] = {}
     for name, value in table.items():
         path = ("tools", name)
-        if name == TIMEOUTS:
+        if name in (TIMEOUTS, FOLDER, PACKAGES):
+            continue
+        if name.endswith(EVERY):
+            _read_source(name, value, {*sources.values(), BUILT_IN} - {""}, every, reader)
             continue
         if name not in specs and reader.is_wrong(path):
             continue  # an own tool whose import failed
@@ -70,8 +157,31 @@ def read_tools(
             reader.wrong((*path, "timeout"), "tools.timeouts says something else", "Remove one of the two")
         _check_fits(settings, specs[name], path, reader)
         read[name] = settings
-    policies = {name: _policy(spec, read.get(name) or ToolSettings(), timeouts) for name, spec in specs.items()}
+    policies = {
+        name: _policy(spec, _joined(read.get(name), every.get(sources.get(name, BUILT_IN))), timeouts)
+        for name, spec in specs.items()
+    }
     return policies, [line for name in specs for line in _warnings(specs[name], policies[name])]
+
+
+def _read_source(
+    name: str, value: object, sources: Collection[str], every: dict[str, ToolSettings], reader: TableReader
+) -> None:
+    """Read the table of a whole source."""
+    source, path = name.removesuffix(EVERY), ("tools", name)
+    if source not in sources:
+        reader.wrong(path, f"there is no source of tools {source!r}", suggest(source, sources))
+        return
+    settings = reader.model(ToolSettings, value, path)
+    if settings is not None:
+        every[source] = settings
+
+
+def _joined(own: ToolSettings | None, source: ToolSettings | None) -> ToolSettings:
+    """Return a tool's settings: its own keys, and its source's where it has none."""
+    if own is None or source is None:
+        return own or source or ToolSettings()
+    return own.model_copy(update={key: getattr(source, key) for key in source.model_fields_set - own.model_fields_set})
 
 
 def table_of(spec: ToolSpec) -> type[ToolSettings]:
@@ -109,14 +219,14 @@ def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: TableRead
     return timeouts
 
 
-def _check_fits(settings: ToolSettings, spec: ToolSpec, path: Path, reader: TableReader) -> None:
+def _check_fits(settings: ToolSettings, spec: ToolSpec, path: KeyPath, reader: TableReader) -> None:
     if settings.timeout is not None:
         _check_timeout(settings.timeout, spec, (*path, "timeout"), reader)
     if settings.sandbox is not None and spec.sandbox is None:
         reader.wrong((*path, "sandbox"), f"{spec.name} starts no process, so nothing can be contained", "Remove it")
 
 
-def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: TableReader) -> None:
+def _check_timeout(timeout: timedelta, spec: ToolSpec, path: KeyPath, reader: TableReader) -> None:
     longest = _LONGEST if spec.max_timeout_s is None else timedelta(seconds=spec.max_timeout_s)
     if timeout > longest:
         reader.wrong(path, f"{spec.name} may run for {spoken(longest)} at most", f'Write "{spoken(longest)}" or less')

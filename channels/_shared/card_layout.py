@@ -1,6 +1,6 @@
 """Layout of a card's rows: risk labels, folded facts, outcome, buttons. The facts come from `gateway.approvals.cards`.
 
-Used by each channel's `cards`, which adds the platform's form, and by the web page's `outbound`.
+Used by each channel's `cards`, which adds the platform's form.
 A row too long for a message goes as a file before the card. An action can be allowed only if it is shown whole and
 exactly as rendered.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from channels._shared.files import FilePart
-from gateway.domain.slots import ANSWER_BY, DETAILS, Button, CardRow
+from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
 
@@ -73,12 +73,12 @@ class RenderedRow:
     @property
     def facts(self) -> Sequence[tuple[str, str]]:
         """Return the facts without the details; the risk is in the title."""
-        return [fact for fact in open_facts(self.row) if fact[0] != "Risk"]
+        return [fact for fact in self.row.open_facts if fact[0] != "Risk"]
 
     @property
     def details(self) -> Sequence[tuple[str, str]]:
         """Return the facts that are collapsed where the platform supports it."""
-        return folded_facts(self.row)
+        return self.row.folded_facts
 
     @property
     def outcome(self) -> str:
@@ -117,16 +117,6 @@ class RenderedRow:
         name = f"command-{self.index}.txt" if self.several else "command.txt"
         caption = f"{self.number}What is asked, whole"
         return replace(self, file=FilePart(name=name, data=text.encode(errors="replace"), caption=caption))
-
-
-def open_facts(row: CardRow) -> list[tuple[str, str]]:
-    """Return the facts that are always seen, but for the deadline, which a card shows once for all its rows."""
-    return [fact for fact in row.facts if fact[0] not in {ANSWER_BY, *DETAILS}]
-
-
-def folded_facts(row: CardRow) -> list[tuple[str, str]]:
-    """Return the facts that are collapsed where the platform supports it."""
-    return [fact for fact in row.facts if fact[0] in DETAILS]
 
 
 def answer_by(plan: Sequence[RenderedRow]) -> str:

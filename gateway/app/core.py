@@ -96,9 +96,11 @@ def make_core(
     machine = f"{platform.node()}:{state}"
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (list(fakes.tools), NO_KEPT)
-    sources = [FixedSource("configured", tools), *fakes.sources]
-    registry = Registry(sources, sandboxed=containment.can_bwrap)
+    if fakes.tools is None:
+        sources, kept = load_tools(loaded, hosts.of)
+    else:
+        sources, kept = [FixedSource("fakes", fakes.tools)], NO_KEPT
+    registry = Registry([*sources, *fakes.sources], sandboxed=containment.can_bwrap)
     metrics = Metrics()
     operator, redactor = (
         fakes.operator or Operator(lambda: registry.snapshot().commands),

@@ -10,30 +10,33 @@ from typing import Any
 
 import agent_tools
 from config.load import Loaded
+from config.tools import BUILT_IN
 from gateway.domain.tools import CallScope, ToolPolicy, ToolSpec
 from gateway.egress import vet_call_scope
 from gateway.errors import ConfigError, NotFound
 from gateway.ports import StatefulTool, ToolHost
 from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.registry import FixedSource
 from gateway.toolcalls.tool_set import Tool
 
 
 def load_tools(
     loaded: Loaded, host_of: Callable[[str, ToolPolicy], ToolHost]
-) -> tuple[list[Tool], Mapping[str, StatefulTool]]:
-    """Import each tool that has a policy; return all tools, and the stateful ones by name.
+) -> tuple[list[FixedSource], Mapping[str, StatefulTool]]:
+    """Import each tool that has a policy; return all tools by source, and the stateful ones by name.
 
     `host_of` takes name and policy. Raises `ConfigError` for an incomplete tool.
     """
-    tools: list[Tool] = []
+    sources: dict[str, list[Tool]] = {}
     kept: dict[str, StatefulTool] = {}
     for name, policy in loaded.tools.items():
-        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        module = _module(loaded, name)
         try:
             if hasattr(module, "create"):
                 kept[name] = module.create(host_of(name, policy))
             run = kept[name].run if name in kept else module.run
-            tools.append(
+            own = loaded.own_tools.get(name)
+            sources.setdefault(BUILT_IN if own is None else own.source, []).append(
                 Tool(
                     spec=module.SPEC,
                     policy=policy,
@@ -49,13 +52,13 @@ def load_tools(
         except AttributeError as error:
             cure = "Give it SPEC, Args, and run or create."
             raise ConfigError(f"The tool {name} is not complete: {error}.", cure=cure) from error
-    return tools, kept
+    return [FixedSource(source, tools) for source, tools in sources.items()], kept
 
 
 def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Yield (state, cure) of each tool with requirements on this machine; the cure is empty when they are met."""
     for name, policy in loaded.tools.items():
-        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        module = _module(loaded, name)
         spec: ToolSpec = module.SPEC
         if _missing(spec):
             yield f"{name}: {spec.needs} is not installed, so the tool does not exist.", _install_hint(spec)
@@ -64,6 +67,11 @@ def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {module.look(policy.settings)}", ""
             except NotFound as error:
                 yield f"{name}: {error.message}", error.cure
+
+
+def _module(loaded: Loaded, name: str) -> ModuleType:
+    own = loaded.own_tools.get(name)
+    return importlib.import_module(f"{agent_tools.__name__}.{name}" if own is None else own.module)
 
 
 def _call_scope(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:

@@ -143,6 +143,16 @@ class CardRow:
     outcome: str
     """One line about the decision; empty while it is open."""
 
+    @property
+    def open_facts(self) -> list[tuple[str, str]]:
+        """Facts that are always seen, but for the deadline, which a card shows once for all its rows."""
+        return [fact for fact in self.facts if fact[0] not in {ANSWER_BY, *DETAILS}]
+
+    @property
+    def folded_facts(self) -> list[tuple[str, str]]:
+        """Facts that are collapsed where the platform supports it."""
+        return [fact for fact in self.facts if fact[0] in DETAILS]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedSlot:

@@ -90,6 +90,10 @@ def refused(call_scope: CallScope) -> Deny | None:
     wrong = next((one for one in call_scope.subjects if not _is_subject(one)), None)
     if wrong is None:
         return None
+    if wrong.startswith(f"{SubjectKind.PATH}:"):
+        path = wrong.partition(":")[2][:NAMED_AT_MOST]
+        hint = f"{path!r} is outside the workspace, or names nothing in it. Name a file beneath it."
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
     return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The tool states an invalid subject: {wrong[:NAMED_AT_MOST]!r}.")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from channels._shared.card_layout import folded_facts, open_facts
 from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
@@ -333,8 +332,8 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "rendered": request.rendered,
         "escaped": request.escaped,
         "note": request.note,
-        "facts": [list(fact) for fact in open_facts(card)],
-        "details": [list(fact) for fact in folded_facts(card)],
+        "facts": [list(fact) for fact in card.open_facts],
+        "details": [list(fact) for fact in card.folded_facts],
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),
         "decided_by": wait.decided_by,

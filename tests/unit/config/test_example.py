@@ -68,7 +68,7 @@ def test_an_own_tool_has_a_policy_like_any_other(tmp_path: Path, monkeypatch: py
     file = tmp_path / "config.toml"
     file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\npermission = "main"\n')
     loaded = load(file, tmp_path, {}, tool_specs())
-    assert loaded.own_tools == {"my_tool": "my_package.my_tool"}
+    assert loaded.own_tools["my_tool"].module == "my_package.my_tool"
     assert loaded.tools["my_tool"].availability is Availability.MAIN
 
 
@@ -127,6 +127,13 @@ def test_an_own_tool_that_cannot_be_looked_into_is_refused(tmp_path: Path, monke
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_tool(tmp_path, monkeypatch)
     (tmp_path / "my_package" / "my_channel.py").write_text(CHANNEL_OF_ONES_OWN)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "counts.py").write_text(OWN_TOOL.replace("my_tool", "counts"))
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dragoman.tools]\nacme = acme_tool\n")
+    (tmp_path / "acme_tool.py").write_text(OWN_TOOL.replace("my_tool", "acme_tool"))
     file = tmp_path / "config.toml"
     file.write_text(uncommented())
     (tmp_path / "instructions.md").write_text("Be kind.\n")
@@ -204,6 +211,10 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
         return [path]
     keys: list[str] = []
     for name, below in cast("dict[str, Any]", node).items():
-        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" == "tools.timeouts"
+        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" in {
+            "tools.timeouts",
+            "tools.folder",
+            "tools.packages",
+        }
         keys += keys_of_file(below, f"{path}.{name if known else '*'}".lstrip("."))
     return keys

@@ -219,11 +219,12 @@ def places(folder: Path) -> ToolHosts:
 
 
 def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
-    tools, _ = load_tools(
+    ((source,), _) = load_tools(
         loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), places(tmp_path).of
     )
 
-    (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
+    (shell,) = [tool for tool in source.snapshot() if tool.spec.name == "shell"]
+    assert source.name == "builtin"
     assert (shell.policy.availability.value, shell.policy.timeout_s) == ("always", 7)
 
 
@@ -266,7 +267,8 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     try:
         good = with_tool(loaded(tmp_path), "keeping")
         good = replace(good, tools={"keeping": replace(good.tools["keeping"], settings="as set")})
-        (tool,), kept = load_tools(good, places(tmp_path).of)
+        (source,), kept = load_tools(good, places(tmp_path).of)
+        (tool,) = source.snapshot()
     finally:
         del sys.modules["agent_tools.keeping"]
 
