@@ -203,6 +203,9 @@ def keys_of_schema(node: Mapping[str, Any], path: str = "") -> list[str]:
     return [key for name, below in named.items() for key in keys_of_schema(below, f"{path}.{name}".lstrip("."))]
 
 
+KEYS_BESIDE_TOOLS = {"tools.timeouts", "tools.folder", "tools.packages"}
+
+
 def keys_of_file(node: Any, path: str = "") -> list[str]:
     anything = {"owners", "agents", "model.prices", "tools", "tools.timeouts"}  # tables whose keys are names
     if isinstance(node, list) and node and isinstance(node[0], dict):
@@ -211,7 +214,8 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
         return [path]
     keys: list[str] = []
     for name, below in cast("dict[str, Any]", node).items():
-        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" in {
+        whole = f"{path}.{name}"
+        known = not (path in anything or whole == "channels.test") or whole in KEYS_BESIDE_TOOLS
             "tools.timeouts",
             "tools.folder",
             "tools.packages",
