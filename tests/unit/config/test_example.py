@@ -216,9 +216,5 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
     for name, below in cast("dict[str, Any]", node).items():
         whole = f"{path}.{name}"
         known = not (path in anything or whole == "channels.test") or whole in KEYS_BESIDE_TOOLS
-            "tools.timeouts",
-            "tools.folder",
-            "tools.packages",
-        }
         keys += keys_of_file(below, f"{path}.{name if known else '*'}".lstrip("."))
     return keys
