@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from gateway.agent.compaction import Compaction
-from gateway.agent.turn import TurnRunner
-from gateway.agent.window import LongHistory
+from gateway.agent.limits import out_of_time
+from gateway.agent.turn import TurnRun, TurnRunner
 from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.domain.sessions import LEASE_LASTS
@@ -25,7 +25,7 @@ from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
 from gateway.ports import EventBus, Queries, TurnQueue
-from gateway.system.cancellation import Cancellation, CancelReason
+from gateway.system.cancellation import CancelReason
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -50,14 +50,6 @@ SHORTAGES = 3
 """Releases of a turn for lack of memory in one process. Then it fails: it may be the one that takes the memory."""
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class _Held:
-    """Task and cancellation of one claimed turn. A turn can be claimed again while its previous task still ends."""
-
-    cancellation: Cancellation
-    work: asyncio.Task[LongHistory | None] | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class TurnWorker:
     """Worker that runs every turn this node can claim."""
@@ -71,7 +63,7 @@ class TurnWorker:
     metrics: Metrics
     points: FailPoints
     _draining: bool = False
-    _held: set[_Held] = field(default_factory=set[_Held])
+    _held: set[TurnRun] = field(default_factory=set[TurnRun])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Tasks of ended turns that still write a summary."""
     _cut: list[Lease] = field(default_factory=list[Lease])
@@ -85,16 +77,16 @@ class TurnWorker:
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for one in await self._claim():
-                    held = _Held(cancellation=Cancellation())
-                    self._held.add(held)
-                    group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
+                    run = self.turns.begin(one)
+                    self._held.add(run)
+                    group.create_task(self._hold(run), name=f"turn {one.lease.turn}")
 
     def drain(self) -> None:
         """Stop claiming, and cancel running turns, which releases them. Idempotent."""
         self._draining = True
         self.events.publish(TURNS, TurnsDue())
-        for held in self._held:
-            _cancel(held, CancelReason.SHUTDOWN)
+        for run in self._held:
+            run.cancel(CancelReason.SHUTDOWN)
         for task in self._after:
             task.cancel()
 
@@ -120,14 +112,14 @@ class TurnWorker:
             await asyncio.sleep(RETRY_AFTER_S)
             return ()
 
-    async def _hold(self, claimed: Claimed, held: _Held) -> None:
+    async def _hold(self, run: TurnRun) -> None:
         """Run one turn under its lease. Each outcome becomes a row; only a cancellation is raised."""
-        lease = claimed.lease
+        lease = run.lease
         with structlog.contextvars.bound_contextvars(session=lease.session, turn=lease.turn):
             try:
                 await self.points.hit("J4")
-                await self._work(claimed, held)
-                await self._give_up(lease, held.cancellation)
+                await self._work(run)
+                await self._give_up(run)
             except asyncio.CancelledError:
                 self._cut.append(lease)
                 raise
@@ -137,21 +129,21 @@ class TurnWorker:
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
-                if held.cancellation.why not in (CancelReason.SHUTDOWN, CancelReason.RELEASE):
+                if run.cancellation.why not in (CancelReason.SHUTDOWN, CancelReason.RELEASE):
                     self._short.pop(lease.turn, None)
-                self.turns.release(lease, ended=held.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
+                run.release(ended=run.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
                 full = len(self._held) >= AT_ONCE
-                self._held.discard(held)
+                self._held.discard(run)
                 if full:  # the store announced waiting turns while there was no room for them
                     self.events.publish(TURNS, TurnsDue())
-            await self._afterwards(held)
+            await self._afterwards(run)
 
-    async def _afterwards(self, held: _Held) -> None:
+    async def _afterwards(self, run: TurnRun) -> None:
         """Put a long history into a summary. The answer is out and the lease released: the next turn may run meanwhile.
 
         A summary lost by a failure or the end of the daemon is written after the next turn.
         """
-        task, work = asyncio.current_task(), held.work
+        task, work = asyncio.current_task(), run.work
         if task is None or work is None or work.cancelled() or work.exception() is not None:
             return
         long = work.result()
@@ -165,38 +157,39 @@ class TurnWorker:
         finally:
             self._after.discard(task)
 
-    async def _work(self, claimed: Claimed, held: _Held) -> None:
+    async def _work(self, run: TurnRun) -> None:
         """Run the turn beside the renewer of its lease."""
-        lease = claimed.lease
+        turn = run.lease.turn
         try:
             async with asyncio.TaskGroup() as group:
-                held.work = group.create_task(self.turns.run(claimed, held.cancellation), name=f"run {lease.turn}")
+                run.work = group.create_task(run.run(), name=f"run {turn}")
                 if self._draining:
-                    _cancel(held, CancelReason.SHUTDOWN)
-                _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
+                    run.cancel(CancelReason.SHUTDOWN)
+                _, goes_on = await asyncio.wait([run.work], timeout=FIRST_LOOK_S)
                 if goes_on:
-                    renewer = group.create_task(self._renew(lease, held), name=f"lease of {lease.turn}")
-                    held.work.add_done_callback(lambda _: renewer.cancel())
+                    renewer = group.create_task(self._renew(run), name=f"lease of {turn}")
+                    run.work.add_done_callback(lambda _: renewer.cancel())
         except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
-            await self._went_wrong(lease, held, failed)
+            await self._went_wrong(run, failed)
 
-    async def _went_wrong(self, lease: Lease, held: _Held, failed: ExceptionGroup[Exception]) -> None:
+    async def _went_wrong(self, run: TurnRun, failed: ExceptionGroup[Exception]) -> None:
         """Fail, release or drop a turn that raised; parallel calls may raise several errors at once."""
+        lease = run.lease
         if failed.split((LeaseLost, StoreError, MemoryError))[1] is not None or self._never_fits(lease, failed):
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
-            await self._end(lease, TurnState.FAILED, text)
-            held.cancellation.why = CancelReason.LOST
+            await self._end(run, TurnState.FAILED, text)
+            run.cancellation.why = CancelReason.LOST
         elif failed.subgroup(MemoryError) is not None:
             self._log.error("no memory was left for a turn")
             await asyncio.sleep(RETRY_AFTER_S)
-            held.cancellation.why = CancelReason.RELEASE
+            run.cancellation.why = CancelReason.RELEASE
         elif (store := failed.subgroup(StoreError)) is not None:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
-            held.cancellation.why = CancelReason.RELEASE
+            run.cancellation.why = CancelReason.RELEASE
         else:
-            held.cancellation.why = held.cancellation.why or await self._why_refused(lease)
+            run.cancellation.why = run.cancellation.why or await self._why_refused(lease)
 
     def _never_fits(self, lease: Lease, failed: ExceptionGroup[Exception]) -> bool:
         """Count a shortage of memory; return True when it exceeds `SHORTAGES`."""
@@ -205,24 +198,25 @@ class TurnWorker:
         self._short[lease.turn] += 1
         return self._short[lease.turn] > SHORTAGES
 
-    async def _renew(self, lease: Lease, held: _Held) -> None:
+    async def _renew(self, run: TurnRun) -> None:
         """Renew the lease now, every 5 s, and at once on an event of the turn, such as a stop."""
+        lease = run.lease
         async with self.events.subscribe(turn_topic(lease.turn)) as wakes:
             while True:
                 try:
                     if await self.queue.renew(lease) is TurnState.STOPPING:
-                        _cancel(held, CancelReason.STOP)
+                        run.cancel(CancelReason.STOP)
                         return
                 except LeaseLost:
-                    _cancel(held, CancelReason.LOST)
+                    run.cancel(CancelReason.LOST)
                     return
                 except StoreError as error:
                     self._log.error("lease not renewed", error=str(error))
                 else:
-                    self.turns.publish_active(lease)
-                left_s = self.turns.left_s(lease)
+                    run.publish_active()
+                left_s = run.left_s()
                 if left_s is not None and left_s <= 0:
-                    _cancel(held, CancelReason.LIMIT)
+                    run.cancel(CancelReason.LIMIT)
                     return
                 # Plus the debounce: the event loop's clock may differ a little from the turn's.
                 await _wait_for_wake(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
@@ -236,15 +230,15 @@ class TurnWorker:
             return CancelReason.LOST
         return CancelReason.STOP if state is TurnState.STOPPING else CancelReason.LOST
 
-    async def _give_up(self, lease: Lease, cancellation: Cancellation) -> None:
+    async def _give_up(self, run: TurnRun) -> None:
         """End or release the turn by the reason of its cancellation; nothing when it ran to its end."""
-        match cancellation.why:
+        match run.cancellation.why:
             case CancelReason.STOP:
-                await self._end(lease, TurnState.STOPPED)
+                await self._end(run, TurnState.STOPPED)
             case CancelReason.LIMIT:
-                await self._end(lease, TurnState.FAILED)
+                await self._end(run, TurnState.FAILED)
             case CancelReason.SHUTDOWN | CancelReason.RELEASE:
-                await self._release(lease)
+                await self._release(run.lease)
             case CancelReason.LOST | None:
                 pass
 
@@ -259,28 +253,29 @@ class TurnWorker:
             else:
                 return
 
-    async def _end(self, lease: Lease, state: TurnState, text: str = "") -> None:
+    async def _end(self, run: TurnRun, state: TurnState, text: str = "") -> None:
         """End a turn without an answer. Retry while the store fails, for as long as the lease may last."""
         for _ in range(END_TRIES):
             try:
-                await self._end_now(lease, state, text)
+                await self._end_now(run, state, text)
             except StoreError as error:
                 self._log.error("turn not ended", error=str(error))
                 await asyncio.sleep(RETRY_AFTER_S)
             else:
                 return
-        await self._end_now(lease, state, text)
+        await self._end_now(run, state, text)
 
-    async def _end_now(self, lease: Lease, state: TurnState, text: str) -> None:
+    async def _end_now(self, run: TurnRun, state: TurnState, text: str) -> None:
         """End the turn. Default text: that of the stop, which may be empty, or else that its time is over."""
+        lease = run.lease
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []
         if view is not None:
             stopped = state is TurnState.STOPPED
             if not text:
-                text = view.turn.stopped_text if stopped else self.turns.out_of_time(view)
-            slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
+                text = view.turn.stopped_text if stopped else out_of_time(view, self.turns.limits)
+            slots, timers = run.last_slots(view, text, keep=stopped)
         if state is TurnState.STOPPED:
             timers = []  # the person who stopped it knows
         if await self.queue.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
@@ -294,13 +289,6 @@ class TurnWorker:
         except Exception:  # noqa: BLE001 - an unreadable turn may be the cause of its failure: it ends (house rule 9)
             self._log.exception("the turn cannot be read")
             return None
-
-
-def _cancel(held: _Held, why: CancelReason) -> None:
-    """Set the reason and cancel the turn's work; the first reason stays."""
-    if held.cancellation.why is None and held.work is not None and not held.work.done():
-        held.cancellation.why = why
-        held.work.cancel()
 
 
 async def _wait_for_wake(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:

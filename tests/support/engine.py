@@ -245,7 +245,7 @@ class Engine:
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):
-            await self.turns.run(Claimed(lease=lease, view=None), Cancellation())
+            await self.turns.begin(Claimed(lease=lease, view=None)).run()
 
     async def press(
         self,

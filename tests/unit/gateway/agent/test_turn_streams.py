@@ -16,6 +16,7 @@ from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Risk, ToolResult
 from gateway.domain.turns import Lease
+from gateway.domain.views import Claimed
 from gateway.errors import LeaseLost, ModelError
 from gateway.ports import ToolContext
 from gateway.system.redaction import HELD_BACK_AT_MOST, HIDDEN
@@ -378,8 +379,9 @@ async def test_turn_publishes_active_until_it_parks(streaming: Engine) -> None:
     await streaming.say()
     lease = await streaming.claim()
     async with heard(streaming, ANSWERS) as found:
-        await streaming.run(lease)
-        streaming.turns.publish_active(lease)  # it is not held any more
+        run = streaming.turns.begin(Claimed(lease=lease, view=None))
+        await run.run()
+        run.publish_active()  # it is not held any more
 
     said = [event for event in found if isinstance(event, TurnActive)]
     assert said == [TurnActive(session=lease.session, turn=lease.turn, conversation=CHAT)]

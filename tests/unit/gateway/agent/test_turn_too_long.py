@@ -15,7 +15,6 @@ from gateway.domain.turns import TurnState
 from gateway.domain.views import Claimed
 from gateway.errors import ModelError
 from gateway.ports import ToolContext
-from gateway.system.cancellation import Cancellation
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, calls
 from tests.support.makers import result
@@ -135,6 +134,6 @@ async def test_a_history_too_long_for_a_model_that_stepped_in_is_not_put_into_a_
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
     engine.models.model = Narrow(chars=30_000, rounds=0, note=note)
     await engine.say("now")
-    long = await engine.turns.run(Claimed(lease=await engine.claim(), view=None), Cancellation())
+    long = await engine.turns.begin(Claimed(lease=await engine.claim(), view=None)).run()
 
     assert (long is not None and long.hard) is hard
