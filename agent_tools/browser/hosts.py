@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import idna
 
-from gateway.domain.tools import host_scope
+from gateway.domain.tools import host_scope, ipv6_text
 
 LONGEST = 4096
 """Most characters of a URL."""
@@ -139,7 +139,7 @@ def _ipv4(host: str) -> str:
 
 def _ipv6(text: str) -> str:
     try:
-        address = str(IPv6Address(text))
+        address = ipv6_text(IPv6Address(text))
     except ValueError:
         raise ValueError("that is not an IPv6 address: write it as in [2001:db8::1]") from None
     if address != text or "%" in text:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import Any
 
@@ -230,6 +231,14 @@ class CallScope:
 
 USUAL_PORTS = frozenset({80, 443})
 """Ports of the web. One scope covers both."""
+
+
+def ipv6_text(address: IPv6Address) -> str:
+    """Return the plain form of an address as browsers write it: `::ffff:7f00:1`, where Python 3.13 has dots."""
+    if address.ipv4_mapped is None:
+        return str(address)
+    high, low = divmod(int(address.ipv4_mapped), 1 << 16)
+    return f"::ffff:{high:x}:{low:x}"
 
 
 def host_scope(name: str, port: int) -> str:

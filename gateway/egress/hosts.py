@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from gateway.domain.tools import EVERY_SCOPE, USUAL_PORTS, host_scope
+from gateway.domain.tools import EVERY_SCOPE, USUAL_PORTS, host_scope, ipv6_text
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
 
@@ -66,7 +66,8 @@ def vet_host(text: str, *, port: int | None = None) -> Host | str:
     if isinstance(address, IPv6Address) != (written["six"] is not None):
         return "Brackets hold an IPv6 address, without a zone."
     if address is not None:
-        return Host(name=str(address), port=number, address=address)
+        name = ipv6_text(address) if isinstance(address, IPv6Address) else str(address)
+        return Host(name=name, port=number, address=address)
     if not name.isascii():  # before lower(): the kelvin sign becomes an ASCII k
         return "It is not ASCII: an international name is written with xn--."
     name = name.lower()
