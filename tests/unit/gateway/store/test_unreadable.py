@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,10 @@ async def test_result_is_stored_whatever_breaks_beside_it(tmp_path: Path, breaks
     path = tmp_path / "s.db"
     async with opened(str(path)) as store:
         lease = await Scene(store, FakeClock()).planned()
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other, other:
             other.executescript(breaks)
         await store.finish_step(lease, 1, result("done"))
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other, other:
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
 
 
@@ -56,7 +57,7 @@ async def test_result_is_stored_when_the_rest_is_damaged(tmp_path: Path, breaks:
     path = tmp_path / "s.db"
     async with opened(str(path)) as store:
         lease = await Scene(store, FakeClock()).planned()
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         other.executescript(breaks)
     async with opened(str(path)) as store:
         assert await store.finish_step(lease, 1, result("done")) is None
@@ -64,7 +65,7 @@ async def test_result_is_stored_when_the_rest_is_damaged(tmp_path: Path, breaks:
         (claimed,) = await store.claim(lease.node)
         assert claimed.view is None
         assert await store.finish_turn(claimed.lease, TurnState.FAILED, answer=None, given=[], slots=[], timers=[])
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
         assert other.execute("SELECT state FROM turns").fetchone() == ("failed",)
 
@@ -84,7 +85,7 @@ async def test_result_is_stored_without_memory_to_read_the_rest(
             finished = group.create_task(store.finish_step(lease, 1, result("done")))
             group.create_task(store.put("namespace", "key", "of another chat"))
         assert finished.result() is None
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other, other:
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
 
 
@@ -124,7 +125,7 @@ async def test_one_unreadable_row_hides_no_list(
         await scene.say(to=route(SessionId("a group")), who=BOB)
         before = await ids(store, what)
         for bad in before:
-            with sqlite3.connect(path) as other:
+            with closing(sqlite3.connect(path)) as other, other:
                 other.execute("BEGIN")
                 if other.execute(breaks, [bad]).rowcount:
                     other.commit()
