@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -18,8 +18,8 @@ from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.reading import TableReader, as_error, unknown
+from config.rules import read_rules, rules_of
 from config.settings import (
-    COMES_LATER,
     ChatsSettings,
     HttpSettings,
     LimitsSettings,
@@ -33,7 +33,7 @@ from config.settings import (
 )
 from config.syntax import explain
 from config.texts import Texts
-from config.tools import OwnTool, read_own_tools, read_tools
+from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
 from gateway.domain.children import Agent
 from gateway.domain.ids import PAGE, Principal, channel_of
@@ -45,7 +45,7 @@ from gateway.errors import ConfigError
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
     "owners", "store", "http", "model", "limits", "sandbox", "agents", "channels", "people", "chats", "sessions",
-    "tools", "log",
+    "tools", "rules", "log",
 )  # fmt: skip
 _FILE_BYTES = 1_048_576
 """Largest configuration file in bytes."""
@@ -229,9 +229,7 @@ def _read(
     reader: TableReader,
 ) -> tuple[Settings | None, Mapping[str, ConfiguredChannel] | None, Mapping[str, ToolPolicy], list[str]]:
     for key in raw:
-        if key == "rules":
-            reader.wrong((key,), f"[[rules]] {COMES_LATER}", "Remove it, and set [tools.<name>] approval until then")
-        elif key not in SECTIONS:
+        if key not in SECTIONS:
             what = "unknown table" if _is_table(raw[key]) else "unknown key, in no table"
             reader.wrong((key,), what, unknown(key, raw[key], SECTIONS))
     http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
@@ -246,6 +244,10 @@ def _read(
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
     tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
+    rules, about_rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
+    of_tool = rules_of(rules, {name: sources.get(name, BUILT_IN) for name in specs})
+    tools = {name: replace(policy, rules=of_tool[name]) for name, policy in tools.items()}
+    warnings += about_rules
     warnings += check_people(people.allow, known, reader) if people else []
     check_chats(chats.allow, known, reader) if chats else None
     if not (web and store and http and model and people and chats and sessions and log):

@@ -14,6 +14,7 @@ from config.agents import NAME, AgentSettings
 from config.channels import built_in
 from config.model import ModelSettings
 from config.plugins import tool_specs
+from config.rules import RuleSettings
 from config.settings import (
     ChannelModule,
     ChatsSettings,
@@ -76,6 +77,11 @@ def schema() -> dict[str, Any]:
         "description": "Kinds of sub-session that a model may spawn, by name.",
         "propertyNames": {"pattern": f"^{NAME}$"},
         "additionalProperties": _table(AgentSettings, definitions),
+    }
+    properties["rules"] = {
+        "type": "array",
+        "description": "Rules about calls, in order: the last one that matches decides.",
+        "items": _table(RuleSettings, definitions),
     }
     properties["tools"] = {
         "type": "object",

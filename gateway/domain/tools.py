@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.domain.ids import CallId, WaitId
+from gateway.domain.rules import Rule
 
 
 class Availability(StrEnum):
@@ -135,6 +136,8 @@ class ToolPolicy:
     these."""
     settings: Any = None
     """Instance of the spec's `settings`; None when it has none."""
+    rules: tuple[Rule, ...] = ()
+    """The owner's rules about this tool, in the order of the configuration."""
 
     def timeout_of(self, tool: str, action: str | None) -> float:
         """Return the timeout in seconds of an action, or of the tool for None.

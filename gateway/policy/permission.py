@@ -2,8 +2,8 @@
 `gateway.toolcalls`.
 
 Unset, unknown or failing input is a refusal. The order is fixed: availability, arguments, refusals by the owner's
-settings (`refused`), scopes allowed in this session, the default of the risk. Locked denies, rules and grants do not
-exist yet: their place is before `default_approval`, in `decide`.
+settings (`refused`), the owner's rules with locked denies first, scopes allowed in this session, the default of the
+risk.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import (
     NAMED_AT_MOST,
@@ -23,6 +24,7 @@ from gateway.domain.tools import (
     ToolPolicy,
     ToolSpec,
 )
+from gateway.policy.rules import denied_outright, evaluate
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -43,6 +45,8 @@ def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | Non
     refused = available(spec.name, policy.availability, session)
     if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
         return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
+    if refused is None and (rule := denied_outright(policy.rules, session.root_kind.value)) is not None:
+        return _denied_by(rule, spec)
     return refused
 
 
@@ -128,7 +132,13 @@ def decide(
     if (deny := withheld(spec, policy, session)) is not None:
         return deny
     risk = call_scope.risk
-    match _relaxed(default_approval(spec, policy, session, risk), spec, call_scope, permitted):
+    rule = evaluate(policy.rules, call_scope.subjects, session.root_kind.value)
+    if rule is not None and rule.decision is Verdict.DENY:
+        return _denied_by(rule, spec)
+    if rule is not None and rule.decision is Verdict.ALLOW:
+        return Allow(because=f"{rule.where} allows {rule.pattern!r}")
+    approval = ApprovalMode.ASK if rule is not None else default_approval(spec, policy, session, risk)
+    match _relaxed(approval, spec, call_scope, permitted, by_rule=rule is not None):
         case Allow() as allow:
             return allow
         case ApprovalMode.ALLOW:
@@ -156,16 +166,24 @@ def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk:
 
 
 def _relaxed(
-    approval: ApprovalMode, spec: ToolSpec, call_scope: CallScope, permitted: Collection[str]
+    approval: ApprovalMode, spec: ToolSpec, call_scope: CallScope, permitted: Collection[str], *, by_rule: bool
 ) -> ApprovalMode | Allow:
-    """Relax an approval that would ask: allow a call that is more harmless than its tool, or was allowed before."""
+    """Relax an approval that would ask: allow a call that is more harmless than its tool, or was allowed before.
+
+    `by_rule`: a rule asks; then only what people allowed before is allowed.
+    """
     if approval is not ApprovalMode.ASK:
         return approval
-    if call_scope.risk is not spec.risk and DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
+    if not by_rule and call_scope.risk is not spec.risk and DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
         return Allow(because=f"{call_scope.risk} is allowed here")
     if call_scope.scope and call_scope.scope in permitted:
         return Allow(because=f"{call_scope.scope} was allowed in this session", scoped=True)
     return approval
+
+
+def _denied_by(rule: Rule, spec: ToolSpec) -> Deny:
+    hint = f"A rule of the owner denies this: {rule.where}, {spec.name} with {rule.pattern!r}."
+    return Deny(reason=DenyReason.CONFIGURED, hint=hint)
 
 
 def describe_availability(availability: Availability) -> str:

@@ -262,6 +262,9 @@ class CallDecider:
             return self.refuse(call_scope)
         if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
             return not_approved()  # the scope differs from the one on the card
+        denied = decide(tool.spec, tool.policy, view.session, call_scope, askable=True)
+        if isinstance(denied, Deny):  # a rule that is newer than the approval
+            return self.refuse(denied)
         call = Prepared(
             view=view,
             step=step,

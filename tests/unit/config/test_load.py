@@ -334,8 +334,9 @@ EXPECTED = {
     "tools.browser.approval": "a table by kind",
     "tools.sheel": 'Did you mean "shell"?',
     "log.level": '"debug", "info", "warning" or "error"',
+    "rules[0].pattern": "it is missing",
+    "rules[0].decision": "it is missing",
     "htpp": 'Did you mean "http"?',
-    "rules": "comes with a later version",
 }
 
 

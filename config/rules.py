@@ -1,0 +1,109 @@
+"""Reader of `[[rules]]`: the owner's rules about calls, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from config.reading import Path, TableReader, suggest
+from gateway.domain.rules import Rule, Verdict
+from gateway.domain.sessions import SessionKind
+
+RULES_AT_MOST = 500
+Kind = Literal["main", "dm", "non-main"]
+_EVERYWHERE = frozenset(kind.value for kind in SessionKind)
+_SHELL = "shell"
+
+
+class RuleSettings(BaseModel):
+    """One `[[rules]]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        description='A tool, "SOURCE:*" for all tools of a source, or "*" for every tool.'
+    )
+    pattern: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description='What a call touches (a command, a path, a host): "*" is any text, "?" one character.'
+    )
+    decision: Verdict = Field(description='"allow", "ask" or "deny". The last rule that matches decides.')
+    kinds: tuple[Kind, ...] | None = Field(
+        default=None, description='Where it holds: ["main", "dm", "non-main"]. "allow" holds in main when not given.'
+    )
+    locked: StrictBool = Field(default=False, description='With "deny": no later rule lifts it.')
+
+
+def read_rules(
+    raw: object, tools: Collection[str], sources: Collection[str], reader: TableReader
+) -> tuple[Sequence[Rule], list[str]]:
+    """Return the rules in order, and warnings. The reader collects wrong tools, keys and values.
+
+    `sources`: names of all sources of tools.
+    """
+    if not isinstance(raw, list):
+        reader.wrong(("rules",), "it is not a list of tables", "Write [[rules]], in double brackets, above each rule")
+        return (), []
+    tables = cast("list[object]", raw)
+    if len(tables) > RULES_AT_MOST:
+        reader.wrong(("rules",), f"there are {len(tables)} rules", f"Write at most {RULES_AT_MOST}; patterns have `*`")
+        return (), []
+    rules: list[Rule] = []
+    for n, table in enumerate(tables):
+        path: Path = ("rules", n)
+        read = reader.model(RuleSettings, table, path)
+        if read is not None and _is_right(read, tools, sources, path, reader):
+            kinds = frozenset(read.kinds) if read.kinds is not None else _kinds_of(read.decision)
+            rules.append(
+                Rule(
+                    tool=read.tool, pattern=read.pattern, decision=read.decision, kinds=kinds, locked=read.locked,
+                    where=f"rules[{n}]",
+                )
+            )  # fmt: skip
+    return rules, [*_shadowed(rules), *_wide(rules)]
+
+
+def _kinds_of(decision: Verdict) -> frozenset[str]:
+    """Return where a rule holds that does not say so: an allow in main only, the others everywhere."""
+    return frozenset({SessionKind.MAIN.value}) if decision is Verdict.ALLOW else _EVERYWHERE
+
+
+def _is_right(
+    read: RuleSettings, tools: Collection[str], sources: Collection[str], path: Path, reader: TableReader
+) -> bool:
+    before = len(reader.problems)
+    known = {"*", *tools, *(f"{source}:*" for source in sources)}
+    if read.tool not in known:
+        reader.wrong((*path, "tool"), f"there is no tool {read.tool!r}", suggest(read.tool, known))
+    if not read.pattern.strip():
+        reader.wrong((*path, "pattern"), "it is blank", 'Write "*" for any call')
+    if read.kinds == ():
+        reader.wrong((*path, "kinds"), "it is empty, so the rule never holds", "Remove the key, or name a kind")
+    if read.locked and read.decision is not Verdict.DENY:
+        reader.wrong((*path, "locked"), "only a deny can be locked", 'Remove it, or write decision = "deny"')
+    return len(reader.problems) == before
+
+
+def _shadowed(rules: Sequence[Rule]) -> Iterator[str]:
+    """Yield a warning for each rule that can never decide, since a later one matches all that it does."""
+    for n, rule in enumerate(rules):
+        for later in rules[n + 1 :]:
+            covers = later.tool in ("*", rule.tool) and later.pattern in ("*", rule.pattern)
+            # An allow of a shell matches fewer commands than its pattern says.
+            covers = covers and (later.decision is not Verdict.ALLOW or rule.decision is Verdict.ALLOW)
+            if covers and rule.kinds <= later.kinds and not rule.locked:
+                yield f"{rule.where} has no effect: {later.where} matches all that it does, and the last match decides."
+                break
+
+
+def _wide(rules: Sequence[Rule]) -> Iterator[str]:
+    for rule in rules:
+        if rule.decision is Verdict.ALLOW and rule.pattern == "*" and rule.tool in ("*", _SHELL):
+            what = "every tool" if rule.tool == "*" else "every plain command of the shell"
+            yield f"{rule.where} allows {what} without asking anyone; write what is really needed."
+
+
+def rules_of(rules: Sequence[Rule], tools: Mapping[str, str]) -> Mapping[str, tuple[Rule, ...]]:
+    """Return the rules of each tool, in order. `tools`: source of each tool."""
+    return {name: tuple(rule for rule in rules if rule.is_for(name, source)) for name, source in tools.items()}

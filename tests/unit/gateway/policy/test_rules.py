@@ -1,0 +1,207 @@
+"""Rules over subjects: order, locked denies, wildcards, and the readings of a shell command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.decisions import Allow, Ask, Deny, DenyReason
+from gateway.domain.rules import Rule, Verdict
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import CallScope, Risk
+from gateway.policy.permission import decide, withheld
+from gateway.policy.rules import denied_outright, evaluate
+from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, session
+
+EVERYWHERE = frozenset(kind.value for kind in SessionKind)
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+
+
+def rule(pattern: str, decision: Verdict, *, locked: bool = False, kinds: frozenset[str] = EVERYWHERE) -> Rule:
+    return Rule(tool="shell", pattern=pattern, decision=decision, kinds=kinds, locked=locked, where="rules[0]")
+
+
+def verdict(rules: Sequence[Rule], *subjects: str, kind: str = "main") -> Verdict | None:
+    found = evaluate(rules, subjects, kind)
+    return None if found is None else found.decision
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("*", "anything/at all", True),
+        ("a.txt", "a.txt", True),
+        ("a.txt", "b/a.txt", False),
+        ("a.txt", "aXtxt", False),
+        ("*.env", "a/b/.env", True),
+        ("*.env", ".environment", False),
+        ("src/*", "src/deep/er.py", True),
+        ("a?c", "abc", True),
+        ("a?c", "ac", False),
+        ("A.txt", "a.txt", False),
+        ("src\\*", "src/x", True),
+        ("[ab]", "a", False),
+        ("[ab]", "[ab]", True),
+        ("notes *", "notes", True),
+        ("notes *", "notesbook", False),
+        ("*\n*", "a\nb", True),
+    ],
+)
+def test_wildcards_are_anchored_and_cross_folders(pattern: str, text: str, matches: bool) -> None:
+    assert (verdict([rule(pattern, DENY)], f"path:{text}") is DENY) is matches
+
+
+@pytest.mark.parametrize(
+    ("rules", "subjects", "expected"),
+    [
+        ([], ["path:a"], None),
+        ([rule("*", ALLOW)], ["path:a"], ALLOW),
+        ([rule("*", ALLOW), rule("*.md", DENY)], ["path:a.md"], DENY),
+        ([rule("*.md", DENY), rule("*", ALLOW)], ["path:a.md"], ALLOW),
+        ([rule("*.md", DENY, locked=True), rule("*", ALLOW)], ["path:a.md"], DENY),
+        ([rule("*", ALLOW), rule("*.md", DENY)], ["path:b", "path:a.md"], DENY),
+        ([rule("*", ALLOW), rule("*.md", ASK)], ["path:b", "path:a.md"], ASK),
+        ([rule("*.md", ASK), rule("*.txt", DENY)], ["path:a.md", "path:a.txt"], DENY),
+        ([rule("*.md", ALLOW)], ["path:a.md", "path:b"], None),
+        ([rule("*.md", ALLOW)], ["path:a.md", "path:b.md"], ALLOW),
+        ([rule("*.md", ALLOW)], [], None),
+        ([rule("*", DENY)], [], DENY),
+        ([rule("*", ALLOW)], [], ALLOW),
+        ([rule("*", ALLOW, kinds=frozenset({"dm"}))], ["path:a"], None),
+        ([rule("*", DENY, locked=True, kinds=frozenset({"dm"}))], ["path:a"], None),
+        ([rule("example.org", ALLOW)], ["host:example.org"], ALLOW),
+        ([rule("example.org", ALLOW)], ["host:example.org:8080"], None),
+    ],
+)
+def test_the_last_match_decides_and_one_deny_is_enough(
+    rules: list[Rule], subjects: list[str], expected: Verdict | None
+) -> None:
+    assert verdict(rules, *subjects) is expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x", "rm -rf x", "FOO=1 rm -rf x", "env rm x", "command rm x", "sudo rm x", "timeout 5 rm x", "xargs rm",
+        'bash -c "rm x"', "\\rm x", "/bin/rm x", 'r""m x', "r'm' x", "ls; rm x", "ls && rm x", "ls | xargs rm",
+        "(rm x)", "if true; then rm a; fi", "! rm a", "echo $(rm x)", "echo `rm x`", "a\nrm x", "{ rm x; }",
+        "rm\tx", "r\\m x",
+        "nohup sudo -u root /usr/bin/rm x &", "cat <(rm x)", "x" * 300_000 + " rm x", " a" * 5_000,
+    ],
+)  # fmt: skip
+def test_a_deny_sees_through_wrappers_quotes_and_lists(command: str) -> None:
+    assert verdict([rule("*", ALLOW), rule("rm *", DENY)], f"command:{command}") is DENY
+
+
+@pytest.mark.parametrize("command", ["ls", "git status", "echo firm", "rmdir x", "cat rm.txt"])
+def test_a_deny_leaves_other_commands_alone(command: str) -> None:
+    assert verdict([rule("rm *", DENY)], f"command:{command}") is None
+
+
+@pytest.mark.parametrize("command", ["git status", "git status -s", "git  status", "git status --porcelain=v2 a/b"])
+def test_an_allowed_pattern_covers_plain_commands(command: str) -> None:
+    assert verdict([rule("git status *", ALLOW)], f"command:{command}") is ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status; rm x", "git status && ls", "git status | sh", "git status > /tmp/x", "git status $(rm x)",
+        "git status `rm x`", "git status\nrm x", "git status 'a'", 'git status "a"', "git status \\a", "git status *",
+        "git status ~/x", "git status &", "git status #x", "git status !x", "git status {a,b}", "git status \u202ex",
+        "A=1 git status", "git statusx", "xgit status", "git status\x00x", "git status [ab]", "git status <x",
+    ],
+)  # fmt: skip
+def test_an_allowed_pattern_covers_nothing_else(command: str) -> None:
+    assert verdict([rule("git status *", ALLOW)], f"command:{command}") is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sudo ls", "/usr/bin/env ls", "bash x.sh", "python3.11 x.py", "xargs rm", "find . -delete", "timeout 5 ls", ". x"],
+)
+def test_a_wildcard_never_allows_a_program_that_runs_others(command: str) -> None:
+    assert verdict([rule("*", ALLOW)], f"command:{command}") is None
+    assert verdict([rule(command, ALLOW)], f"command:{command}") is ALLOW, "the exact text is what was written"
+
+
+RULES = st.lists(
+    st.builds(
+        rule,
+        st.sampled_from(["*", "a*", "*.md", "git *", "rm *", "?"]),
+        st.sampled_from(list(Verdict)),
+        locked=st.just(False),
+    ),
+    max_size=6,
+)
+SUBJECTS = st.lists(
+    st.sampled_from(["path:a", "path:b.md", "host:a", "command:git log", "command:rm x; ls", "command:ls"]), max_size=3
+)
+
+
+@given(RULES, SUBJECTS, st.sampled_from(["*", "a*", "rm *", "ls"]), st.booleans(), st.integers(0, 6))
+def test_one_more_deny_never_allows_more(
+    rules: list[Rule], subjects: list[str], pattern: str, locked: bool, at: int
+) -> None:
+    with_it = [*rules[:at], rule(pattern, DENY, locked=locked), *rules[at:]]
+
+    before, after = verdict(rules, *subjects), verdict(with_it, *subjects)
+    assert after is not ALLOW or before is ALLOW
+
+
+@given(RULES, st.sampled_from(list(SessionKind)))
+def test_a_tool_is_hidden_only_when_no_call_of_it_can_run(rules: list[Rule], kind: SessionKind) -> None:
+    if denied_outright(rules, kind.value) is not None:
+        for subject in ("path:a", "path:b.md", "host:x", "command:ls", "command:git log"):
+            assert verdict(rules, subject, kind=kind.value) is DENY
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden"),
+    [
+        ([rule("*", DENY)], True),
+        ([rule("*", DENY), rule("*.md", ALLOW)], False),
+        ([rule("*", DENY), rule("*.md", ASK)], False),
+        ([rule("*.md", ALLOW), rule("*", DENY)], True),
+        ([rule("*", DENY), rule("*.md", DENY)], True),
+        ([rule("*", DENY, locked=True), rule("*", ALLOW)], True),
+        ([rule("*.md", DENY)], False),
+        ([], False),
+    ],
+)
+def test_a_narrower_allow_keeps_a_tool_visible(rules: list[Rule], hidden: bool) -> None:
+    assert (denied_outright(rules, "main") is not None) is hidden
+    assert (withheld(SPEC, replace(POLICY, rules=tuple(rules)), session()) is not None) is hidden
+
+
+@pytest.mark.parametrize(
+    ("decision", "permitted", "askable", "expected"),
+    [
+        (ALLOW, (), False, Allow(because="rules[0] allows 'x*'")),
+        (ASK, (), True, Ask(because="network needs an approval")),
+        (ASK, (HERE,), True, Allow(because="example.org was allowed in this session", scoped=True)),
+        (DENY, (HERE,), True, None),
+    ],
+)
+def test_a_rule_precedes_the_default_and_a_deny_a_scope(
+    decision: Verdict, permitted: tuple[str, ...], askable: bool, expected: Allow | Ask | None
+) -> None:
+    policy = replace(POLICY, rules=(rule("x*", decision),))
+    call_scope = CallScope(risk=Risk.NETWORK, scope=HERE, subjects=("path:xyz",))
+    found = decide(SPEC, policy, session(), call_scope, askable=askable, permitted=permitted)
+
+    if expected is not None:
+        assert found == expected
+    else:
+        assert isinstance(found, Deny)
+        assert (found.reason, "rules[0]" in found.hint) == (DenyReason.CONFIGURED, True)
+
+
+def test_an_ask_rule_holds_for_a_harmless_call() -> None:
+    policy = replace(POLICY, rules=(rule("secret*", ASK),))
+    found = decide(SPEC, policy, session(), CallScope(risk=Risk.READ, subjects=("path:secrets",)), askable=True)
+    assert isinstance(found, Ask)
