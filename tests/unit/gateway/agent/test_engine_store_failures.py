@@ -204,14 +204,18 @@ async def test_a_turn_that_failed_and_cannot_be_ended_is_ended_a_moment_later(tm
     assert len(await engine.texts()) == 1
 
 
+def _is_due(store: FailingStore) -> bool:
+    (row,) = store.slots.values()
+    return row.slot.state is SlotState.DUE
+
+
 async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender(tmp_path: Path) -> None:
     store = Brittle(1, only="slot_retry")
     engine = Engine(tmp_path, store=store)
     channel = FakeChannel(outcomes=[SendFailed("no network", outcome=SendOutcome.RETRY)])
     await engine.ingress.message(inbound("/help"))
     async with in_background(engine.delivery(channel).run()) as running:
-        (row,) = store.slots.values()
-        await until(lambda: _is(store.count == 2 and row.slot.state is SlotState.DUE))
+        await until(lambda: _is(store.count == 2 and _is_due(store)))  # else the clock moves before the row is written
         engine.clock.advance(10)
         await until(lambda: _is(len(channel.sent) == 1))
         assert not running.done()
