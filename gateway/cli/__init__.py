@@ -214,6 +214,35 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     return 0 if found.get("state", "done") == "done" else 1
 
 
+@cli.command()
+@click.argument("tool")
+@click.argument("text", default="")
+@click.option(
+    "--kind", type=click.Choice(["main", "dm", "non-main"]), default="main", show_default=True, help="Kind of session."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@_places
+@click.pass_obj
+def explain(options: _Options, tool: str, text: str, kind: str, *, as_json: bool) -> None:
+    """Tell whether a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
+
+    Reads the configuration and runs nothing; the daemon need not run.
+    """
+    import asyncio
+
+    from gateway.app.explain import explain as explained
+    from gateway.domain.sessions import SessionKind
+    from gateway.sandbox import probe
+
+    found = explained(_load(options), asyncio.run(probe()), SessionKind(kind), tool, text)
+    if as_json:
+        click.echo(found.as_json())
+        return
+    click.echo(f"{found.decision}: {found.because}")
+    for n, step in enumerate(found.order, 1):
+        click.echo(f"  {n}. {step}")
+
+
 @cli.command("slack-manifest")
 @click.option("--account", metavar="NAME", help="Which [channels.slack.accounts.NAME]; needed when there are several.")
 @_places

@@ -65,7 +65,10 @@ class Operator:
         spec = self._commands().get(word)
         if spec is None:
             return self._say(f"There is no command {as_code('/' + word)}. {self._tools(offers)}".strip())
-        arguments = _arguments(spec, rest, offers)
+        schema: Mapping[str, Any] = next(
+            (offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]()
+        )
+        arguments = arguments_of(spec, rest, schema)
         if isinstance(arguments, str):
             return self._say(arguments)
         call = ToolCall(id=CallId("c1"), tool=spec.name, arguments=json.dumps(arguments, ensure_ascii=False))
@@ -97,9 +100,8 @@ class Operator:
 # --- command text to arguments --------------------------------------------------------------------
 
 
-def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[str, Any] | str:
-    """Return the arguments, or as text the tool's usage or a parse error."""
-    schema: Mapping[str, Any] = next((offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]())
+def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[str, Any] | str:
+    """Return the arguments in the text of a command, or as text the tool's usage or a parse error. Not validated."""
     if not rest.strip():
         return usage_text_of(spec) if spec.positional in schema.get("required", ()) else {}
     if spec.positional is not None:

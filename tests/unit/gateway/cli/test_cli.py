@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import sys
@@ -436,3 +437,13 @@ def test_a_table_is_as_wide_as_its_cells() -> None:
 
 def test_an_approval_that_lacks_something_is_still_shown() -> None:
     assert approval({"id": "w"}).startswith("w  ")
+
+
+async def test_explain_needs_no_daemon(state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[rules]]\ntool = "shell"\npattern = "git *"\ndecision = "allow"\n')
+    done = await dragoman(state, "--config", str(config), "explain", "shell", "git status")
+    assert (done.code, done.out.splitlines()[0]) == (0, "allow: rules[0] allows 'git *'")
+
+    done = await dragoman(state, "explain", "--json", "--kind", "dm", "shell", "ls", "--config", str(config))
+    assert (done.code, json.loads(done.out)["decision"]) == (0, "deny")

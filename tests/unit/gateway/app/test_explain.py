@@ -1,0 +1,90 @@
+"""`dragoman explain`: the decision about a call from the configuration alone, and agreement with what is enforced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.load import load
+from config.plugins import tool_specs
+from gateway.app.explain import Explanation, explain
+from gateway.domain.sessions import SessionKind
+from gateway.sandbox import Containment
+
+NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
+SANDBOX = Containment(can_bwrap=True, can_pid_namespace=True)
+MAIN, DM, GROUP = SessionKind.MAIN, SessionKind.DM, SessionKind.NON_MAIN
+RULES = """
+[[rules]]
+tool = "shell"
+pattern = "git *"
+decision = "allow"
+[[rules]]
+tool = "shell"
+pattern = "git push *"
+decision = "deny"
+[tools.shell]
+permission = "always"
+"""
+
+
+def told(tmp_path: Path, kind: SessionKind, tool: str, text: str, config: str = RULES) -> Explanation:
+    file = tmp_path / "config.toml"
+    file.write_text(config)
+    loaded = load(file, tmp_path / "state", {"HOME": str(tmp_path)}, tool_specs())
+    found = explain(loaded, SANDBOX, kind, tool, text)
+    assert not (tmp_path / "state").exists(), "it leaves no trace"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "tool", "text", "decision", "rule", "because"),
+    [
+        (MAIN, "shell", "git status", "allow", "rules[0]", "rules[0] allows 'git *'"),
+        (MAIN, "shell", '{"command": "git status"}', "allow", "rules[0]", "rules[0]"),
+        (MAIN, "shell", "git push", "deny", "rules[1]", "A rule of the owner denies this"),
+        (MAIN, "shell", "git status; ls", "ask", "", "execute needs an approval"),
+        (DM, "shell", "git status", "ask", "", "execute needs an approval"),
+        (GROUP, "shell", "sudo git push", "deny", "rules[1]", "A rule of the owner denies this"),
+        (MAIN, "shell", "", "deny", "", "/shell"),
+        (MAIN, "shell", '{"command": 5}', "deny", "", "command"),
+        (MAIN, "spawn", "count the files", "allow", "", "none is allowed here"),
+        (DM, "sessions_spawn", "count the files", "ask", "", "needs an approval"),
+        (MAIN, "sessions_list", "", "allow", "", "none is allowed here"),
+        (MAIN, "nothing", "x", "deny", "", "There is no tool 'nothing'"),
+    ],
+)
+def test_the_decision_is_told_with_its_rule(
+    tmp_path: Path, kind: SessionKind, tool: str, text: str, decision: str, rule: str, because: str
+) -> None:
+    found = told(tmp_path, kind, tool, text)
+
+    assert (found.decision, found.rule) == (decision, rule)
+    assert because in found.because
+
+
+def test_the_order_names_each_step_up_to_the_deciding_one(tmp_path: Path) -> None:
+    assert told(tmp_path, MAIN, "shell", "git log").order == (
+        "available: always",
+        "arguments: valid",
+        "scope: execute, command:git log",
+        "rules: rules[0]: allow shell 'git *'",
+    )
+    assert told(tmp_path, MAIN, "shell", "ls").order[-2:] == (
+        "rules: none of 2 matches every subject",
+        "default for execute in main: ask",
+    )
+    blocked = told(tmp_path, MAIN, "shell", "ls", '[tools.shell]\npermission = "blocked"\n')
+    assert blocked.order == ("available: refused, blocked",)
+
+
+def test_a_tool_that_a_rule_hides_names_that_rule(tmp_path: Path) -> None:
+    hidden = told(tmp_path, MAIN, "shell", "ls", '[[rules]]\ntool = "*"\npattern = "*"\ndecision = "deny"\n')
+    assert (hidden.decision, hidden.rule) == ("deny", "rules[0]")
+
+
+def test_json_has_the_four_keys(tmp_path: Path) -> None:
+    found = json.loads(told(tmp_path, MAIN, "shell", "git log").as_json())
+    assert sorted(found) == ["because", "decision", "order", "rule"]
