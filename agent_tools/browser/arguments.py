@@ -6,7 +6,6 @@ shows exactly what is done.
 
 from __future__ import annotations
 
-import posixpath
 import re
 import shlex
 from collections.abc import Collection, Mapping
@@ -272,9 +271,8 @@ def scope(args: Args, settings: BrowserSettings) -> CallScope:
 
 
 def _paths(args: Args) -> tuple[str, ...]:
-    """Return the file that a call names, as a subject. One outside the workspace is refused when the call runs."""
-    path = posixpath.normpath(args.path) if args.path else ""
-    return (f"path:{path}",) if path and not path.startswith(("/", "..")) else ()
+    """Return the file that a call names, as a subject. The gateway relates it to the workspace."""
+    return (f"path:{args.path}",) if args.path else ()
 
 
 def destination(args: Args, settings: BrowserSettings) -> Destination | None:

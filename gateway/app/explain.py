@@ -18,7 +18,7 @@ from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import CallScope
 from gateway.egress import Egress
 from gateway.llm.operator import arguments_of
-from gateway.policy.permission import decide, default_approval, refused
+from gateway.policy.permission import decide, default_approval, placed, refused
 from gateway.policy.rules import evaluate
 from gateway.sandbox import Containment
 from gateway.system.clock import SystemClock
@@ -72,7 +72,7 @@ def _decided(tools: ToolSet, session: Session, name: str, text: str) -> Explanat
         hint = arguments if isinstance(arguments, str) else arguments.hint
         return Explanation(decision="deny", because=hint, rule="", order=(*order, "arguments: not valid"))
     order.append("arguments: valid")
-    call_scope = found.scope_of(arguments)
+    call_scope = placed(found.scope_of(arguments), "")
     order.append(f"scope: {_scope(call_scope)}")
     if (never := refused(call_scope)) is not None:
         return _refused(never, order, "settings")

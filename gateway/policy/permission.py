@@ -8,7 +8,9 @@ risk.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
@@ -99,6 +101,24 @@ def refused(call_scope: CallScope) -> Deny | None:
         hint = f"{path!r} is outside the workspace, or names nothing in it. Name a file beneath it."
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
     return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The tool states an invalid subject: {wrong[:NAMED_AT_MOST]!r}.")
+
+
+def placed(call_scope: CallScope, workspace: str) -> CallScope:
+    """Return the scope with its paths in the one form that rules know: relative to the workspace, without `.` and `//`.
+
+    A path that leads elsewhere stays absolute, or begins with `..`, and is `refused`.
+    """
+    return replace(call_scope, subjects=tuple(_placed(one, workspace) for one in call_scope.subjects))
+
+
+def _placed(subject: str, workspace: str) -> str:
+    kind, _, path = subject.partition(":")
+    if kind != SubjectKind.PATH or not path:
+        return subject
+    whole = posixpath.normpath(path)
+    if workspace and whole.startswith(f"{workspace}/"):
+        whole = whole[len(workspace) + 1 :]
+    return f"{SubjectKind.PATH}:{whole}"
 
 
 def _is_subject(subject: str) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.tools import SubjectKind
@@ -19,6 +21,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SEPARATOR = re.compile(r"[;|&\n(){}<>`$!]+")
 _WILDCARD = re.compile(r"[*?]")
+_EXPANSION = re.compile(r"[$`*?\[{]")
 _QUOTES = re.compile(r"""["'\\]""")
 WRAPPERS = frozenset({
     ".", "awk", "bash", "builtin", "busybox", "chroot", "command", "csh", "dash", "doas", "env", "eval", "exec",
@@ -40,12 +43,21 @@ def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str) -> Rule 
     for rule in here:
         if rule.locked and any(_matches(rule, text) for text in texts):
             return rule
-    found = [next((rule for rule in reversed(here) if _matches(rule, text)), None) for text in texts]
+    found = [_last(here, text) for text in texts]
     for verdict in (Verdict.DENY, Verdict.ASK):
         for rule in found:
             if rule is not None and rule.decision is verdict:
                 return rule
     return None if None in found else found[-1]
+
+
+def _last(rules: Sequence[Rule], subject: str) -> Rule | None:
+    """Return the last rule that matches a subject. An expansion that no rule matches may hide what one is about."""
+    found = next((rule for rule in reversed(rules) if _matches(rule, subject)), None)
+    if found is not None or not _EXPANSION.search(subject) or not subject.startswith(f"{SubjectKind.COMMAND}:"):
+        return found
+    hidden = next((rule for rule in reversed(rules) if rule.decision is not Verdict.ALLOW), None)
+    return None if hidden is None else replace(hidden, decision=Verdict.ASK)
 
 
 def denied_outright(rules: Sequence[Rule], kind: str) -> Rule | None:
@@ -67,11 +79,11 @@ def _matches(rule: Rule, subject: str) -> bool:
         return True
     kind, _, text = subject.partition(":")
     if kind != SubjectKind.COMMAND:
-        return bool(subject) and bool(_compiled(rule.pattern).fullmatch(text.replace("\\", "/")))
+        return bool(subject) and _fits(rule.pattern, text.replace("\\", "/"))
     if rule.decision is Verdict.ALLOW:
         return _is_allowed_by(rule.pattern, text)
-    readings = list(_readings(text))
-    return len(readings) > PARTS_AT_MOST or any(_compiled(rule.pattern).fullmatch(one) for one in readings)
+    readings = _bounded_readings(text)
+    return len(readings) > PARTS_AT_MOST or any(_fits(rule.pattern, one) for one in readings)
 
 
 def _is_allowed_by(pattern: str, command: str) -> bool:
@@ -84,13 +96,19 @@ def _is_allowed_by(pattern: str, command: str) -> bool:
     program = words[0].rpartition("/")[2]
     if program in WRAPPERS or re.fullmatch(r"python[\d.]*", program):
         return False
-    return bool(_compiled(pattern).fullmatch(" ".join(words)))
+    return _fits(pattern, " ".join(words))
+
+
+@lru_cache(maxsize=16)
+def _bounded_readings(command: str) -> tuple[str, ...]:
+    """Return the readings of a command, at most one more than are compared: all rules look at the same command."""
+    return tuple(islice(_readings(command), PARTS_AT_MOST + 1))
 
 
 def _readings(command: str) -> Iterator[str]:
     """Yield the command as written, and each run of words in it that may be a command: `rm x` in `sudo /bin/rm x`."""
     yield command
-    for part in _SEPARATOR.split(_QUOTES.sub("", command)):
+    for part in _SEPARATOR.split(_QUOTES.sub("", command.replace("\\\n", ""))):
         words = part.split()[: PARTS_AT_MOST + 1]
         for n in range(len(words)):
             rest = words[n:]
@@ -99,11 +117,19 @@ def _readings(command: str) -> Iterator[str]:
                 yield " ".join([rest[0].rpartition("/")[2], *rest[1:]])
 
 
+def _fits(pattern: str, text: str) -> bool:
+    """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
+    pattern = pattern.replace("\\", "/")
+    if pattern.endswith(" *") and _compiled(pattern[:-2]).fullmatch(text):
+        return True
+    return _compiled(pattern).fullmatch(text) is not None
+
+
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern. A `*` at the end, after a space, also matches without it: `ls *` and `ls`."""
-    text = pattern.replace("\\", "/")
-    optional = text.endswith(" *")
-    parts = re.split(r"([*?])", text[:-2] if optional else text)
-    body = "".join({"*": ".*", "?": "."}.get(part, re.escape(part)) for part in parts)
-    return re.compile(f"{body}(?: .*)?" if optional else body, re.DOTALL)
+    """Return the expression of a pattern. Atomic groups: without them, `*a*a*b` takes minutes for a long text."""
+    first, *rest = ("".join("." if char == "?" else re.escape(char) for char in part) for part in pattern.split("*"))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)

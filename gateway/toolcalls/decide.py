@@ -37,7 +37,7 @@ from gateway.domain.turns import TurnLimits, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.permission import decide, default_approval, refused
+from gateway.policy.permission import decide, default_approval, placed, refused
 from gateway.ports import FileReader
 from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
@@ -257,7 +257,7 @@ class CallDecider:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
-        call_scope = self._call_scope(tool, arguments)
+        call_scope = self._call_scope(tool, arguments, view.session)
         if isinstance(call_scope, Deny):
             return self.refuse(call_scope)
         if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
@@ -281,6 +281,8 @@ class CallDecider:
     def _interrupted(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Runnable | ToolResult:
         """Decide a call that an earlier holder started and did not finish: run a repeatable one again."""
         call = self._as_allowed(view, step, wait, allowed)
+        if call is not None and call.tool.prepare is not None and call.prepared is None:
+            return outcome_unknown(step.started_at)  # what it had seen is gone, so it cannot tell what it did
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
             return Runnable(call=call, wait=None)
         return outcome_unknown(step.started_at)
@@ -310,7 +312,7 @@ class CallDecider:
         arguments = check_arguments(tool.arguments, step.call.arguments, usage(tool.spec))
         if isinstance(arguments, Deny):
             return arguments
-        call_scope = self._call_scope(tool, arguments)
+        call_scope = self._call_scope(tool, arguments, view.session)
         if isinstance(call_scope, Deny):
             return call_scope
         try:
@@ -336,10 +338,12 @@ class CallDecider:
             preview="" if preview is None else preview.text,
         )
 
-    def _call_scope(self, tool: Tool, arguments: Any) -> CallScope | Deny:
+    def _call_scope(self, tool: Tool, arguments: Any, session: Session) -> CallScope | Deny:
         """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
         try:
             call_scope = tool.scope_of(arguments)
+            if call_scope.subjects:
+                call_scope = placed(call_scope, str(self.workspaces.workspace(works_in(session))))
             return refused(call_scope) or call_scope
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("call scope failed", tool=tool.spec.name)

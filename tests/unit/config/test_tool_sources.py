@@ -20,7 +20,7 @@ SPEC = ToolSpec(
     name="{name}", description="A tool.", risk=Risk.WRITE, effect=Effect.UNSAFE, availability=Availability.ALWAYS
 )
 class Args(BaseModel): pass
-async def run(ctx, args): raise NotImplementedError
+async def run(ctx, args): return None
 """
 Read = Callable[[str], Loaded]
 

@@ -12,7 +12,7 @@ from agent_tools.browser import Args, scope
 from agent_tools.browser.arguments import ActionName, scopes_of
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import CallScope, Destination, Risk
-from gateway.policy.permission import refused
+from gateway.policy.permission import placed, refused
 
 
 def worst(args: Args, settings: BrowserSettings) -> CallScope:
@@ -130,12 +130,12 @@ def test_scripts_run_only_where_the_owner_lets_them_be_asked_for(
         ({"action": "open", "url": "https://exämple.org:8443/"}, ("host:xn--exmple-cua.org:8443",), None),
         (
             {"action": "download", "url": "http://a.example/x", "path": "./sub//x.bin"},
-            ("host:a.example", "path:sub/x.bin"),
+            ("host:a.example", "path:./sub//x.bin"),
             ("a.example",),
         ),
         ({"action": "upload", "ref": "e1", "host": "a.example", "path": "notes.md"}, ("path:notes.md",), ()),
-        ({"action": "pdf", "path": "/etc/x"}, (), ()),
-        ({"action": "pdf", "path": "a/../../x"}, (), ()),
+        ({"action": "pdf", "path": "/etc/x"}, ("path:/etc/x",), ()),
+        ({"action": "pdf", "path": "a/../../x"}, ("path:a/../../x",), ()),
         ({"action": "snapshot"}, (), ()),
     ],
 )
@@ -146,4 +146,5 @@ def test_scope_names_what_a_call_touches(
 
     assert found.subjects == subjects
     assert sends is None or found.sends == sends
-    assert refused(found) is None
+    leads_out = str(given.get("path", "")) in ("/etc/x", "a/../../x")
+    assert (refused(placed(found, "/w")) is not None) is leads_out

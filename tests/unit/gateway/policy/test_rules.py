@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from gateway.domain.decisions import Allow, Ask, Deny, DenyReason
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
-from gateway.policy.permission import decide, withheld
+from gateway.policy.permission import decide, placed, withheld
 from gateway.policy.rules import denied_outright, evaluate
 from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, session
 
@@ -210,3 +211,32 @@ def test_an_ask_rule_holds_for_a_harmless_call() -> None:
     policy = replace(POLICY, rules=(rule("secret*", ASK),))
     found = decide(SPEC, policy, session(), CallScope(risk=Risk.READ, subjects=("path:secrets",)), askable=True)
     assert isinstance(found, Ask)
+
+
+@pytest.mark.parametrize("command", ["r$@m x", "r${z}m x", "/bin/r? x", "{rm,x}", "`cat f` x", "r[m] x"])
+def test_an_expansion_that_may_hide_a_command_is_asked_about(command: str) -> None:
+    assert verdict([rule("rm *", DENY)], f"command:{command}") is ASK
+    assert verdict([rule("git *", ALLOW)], f"command:{command}") is None
+
+
+def test_a_command_on_two_lines_is_one() -> None:
+    assert verdict([rule("rm *", DENY)], "command:r\\\nm x") is DENY
+
+
+@pytest.mark.parametrize("text", ["a" * 60_000, "foo" * 20_000])
+def test_a_long_text_is_compared_in_linear_time(text: str) -> None:
+    """A pattern that goes back over its text took seconds for 3,000 characters, in the event loop."""
+    began = time.process_time()
+    assert verdict([rule("*a*a*a*b", DENY), rule("*foo*foo*bar*", DENY)], f"path:{text}") is None
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("/w/ann/.env", ".env"), ("./secrets//x", "secrets/x"), ("a/../secrets/x", "secrets/x"), ("/etc/x", "/etc/x")],
+)
+def test_a_path_has_one_form_before_rules_see_it(written: str, found: str) -> None:
+    assert placed(CallScope(risk=Risk.READ, subjects=(f"path:{written}", "host:a")), "/w/ann").subjects == (
+        f"path:{found}",
+        "host:a",
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import main_session
+from gateway.domain.steps import StepState
 from gateway.domain.tools import Effect, Preview, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease
 from gateway.errors import NotFound
@@ -149,3 +150,14 @@ async def test_a_preview_that_hangs_ends_at_its_timeout(tmp_path: Path) -> None:
     found = await by.preview(turn_view(steps=[one]), one)
     assert isinstance(found, ToolResult)
     assert found.code == "crashed"
+
+
+def test_an_unasked_edit_that_a_crash_cut_is_unknown(tmp_path: Path) -> None:
+    """What it had seen was stored nowhere: done again, it could not tell its own edit from another's."""
+    made = editing(effect=Effect.IDEMPOTENT)
+    allowed = replace(made, spec=replace(made.spec, name="shell", risk=Risk.NONE))
+    one = step(state=StepState.STARTED)
+    found = deciding(tmp_path, allowed).later(turn_view(steps=[one]), one, None)
+
+    assert isinstance(found, ToolResult)
+    assert found.status is ResultStatus.UNKNOWN
