@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +24,7 @@ from config.reading import Path, TableReader, suggest
 from config.settings import ChannelModule, HttpSettings
 from gateway.domain.ids import PAGE
 from gateway.errors import ConfigError
-from gateway.ports import CHANNEL_API, ChannelSpec
+from gateway.ports import CHANNEL_API, ChannelSpec, IdForm
 
 ENTRY_POINTS = "dragoman.channels"
 """Group of entry points at which an installed package registers its `ChannelSpec`, by the channel's name."""
@@ -45,12 +46,16 @@ class ConfiguredChannel:
         """Return sentences about dangerous settings. `named`: all people and chats with access."""
         try:
             return list(self.spec.warnings(self.settings, named))
-        except Exception as error:  # noqa: BLE001 - the code of a plug-in (house rule 9)
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything; its failure becomes a warning
             return [f"channels.{self.spec.name}: its settings cannot be examined ({type(error).__name__})."]
 
     def describe(self) -> list[tuple[str, str]]:
         """Return (account, description) pairs; without accounts, where the channel comes from."""
-        return list(self.spec.describe(self.settings)) or [("", self.origin or "on")]
+        try:
+            found = list(self.spec.describe(self.settings))
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything; `check` must print the rest
+            found = [("", f"it cannot be described ({type(error).__name__})")]
+        return found or [("", self.origin or "on")]
 
 
 @cache
@@ -161,9 +166,24 @@ def _checked(spec: object, where: str) -> ChannelSpec:
     ]
     if spec.account is not None and spec.settings is None:
         wrong.append("settings")
+    wrong += [name for name in ("person", "chat") if not isinstance(getattr(spec, name), IdForm)]
+    if not _are_patterns(spec.secret_patterns):
+        wrong.append("secret_patterns")
     if wrong:
         raise ConfigError(f"{where[:100]}: {wrong[0]} of its {SPEC} is not valid", cure="Correct its code")
     return spec
+
+
+def _are_patterns(patterns: object) -> bool:
+    """Return whether these are regular expressions: the redactor compiles them, and must not fail at the start."""
+    if not isinstance(patterns, tuple):
+        return False
+    try:
+        for one in cast("tuple[object, ...]", patterns):
+            re.compile(cast("str", one))
+    except (re.error, TypeError, RecursionError, OverflowError):
+        return False
+    return True
 
 
 def _settings(spec: ChannelSpec, table: object, path: Path, http: HttpSettings | None, reader: TableReader) -> Any:
@@ -208,7 +228,7 @@ def _accepted(
         reader.secrets.extend(spec.secrets_of(account))
         for wrong in spec.check(account, None if http is None else http.public_url or ""):
             reader.wrong((*path, wrong.key) if wrong.key else path, wrong.what, wrong.cure)
-    except Exception as error:  # noqa: BLE001 - the code of a plug-in (house rule 9)
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything; it becomes a problem of its table
         reader.wrong(path, f"{spec.name} cannot check it ({type(error).__name__})", "Correct the channel's code")
     return len(reader.problems) == before
 

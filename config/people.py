@@ -106,7 +106,10 @@ def _check_chat(chat: str, known: Channels) -> None:
 
 def _check(text: str, name: str, form: IdForm, what: str, cure: str) -> None:
     """Raise `Flaw` for what the channel does not accept. Its own text comes first, as it names the mistake."""
-    wrong = form.check(name)
+    try:
+        wrong = form.check(name)
+    except Exception as error:
+        raise Flaw(f"{text!r} cannot be checked ({type(error).__name__})", "Correct the channel's code") from error
     if wrong is not None:
         raise Flaw(f"{text!r} {wrong.what}", wrong.cure)
     if not _ANY.fullmatch(name):

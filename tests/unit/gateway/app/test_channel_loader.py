@@ -117,6 +117,9 @@ Export = Callable[[object], None]
         (replace(SPEC, load=cast("Any", None)), "load of its CHANNEL is not valid"),
         (replace(SPEC, check=cast("Any", "yes")), "check of its CHANNEL is not valid"),
         (replace(SPEC, account=Account), "settings of its CHANNEL is not valid"),
+        (replace(SPEC, secret_patterns=("(",)), "secret_patterns of its CHANNEL is not valid"),
+        (replace(SPEC, secret_patterns=cast("Any", "kite")), "secret_patterns of its CHANNEL is not valid"),
+        (replace(SPEC, person=cast("Any", None)), "person of its CHANNEL is not valid"),
     ],
 )
 def test_a_bad_specification_is_refused(given: Given, exported: Export, spec: object, why: str) -> None:
@@ -188,6 +191,12 @@ def test_checks_that_fail_are_a_problem_of_the_channel(given: Given, exported: E
 
     exported(replace(WITH_ACCOUNTS, check=fails))
     assert "test cannot check it (LookupError)" in refusal(given, f'{TABLE}token = "env:TOKEN"\n')
+    people = '[people]\nallow = ["test:p1"]\n'
+    exported(replace(WITH_ACCOUNTS, person=IdForm(example="p1", check=cast("Any", fails))))
+    assert "'test:p1' cannot be checked (LookupError)" in refusal(given, f'{TABLE}token = "env:TOKEN"\n{people}')
+    exported(replace(WITH_ACCOUNTS, describe=fails))
+    described = given(f'{TABLE}token = "env:TOKEN"\n').channels["test"].describe()
+    assert described == [("", "it cannot be described (LookupError)")]
     exported(replace(WITH_ACCOUNTS, warnings=fails))
     assert (
         "channels.test: its settings cannot be examined (LookupError)."
