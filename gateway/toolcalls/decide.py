@@ -345,6 +345,8 @@ class CallDecider:
             if call_scope.subjects:
                 call_scope = placed(call_scope, str(self.workspaces.workspace(works_in(session))))
             return refused(call_scope) or call_scope
+        except DragomanError as error:
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("call scope failed", tool=tool.spec.name)
             hint = f"{tool.spec.name} could not determine the scope of this call, so the answer is no."

@@ -350,11 +350,11 @@ async def test_a_message_that_is_being_made_when_the_calls_end_is_waited_for(wor
     lease, view = await world.claimed()
     status = world.status(lease, view)
     world.store.go.clear()
-    asyncio.get_running_loop().call_later(0.15, world.store.go.set)
     async with status.watch():
         await asyncio.sleep(0.1)
         assert len(world.store.opened) == 1
         assert status.closing(view) == []  # nobody knows yet
+        asyncio.get_running_loop().call_later(0.05, world.store.go.set)  # after the end of the calls
 
     assert len(status.closing(view)) == 1
 
