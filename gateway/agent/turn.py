@@ -351,11 +351,8 @@ class TurnRun:
         if not shown_when_stored(view.turn.conversation) or owner not in self.by.elsewhere:
             return []
         payload = {"copy_of": slot.id, "owner": owner}
-        until = self.by.clock.now() + PAGE_CLOSED_AFTER
-        timer = NewWait(
-            id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=until
-        )
-        return [timer]
+        id_, after = WaitId(mint("w")), PAGE_CLOSED_AFTER
+        return [NewWait(id=id_, kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_in=after)]
 
     async def _fail(self, view: TurnView, text: str) -> None:
         slots, timers = self.last_slots(view, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from enum import StrEnum
 
 from gateway.domain.ids import PAGE, SessionId, TurnId
@@ -87,8 +87,8 @@ class NewChild:
     model: str = ""
     active_s: float
     tokens: int
-    expires_at: datetime
-    """For RUN: time at which the parent stops waiting, and the child is stopped."""
+    expires_in: timedelta
+    """For RUN: time after which the parent stops waiting, and the child is stopped."""
 
 
 class SpawnRefusal(StrEnum):

@@ -73,7 +73,6 @@ class Lease:
     node: NodeId
     fence: int
     """Number that grows with each claim of the turn, so that a stale holder's writes are refused."""
-    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

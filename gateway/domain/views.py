@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
 from gateway.domain.ids import Principal, SessionId
@@ -28,6 +28,8 @@ class TurnView:
     """Steps by number."""
     waits: tuple[Wait, ...]
     """Waits in order of opening; the last one of a step is the valid one."""
+    held: timedelta = timedelta()
+    """Time under the present lease, by the store's clock; zero when nobody holds the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

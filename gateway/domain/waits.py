@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -205,7 +205,8 @@ class NewWait:
     """Number of the step that will wait. For a timer: 0."""
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    expires_at: datetime
+    expires_in: timedelta
+    """From the moment at which the store opens it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

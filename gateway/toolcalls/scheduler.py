@@ -215,7 +215,6 @@ class ToolCalls:
         self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience, most: int | None
     ) -> int | None:
         """Store the approvals with their cards and note; return as `TurnJournal.open_waits`."""
-        until = self.clock.now() + self.expiry[view.session.root_kind]
         waits = [
             NewWait(
                 id=WaitId(mint("w")),
@@ -223,7 +222,7 @@ class ToolCalls:
                 n=one.step.n,
                 approval=one.request,
                 payload=asking.payload(view.session),
-                expires_at=until,
+                expires_in=self.expiry[view.session.root_kind],
             )
             for one in asked
         ]

@@ -23,7 +23,7 @@ from gateway.domain.children import (
 )
 from gateway.domain.decisions import DenyReason
 from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
-from gateway.domain.sessions import LEASE_LASTS, Session, SessionKind
+from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.text import one_line
 from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
@@ -261,10 +261,9 @@ class CallSubsessions:
         others = [line for line in await service.children.children_of(turn.id) if line.session.id != own]
         now = await service.queries.turn(turn.id)  # read last: a child that ends in between counts twice, not never
         given = await service.tokens_of(others, told_of(now))
-        held = service.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), service.limits)
         return Left(
-            active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),
+            active_s=most.active_s - now.turn.active_ms / 1000 - now.held.total_seconds(),
             tokens=most.tokens - tokens_used(now) - given,
         )
 
@@ -301,7 +300,7 @@ class CallSubsessions:
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),
             active_s=rights.active_s,
             tokens=rights.tokens,
-            expires_at=service.clock.now() + ENDS_WITHIN,
+            expires_in=ENDS_WITHIN,
         )
 
 

@@ -49,7 +49,7 @@ def new_child(
         model="small",
         active_s=60.0,
         tokens=1000,
-        expires_at=scene.clock.now() + seconds(ttl_s),
+        expires_in=seconds(ttl_s),
     )
 
 

@@ -146,8 +146,8 @@ class Scene:
     ) -> Asked:
         """Return a running turn that waits for a decision on every call, all on one card."""
         lease = await self.planned(calls, to=to, kind=kind)
-        until = self.clock.now() + seconds(ttl_s)
-        waits = [new_wait(n, expires_at=until, kind=wait_kind) for n in range(1, calls + 1)]
+        ttl = seconds(ttl_s)
+        waits = [new_wait(n, expires_in=ttl, kind=wait_kind) for n in range(1, calls + 1)]
         return await self.ask(lease, waits, where=where)
 
     async def ask(self, lease: Lease, waits: Sequence[NewWait], *, where: Conversation = CHAT) -> Asked:

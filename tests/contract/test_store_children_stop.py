@@ -220,7 +220,7 @@ async def test_denial_that_withdraws_siblings_stops_their_child(scene: FamilySce
     lease = await scene.planned(2)
     await scene.start(lease, 1)
     child = await scene.born(lease, 1)
-    asked = await scene.ask(lease, [new_wait(2, expires_at=scene.clock.now() + seconds(60))])
+    asked = await scene.ask(lease, [new_wait(2, expires_in=seconds(60))])
     await scene.press(asked.wait, deny(withdraw_siblings=True))
     assert await scene.wait_state(child.wait) is WaitState.CANCELLED
     assert await _states(scene, child) == [STOPPED]
@@ -232,7 +232,7 @@ async def test_a_parent_whose_child_took_too_long_goes_on(scene: FamilyScene) ->
     child = await scene.born(lease, ttl_s=600)
     held = await scene.work(child)
     await scene.plan(held)
-    asked = await scene.ask(held, [new_wait(1, expires_at=scene.clock.now() + seconds(600))])
+    asked = await scene.ask(held, [new_wait(1, expires_in=seconds(600))])
     for one in (lease, held):
         assert await scene.store.park(one)
     scene.clock.advance(600)
@@ -397,8 +397,8 @@ async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:
     child = await scene.child()
     held = await scene.work(child)
     await scene.store.plan(held, spent("", 100, 10, 7, calls=2), given=[], slots=[])
-    until = scene.clock.now() + seconds(60)
-    asked = await scene.ask(held, [new_wait(1, expires_at=until), new_wait(2, expires_at=until)])
+    ttl = seconds(60)
+    asked = await scene.ask(held, [new_wait(1, expires_in=ttl), new_wait(2, expires_in=ttl)])
     await scene.press(asked.waits[0])
     (line,) = await scene.store.family(MAIN)
     assert line.session == await scene.session(child.session)

@@ -142,8 +142,8 @@ async def test_stop_marks_a_running_turn_for_its_holder(scene: Scene) -> None:
 async def test_stop_cancels_what_a_running_turn_did_not_start(scene: Scene) -> None:
     """Open and approved waits and planned calls go at once; a started call waits for its holder."""
     lease = await scene.planned(4)
-    until = scene.clock.now() + seconds(3600)
-    asked = await scene.ask(lease, [new_wait(1, expires_at=until), new_wait(2, expires_at=until)])
+    ttl = seconds(3600)
+    asked = await scene.ask(lease, [new_wait(1, expires_in=ttl), new_wait(2, expires_in=ttl)])
     await scene.press(asked.waits[1])
     assert await scene.start(lease, 3) is StartOutcome.STARTED
     await scene.stop()
@@ -160,7 +160,7 @@ async def test_holder_of_a_stopping_turn_writes_only_results_and_end(scene: Scen
     await scene.stop()
     with pytest.raises(LeaseLost):
         await scene.plan(lease)
-    assert not await scene.store.open_waits(lease, [new_wait(1, expires_at=scene.clock.now())], [])
+    assert not await scene.store.open_waits(lease, [new_wait(1, expires_in=seconds(0))], [])
     assert await scene.start(lease, 1) is StartOutcome.STOPPING
     assert not await scene.store.park(lease)
     assert not await scene.finish(lease, TurnState.DONE)

@@ -132,7 +132,7 @@ async def test_an_edit_of_what_steers_counts_while_a_call_is_open(store: Store, 
     lease = await scene.planned(2)
     await scene.came(lease, 2, result())
     if call == "asked":
-        await scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+        await scene.ask(lease, [new_wait(1, expires_in=seconds(60))])
     elif call == "started":
         await scene.start(lease, 1)
     message = inbound("old")

@@ -385,7 +385,7 @@ async def test_what_is_said_names_what_is_waited_for(store: Store, clock: FakeCl
     lease = await family.at_work()
     await family.plan(lease)
     await family.born(lease)
-    asked = await family.ask(lease, [new_wait(3, expires_at=clock.now() + seconds(60))])
+    asked = await family.ask(lease, [new_wait(3, expires_in=seconds(60))])
     assert await store.park(lease)
     assert (await family.say(say_if_waiting=WAITING)).waiting
     await family.press(asked.wait, deny())

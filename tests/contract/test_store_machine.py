@@ -299,7 +299,7 @@ class StoreMachine(WayOut):
     def finish_turn(self, which: int, state: TurnState, give: bool, where: Any, over: bool = False) -> None:
         """A holder ends its turn; what was said on the page has a timer."""
         slot = SlotId(f"said-{next(self.numbers)}")
-        timers = [copy_timer(slot, expires_at=self.clock.now() + seconds(30))] if where == PAGE else []
+        timers = [copy_timer(slot, expires_in=seconds(30))] if where == PAGE else []
 
         async def do(world: World, lease: Lease) -> object:
             given = [received.id for received in (await world.store.turn(lease.turn)).inputs] if give else []
@@ -361,7 +361,7 @@ class StoreMachine(WayOut):
     @rule(which=back, only_planned=st.sampled_from((True, True, True, False)), ttl_s=st.sampled_from((10, 60, 3600)))
     def open_waits(self, which: int, only_planned: bool, ttl_s: int) -> None:
         """Its calls are asked about, now and then also those that must not be."""
-        until = self.clock.now() + seconds(ttl_s)
+        ttl = seconds(ttl_s)
         number = next(self.numbers)
 
         async def do(world: World) -> object:
@@ -370,7 +370,7 @@ class StoreMachine(WayOut):
                 return NOTHING
             steps = [step for step in (await world.store.turn(lease.turn)).steps if step.call is not None]
             chosen = [step for step in steps if step.state is StepState.PLANNED or not only_planned][:3]
-            waits = [new_wait(step.n, expires_at=until, id=WaitId(f"w{number}-{step.n}")) for step in chosen]
+            waits = [new_wait(step.n, expires_in=ttl, id=WaitId(f"w{number}-{step.n}")) for step in chosen]
             slot = card(*(wait.id for wait in waits), slot=SlotId(f"card-{number}"))
             return await world.store.open_waits(lease, waits, [slot]) if waits else NOTHING
 

@@ -30,8 +30,8 @@ async def planned(scene: Scene, calls: int = 1, *, to: Route = GROUP, who: Princ
 
 def waits_of(scene: Scene, calls: int, kind: WaitKind = WaitKind.APPROVAL) -> list[NewWait]:
     """A wait for each call, the first one being step 1."""
-    until = scene.clock.now() + seconds(3600)
-    return [new_wait(n, expires_at=until, kind=kind) for n in range(1, calls + 1)]
+    ttl = seconds(3600)
+    return [new_wait(n, expires_in=ttl, kind=kind) for n in range(1, calls + 1)]
 
 
 async def ask(scene: Scene, lease: Lease, calls: int, *, most: int | None) -> tuple[int | None, list[NewWait]]:

@@ -191,10 +191,10 @@ async def test_a_woken_turn_goes_behind_those_that_wait(scene: Scene, clock: Fak
 
 async def _two_answers(scene: Scene) -> tuple[Asked, Asked]:
     lease = await scene.planned(3)
-    until = scene.clock.now() + seconds(3600)
-    first = await scene.ask(lease, [new_wait(n, expires_at=until) for n in (1, 2, 3)])
+    ttl = seconds(3600)
+    first = await scene.ask(lease, [new_wait(n, expires_in=ttl) for n in (1, 2, 3)])
     await scene.plan(lease, 1)
-    second = await scene.ask(lease, [new_wait(5, expires_at=until)])
+    second = await scene.ask(lease, [new_wait(5, expires_in=ttl)])
     return first, second
 
 
@@ -238,7 +238,7 @@ async def test_a_withdrawn_call_still_needs_its_result(scene: Scene) -> None:
 async def test_decision_raises_the_version_of_each_of_its_cards(scene: Scene) -> None:
     """All showings are edited: sent ones are due again, those on the page count as shown."""
     lease = await scene.planned()
-    wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
+    wait = new_wait(1, expires_in=seconds(60))
     cards = [card(wait.id, where=where) for where in (CHAT, OTHER_CHAT, PAGE)]
     await scene.store.open_waits(lease, [wait], cards)
     await scene.send_all()
@@ -256,7 +256,7 @@ async def test_a_decision_leaves_other_slots(scene: Scene) -> None:
     lease = await scene.claim()
     assert lease.turn == other.turn
     await scene.plan(lease)
-    second = await scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+    second = await scene.ask(lease, [new_wait(1, expires_in=seconds(60))])
     await scene.press(second.wait)
     assert (await scene.slot_of(asked.turn, SlotKind.CARD)).version == 1
     assert (await scene.slot_of(other.turn, SlotKind.CARD)).version == 2

@@ -50,7 +50,7 @@ async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) 
     first = await scene.parked(ttl_s=60)
     scene.clock.advance(60)
     await scene.offer_again()
-    wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
+    wait = new_wait(1, expires_in=seconds(60))
     await scene.ask(await scene.claim(), [wait])
     assert [w.id for w in (await scene.view(first.turn)).waits] == [first.wait, wait.id]
 
@@ -275,7 +275,7 @@ async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeC
 async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
     """A list that somebody reads; the oldest are those that expire first."""
     lease = await scene.planned(201)
-    waits = [new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in range(1, 202)]
+    waits = [new_wait(n, expires_in=seconds(60)) for n in range(1, 202)]
     assert await scene.store.open_waits(lease, waits, [])
     assert [wait.n for wait in await scene.store.open_approvals()] == list(range(1, 201))
 

@@ -36,8 +36,8 @@ def scoped(n: int, scope: str, tool: str = "shell") -> ApprovalRequest:
 
 
 def wait_for(scene: Scene, request: ApprovalRequest, n: int = 1) -> NewWait:
-    until = scene.clock.now() + seconds(3600)
-    return replace(new_wait(n, expires_at=until), approval=request)
+    ttl = seconds(3600)
+    return replace(new_wait(n, expires_in=ttl), approval=request)
 
 
 async def asked(scene: Scene, *scopes: str, to: Route | None = None) -> Asked:

@@ -83,12 +83,12 @@ async def test_a_stopping_turn_plans_nothing(scene: Scene) -> None:
 async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> None:
     """The steps become ASKED; the card names its rows in order."""
     lease = await scene.planned(2)
-    waits = [new_wait(n, expires_at=clock.now() + seconds(60)) for n in (1, 2)]
+    waits = [new_wait(n, expires_in=seconds(60)) for n in (1, 2)]
     assert await scene.store.open_waits(lease, waits, [card(waits[1].id, waits[0].id)])
     view = await scene.view(lease.turn)
     assert [step.state for step in view.steps[1:]] == [StepState.ASKED] * 2
-    assert [(w.id, w.kind, w.n, w.approval, w.payload, w.expires_at) for w in view.waits] == [
-        (w.id, w.kind, w.n, w.approval, w.payload, w.expires_at) for w in waits
+    assert [(w.id, w.kind, w.n, w.approval, w.payload, w.expires_at - w.opened_at) for w in view.waits] == [
+        (w.id, w.kind, w.n, w.approval, w.payload, w.expires_in) for w in waits
     ]
     for wait in view.waits:
         assert (wait.state, wait.session, wait.turn) == (WaitState.OPEN, lease.session, lease.turn)
@@ -101,7 +101,7 @@ async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> No
 async def test_card_stored_before_its_wait_shows_it_when_opened(scene: Scene) -> None:
     """A new version, since the row is new."""
     lease = await scene.planned(2)
-    first, second = (new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in (1, 2))
+    first, second = (new_wait(n, expires_in=seconds(60)) for n in (1, 2))
     assert await scene.store.open_waits(lease, [first], [card(first.id, second.id)])
     before = await scene.slot_of(lease.turn, SlotKind.CARD)
     assert await scene.store.open_waits(lease, [second], [])
@@ -120,15 +120,15 @@ async def test_a_card_on_the_page_counts_as_sent(scene: Scene) -> None:
 async def test_a_wait_opens_on_planned_steps_only(scene: Scene, what: str) -> None:
     """One step that is not PLANNED refuses them all, and nothing changes."""
     lease = await scene.planned(2)
-    until = scene.clock.now() + seconds(60)
+    ttl = seconds(60)
     if what == "asked":
-        await scene.ask(lease, [new_wait(2, expires_at=until)])
+        await scene.ask(lease, [new_wait(2, expires_in=ttl)])
     elif what == "started":
         await scene.start(lease, 2)
     elif what == "finished":
         await scene.store.finish_step(lease, 2, result())
     before = await scene.rows()
-    waits = [new_wait(n, expires_at=until) for n in (1, 0 if what == "model step" else 2)]
+    waits = [new_wait(n, expires_in=ttl) for n in (1, 0 if what == "model step" else 2)]
     assert not await scene.store.open_waits(lease, waits, [card(*(w.id for w in waits))])
     assert await scene.rows() == before
     assert await scene.store.wait(waits[0].id) is None
@@ -139,7 +139,7 @@ async def test_a_stopping_turn_asks_nothing(scene: Scene) -> None:
     lease = await scene.planned()
     await scene.stop()
     before = await scene.rows()
-    wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
+    wait = new_wait(1, expires_in=seconds(60))
     assert not await scene.store.open_waits(lease, [wait], [card(wait.id)])
     assert await scene.rows() == before
 

@@ -97,8 +97,8 @@ async def test_timers_are_left_to_their_own_sweep(scene: Scene, clock: FakeClock
 async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: FakeClock) -> None:
     """It says how many, and is called again while there are more."""
     lease = await scene.planned(510)
-    until = clock.now() + seconds(60)
-    waits = [new_wait(n, expires_at=until) for n in range(1, 511)]
+    ttl = seconds(60)
+    waits = [new_wait(n, expires_in=ttl) for n in range(1, 511)]
     assert await scene.store.open_waits(lease, waits, [])
     clock.advance(60)
     taken = [await scene.store.expire_waits() for _ in range(3)]
@@ -241,7 +241,7 @@ async def _answered_on_page(scene: Scene, *, owner: OwnerName = ANN) -> SlotId:
     lease = await scene.claim()
     slot = SlotId("o-answer")
     (received,) = (await scene.view(lease.turn)).inputs
-    timer = copy_timer(slot, expires_at=scene.clock.now() + seconds(30), owner=owner)
+    timer = copy_timer(slot, expires_in=seconds(30), owner=owner)
     shown = said("From the page.", where=PAGE, slot=slot)
     assert await scene.store.finish_turn(
         lease, TurnState.DONE, answer=answer(), given=[received.id], slots=[shown], timers=[timer]
@@ -443,7 +443,7 @@ async def test_a_call_is_asked_anew_once(scene: Scene, clock: FakeClock) -> None
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
     await scene.offer_again()
-    second = await scene.ask(await scene.claim(), [new_wait(1, expires_at=clock.now() + seconds(60))])
+    second = await scene.ask(await scene.claim(), [new_wait(1, expires_in=seconds(60))])
     assert await scene.store.park(second.lease)
     clock.advance(60)
     await scene.offer_again()
@@ -458,7 +458,7 @@ async def test_a_new_approval_of_a_call_asked_anew_counts(scene: Scene, clock: F
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
     await scene.offer_again()
-    second = await scene.ask(await scene.claim(), [new_wait(1, expires_at=clock.now() + seconds(60))])
+    second = await scene.ask(await scene.claim(), [new_wait(1, expires_in=seconds(60))])
     await scene.press(second.wait)
     assert await scene.start(second.lease, 1, first.wait) is StartOutcome.NOT_APPROVED
     assert await scene.start(second.lease, 1, second.wait) is StartOutcome.STARTED
@@ -485,7 +485,7 @@ async def test_sweeps_of_an_empty_store_find_nothing(store: Store) -> None:
 async def test_cards_of_one_wait_in_several_chats_are_all_shown_again(scene: Scene) -> None:
     """Every place where it could be pressed."""
     lease = await scene.planned()
-    wait = new_wait(1, expires_at=scene.clock.now() + seconds(60))
+    wait = new_wait(1, expires_in=seconds(60))
     await scene.store.open_waits(lease, [wait], [card(wait.id, where=where) for where in (CHAT, OTHER_CHAT, PAGE)])
     await scene.send_all()
     await scene.offer_again()

@@ -34,9 +34,24 @@ async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeCl
     clock.advance(3)
     lease = await scene.claim(OTHER_NODE)
     assert (lease.turn, lease.session, lease.node) == (accepted.turn, MAIN, OTHER_NODE)
-    assert lease.expires_at == clock.now() + seconds(15)
     turn = (await scene.view(lease.turn)).turn
     assert (turn.state, turn.started_at) == (TurnState.RUNNING, clock.now())
+    clock.advance(14.9)
+    assert await scene.store.reclaim() == 0
+    clock.advance(0.1)
+    assert await scene.store.reclaim() == 1
+
+
+async def test_a_view_tells_the_time_under_the_present_lease(scene: Scene, clock: FakeClock) -> None:
+    """By the store's clock, and no longer than the lease: after its end nobody works."""
+    lease = await scene.planned()
+    clock.advance(4)
+    assert (await scene.view(lease.turn)).held == seconds(4)
+    clock.advance(60)
+    assert (await scene.view(lease.turn)).held == seconds(15)
+    await scene.store.release(lease)
+    view = await scene.view(lease.turn)
+    assert (view.held, view.turn.active_ms) == (seconds(0), 15_000)
 
 
 async def test_several_turns_are_claimed_at_once_as_they_stand(scene: Scene) -> None:
@@ -219,7 +234,7 @@ async def test_a_turn_with_an_unused_approval_does_not_park(scene: Scene) -> Non
 async def test_a_turn_whose_decided_call_has_no_result_does_not_park(scene: Scene, clock: FakeClock, how: str) -> None:
     """The result is written first."""
     lease = await scene.planned(2)
-    first, second = (new_wait(n, expires_at=clock.now() + seconds(ttl)) for n, ttl in ((1, 60), (2, 3600)))
+    first, second = (new_wait(n, expires_in=seconds(ttl)) for n, ttl in ((1, 60), (2, 3600)))
     await scene.ask(lease, [first, second])
     if how == "denied":
         await scene.press(first.id, deny())
@@ -234,7 +249,7 @@ async def test_a_turn_whose_decided_call_has_no_result_does_not_park(scene: Scen
 async def test_a_turn_with_something_to_run_does_not_park(scene: Scene) -> None:
     """A planned call that nobody has to allow, and one that runs, need their holder."""
     lease = await scene.planned(2)
-    await scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+    await scene.ask(lease, [new_wait(1, expires_in=seconds(60))])
     assert not await scene.store.park(lease)
     await scene.start(lease, 2)
     assert not await scene.store.park(lease)
@@ -274,7 +289,7 @@ async def test_the_end_of_a_turn_is_one_transition(scene: Scene, clock: FakeCloc
     lease = await scene.running()
     (received,) = (await scene.view(lease.turn)).inputs
     slot = said("Done.", where=PAGE)
-    timer = copy_timer(shown.id, expires_at=clock.now() + seconds(30))
+    timer = copy_timer(shown.id, expires_in=seconds(30))
     last = answer("Done.")
     assert await scene.store.finish_turn(
         lease, TurnState.DONE, answer=last, given=[received.id], slots=[slot], timers=[timer]
@@ -287,8 +302,8 @@ async def test_the_end_of_a_turn_is_one_transition(scene: Scene, clock: FakeCloc
     assert [r.given for r in view.inputs] == [0]
     stored = await scene.slot_of(lease.turn, SlotKind.ANSWER)
     assert (stored.text, stored.conversation, stored.state) == ("Done.", PAGE, SlotState.SENT)
-    assert [(wait.kind, wait.state, wait.expires_at) for wait in view.waits] == [
-        (WaitKind.TIMER, WaitState.OPEN, timer.expires_at)
+    assert [(wait.kind, wait.state, wait.expires_at - wait.opened_at) for wait in view.waits] == [
+        (WaitKind.TIMER, WaitState.OPEN, timer.expires_in)
     ]
 
 
@@ -348,8 +363,8 @@ async def test_a_stopping_turn_is_ended_by_its_holder(scene: Scene, state: TurnS
 async def test_calls_left_over_get_a_result_at_the_end(scene: Scene) -> None:
     """Planned and asked ones CANCELLED, a started one UNKNOWN; waits are withdrawn; real results stay."""
     lease = await scene.planned(5)
-    until = scene.clock.now() + seconds(60)
-    asked = await scene.ask(lease, [new_wait(2, expires_at=until), new_wait(3, expires_at=until)])
+    ttl = seconds(60)
+    asked = await scene.ask(lease, [new_wait(2, expires_in=ttl), new_wait(3, expires_in=ttl)])
     await scene.press(asked.waits[1])
     await scene.start(lease, 4)
     await scene.start(lease, 5)
@@ -400,7 +415,7 @@ async def test_a_stale_lease_writes_nothing(scene: Scene, how: str) -> None:
     stale = asked.lease
     await _lose(scene, asked.lease, how)
     before = await scene.rows()
-    store, until = scene.store, scene.clock.now() + seconds(60)
+    store, ttl = scene.store, seconds(60)
     with pytest.raises(LeaseLost):
         await store.renew(stale)
     with pytest.raises(LeaseLost):
@@ -410,7 +425,7 @@ async def test_a_stale_lease_writes_nothing(scene: Scene, how: str) -> None:
     with pytest.raises(LeaseLost):
         await store.plan(stale, answer(calls=1), given=[], slots=[said()])
     with pytest.raises(LeaseLost):
-        await store.open_waits(stale, [new_wait(1, expires_at=until)], [said()])
+        await store.open_waits(stale, [new_wait(1, expires_in=ttl)], [said()])
     with pytest.raises(LeaseLost):
         await scene.start(stale, 1, asked.wait)
     with pytest.raises(LeaseLost):

@@ -81,7 +81,7 @@ async def test_the_next_turn_of_a_session_can_be_claimed_when_one_ends(scene: Sc
     assert TurnsDue() in await _heard(scene, TURNS, scene.finish(lease))
     parked = await scene.claim()
     await scene.plan(parked)
-    asked = await scene.ask(parked, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+    asked = await scene.ask(parked, [new_wait(1, expires_in=seconds(60))])
     await scene.store.park(asked.lease)
     await scene.say("next")
     assert TurnsDue() in await _heard(scene, TURNS, scene.stop())
@@ -181,7 +181,7 @@ async def test_a_new_slot_can_be_sent(scene: Scene) -> None:
     lease = await scene.planned()
     plan = scene.store.plan(lease, answer(), given=[], slots=[said()])
     assert SlotsDue() in await _heard(scene, SLOTS, plan)
-    ask = scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+    ask = scene.ask(lease, [new_wait(1, expires_in=seconds(60))])
     assert SlotsDue() in await _heard(scene, SLOTS, ask)
     assert SlotsDue() in await _heard(scene, SLOTS, scene.stop())
     refused = scene.store.drop(inbound(where=chat(5)), drop(told=True), "No.")
@@ -218,8 +218,8 @@ async def test_a_slot_on_the_page_wakes_no_sender(scene: Scene) -> None:
 async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
     """On its own topic and on the one of all sessions; another session's readers hear nothing."""
     lease = await scene.planned()
-    until = scene.clock.now() + seconds(60)
-    wait = new_wait(1, expires_at=until)
+    ttl = seconds(60)
+    wait = new_wait(1, expires_in=ttl)
     doings = [
         lambda: scene.say("more", running=WhileRunning.STEER),
         lambda: scene.ask(lease, [wait]),

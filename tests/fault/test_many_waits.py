@@ -64,7 +64,7 @@ async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
     await store.plan(lease, answer(calls=1), given=[one.id for one in view.inputs], slots=[])
     wait = WaitId(mint("w"))
     slot = SlotId(mint("o"))
-    new = new_wait(1, expires_at=clock.now() + HOUR, id=wait)
+    new = new_wait(1, expires_in=HOUR, id=wait)
     assert await store.open_waits(lease, [new], [card(wait, where=chat(number), slot=slot)])
     assert await store.park(lease)
     for due in await store.claim_slots(NODE, ["telegram"], 50):

@@ -122,17 +122,17 @@ def approval(n: int) -> ApprovalRequest:
     )
 
 
-def new_wait(n: int, *, expires_at: datetime, kind: WaitKind = WaitKind.APPROVAL, id: WaitId | None = None) -> NewWait:
+def new_wait(n: int, *, expires_in: timedelta, kind: WaitKind = WaitKind.APPROVAL, id: WaitId | None = None) -> NewWait:
     """A wait on step `n`."""
     asked = approval(n) if kind is WaitKind.APPROVAL else None
-    return NewWait(id=id or WaitId(mint("w")), kind=kind, n=n, approval=asked, payload={}, expires_at=expires_at)
+    return NewWait(id=id or WaitId(mint("w")), kind=kind, n=n, approval=asked, payload={}, expires_in=expires_in)
 
 
-def copy_timer(slot: SlotId, *, expires_at: datetime, owner: OwnerName = ANN) -> NewWait:
+def copy_timer(slot: SlotId, *, expires_in: timedelta, owner: OwnerName = ANN) -> NewWait:
     """The timer that shows an answer again in the owner's chat."""
     payload = {"copy_of": slot, "owner": owner}
     return NewWait(
-        id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=expires_at
+        id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_in=expires_in
     )
 
 

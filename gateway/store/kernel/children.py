@@ -69,7 +69,7 @@ def _begin_child(
 def _wait_for(part: Part, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:
     part.set_step(row.turn.id, n, state=StepState.ASKED)
     payload = {"child": child.session}
-    new = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_at=child.expires_at)
+    new = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_in=child.expires_in)
     turns.open_wait(part, row, new)
 
 

@@ -43,7 +43,7 @@ def lease(part: Part, node: NodeId, turn: TurnId) -> Lease | None:
         held_since=part.now,
         gathers_until=None,
     )
-    return Lease(turn=turn, session=row.turn.session, node=node, fence=row.fence, expires_at=until)
+    return Lease(turn=turn, session=row.turn.session, node=node, fence=row.fence)
 
 
 def renew(part: Part, lease: Lease) -> TurnState:

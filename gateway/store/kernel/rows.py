@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -41,6 +41,11 @@ def changed(row: R, /, **changes: Any) -> R:
     for name, (get, put) in known.items():
         put(copy, changes[name] if name in changes else get(row))
     return copy
+
+
+def held_for(since: datetime | None, until: datetime | None, now: datetime) -> timedelta:
+    """Return the time under a lease so far: none after its end, when nobody works."""
+    return timedelta() if since is None or until is None else max(timedelta(), min(now, until) - since)
 
 
 class Early(IntEnum):

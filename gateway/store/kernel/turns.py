@@ -18,7 +18,7 @@ from gateway.errors import LeaseLost, StoreError
 from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed
+from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for
 from gateway.store.kernel.slots import say, show_cards_anew
 
 DAMAGED = "deploy/RUNBOOK.md (The store is damaged) says how to restore a backup."
@@ -43,6 +43,7 @@ def view_of(part: Part, turn: TurnId) -> TurnView:
         inputs=tuple(part.messages[one].received for one in row.inputs),
         steps=tuple(part.steps[turn, n].step for n in range(row.steps)),
         waits=tuple(part.waits[one].wait for one in row.waits),
+        held=held_for(row.held_since, row.lease_until, part.now),
     )
 
 
@@ -158,10 +159,8 @@ def wake(part: Part, turn: TurnId) -> None:
 def let_go(part: Part, turn: TurnId, state: TurnState, **changes: Any) -> None:
     """Release a turn from its holder and offer the turns that may run because of it."""
     row = part.turns[turn]
-    active = row.turn.active_ms
-    if row.held_since is not None and row.lease_until is not None:  # after expiry nobody works
-        worked = min(part.now, row.lease_until) - row.held_since
-        active += max(0, round(worked / timedelta(milliseconds=1)))
+    held = held_for(row.held_since, row.lease_until, part.now)
+    active = row.turn.active_ms + round(held / timedelta(milliseconds=1))
     of_turn = {"state": state, "active_ms": active, "ended_at": part.now if state in ENDED else None}
     part.set_turn(turn, of_turn=of_turn, node=None, lease_until=None, held_since=None, **changes)
     _offer_next(part, row.turn)
@@ -273,7 +272,7 @@ def open_wait(part: Part, row: TurnRow, new: NewWait) -> None:
         approval=new.approval,
         payload=new.payload,
         opened_at=part.now,
-        expires_at=new.expires_at,
+        expires_at=part.now + new.expires_in,
     )
     ord_ = part.next_rev(wait.session)
     part.waits.put(wait.id, WaitRow(wait=wait, ord=ord_, rev=ord_))

@@ -20,7 +20,7 @@ from gateway.errors import NotFound
 from gateway.policy.audit import beginning_of
 from gateway.store import child_rules
 from gateway.store.codec import EPOCH
-from gateway.store.kernel.rows import SessionRow
+from gateway.store.kernel.rows import SessionRow, held_for
 from gateway.store.memory.index import MemoryIndex
 
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class MemoryQueries(MemoryIndex):
             inputs=tuple(self.messages[one].received for one in row.inputs),
             steps=tuple(self.steps[turn, n].step for n in range(row.steps)),
             waits=tuple(self.waits[one].wait for one in row.waits),
+            held=held_for(row.held_since, row.lease_until, self.clock.now()),
         )
 
     async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:

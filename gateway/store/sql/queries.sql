@@ -65,7 +65,7 @@ SELECT max(
 
 -- name: turn
 SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
-       stopped_text
+       stopped_text, held_since, lease_until
 FROM turns WHERE id = ?;
 
 -- name: ended_turns

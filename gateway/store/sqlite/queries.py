@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +20,9 @@ from gateway.domain.views import ChildLine, Counts, Item, Row, Rows, SessionLine
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.ports import Clock
-from gateway.store.codec import dump_json
+from gateway.store.codec import dump_json, from_us
 from gateway.store.kernel.part import FactKey
-from gateway.store.kernel.rows import Fact
+from gateway.store.kernel.rows import Fact, held_for
 from gateway.store.kernel_store import KernelStore
 from gateway.store.sqlite import children, records
 from gateway.store.sqlite.decode import (
@@ -216,7 +217,9 @@ def turn_view(reader: ReadTx, turn: TurnId) -> TurnView:
     columns = reader.one("turn", turn)
     if columns is None:
         raise NotFound(f"There is no turn {turn}.")
-    return views_of(reader, [columns])[0]
+    *columns, since, until = columns
+    held = held_for(moment(since), moment(until), from_us(reader.now))
+    return replace(views_of(reader, [tuple(columns)])[0], held=held)
 
 
 def places_of_ended(reader: ReadTx, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[int]:

@@ -133,7 +133,7 @@ async def _after_a_child(store: Store, lease: Lease) -> None:
         mode=SpawnMode.RUN,
         active_s=60.0,
         tokens=0,
-        expires_at=lease.expires_at + timedelta(hours=1),
+        expires_in=timedelta(hours=1),
     )
     assert await store.spawn(lease, 1, child)
     assert await store.park(lease)

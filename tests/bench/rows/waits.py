@@ -66,7 +66,7 @@ async def _seed(folder: Path, count: int) -> float:
 
 
 async def _ask_and_park(store: Store, numbers: Iterator[int]) -> None:
-    until = SystemClock().now() + timedelta(hours=1)
+    ttl = timedelta(hours=1)
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
@@ -74,7 +74,7 @@ async def _ask_and_park(store: Store, numbers: Iterator[int]) -> None:
         view = await store.turn(lease.turn)
         given = [received.id for received in view.inputs]
         await store.plan(lease, answer(calls=1), given=given, slots=[])
-        wait = new_wait(1, expires_at=until, id=WaitId(mint("w")))
+        wait = new_wait(1, expires_in=ttl, id=WaitId(mint("w")))
         # The page shows what is open without a send, so that the first life has nothing to deliver.
         assert await store.open_waits(lease, [wait], [card(wait.id, where=PAGE)])
         assert await store.park(lease)

@@ -20,12 +20,12 @@ from gateway.errors import DragomanError, FetchFailed, LeaseLost, StoreError
 from gateway.system.redaction import HIDDEN, Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import NODE, FailingStore, FakeChannel, in_background, until
-from tests.support.makers import ANN, EPOCH, attachment, brought
+from tests.support.makers import ANN, attachment, brought
 from tests.support.turns import asked, lineage, session, turn_view
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
 MEGABYTE = b"\x00" * 1_000_000
-LEASE = Lease(turn=turn_view().turn.id, session=main_session(ANN), node=NODE, fence=1, expires_at=EPOCH)
+LEASE = Lease(turn=turn_view().turn.id, session=main_session(ANN), node=NODE, fence=1)
 
 
 class Told(FailingStore):

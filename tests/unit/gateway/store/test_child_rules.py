@@ -38,7 +38,6 @@ LEASE = Lease(
     session=main_session(ANN),
     node=NodeId("here#1"),
     fence=1,
-    expires_at=EPOCH + timedelta(seconds=15),
 )
 CHILD = SessionId("child:t7.2")
 
@@ -88,7 +87,7 @@ COUNT = NewChild(
     model="small",
     active_s=7,
     tokens=9,
-    expires_at=EPOCH + timedelta(hours=1),
+    expires_in=timedelta(hours=1),
 )
 
 

@@ -323,9 +323,9 @@ def plan(random: Random, number: int, _clock: FakeClock) -> Act:
 
 def ask(random: Random, _number: int, clock: FakeClock) -> Act:
     """Open waits on the planned calls, with a card and a note that name them."""
-    until = clock.now() + timedelta(seconds=random.choice([30, 3600]))
+    ttl = timedelta(seconds=random.choice([30, 3600]))
     kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.CHILD]) for _ in range(3)]
-    asked = [new_wait(0, expires_at=until, kind=kind) for kind in kinds]
+    asked = [new_wait(0, expires_in=ttl, kind=kind) for kind in kinds]
     place = random.choice(PLACES)
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:
@@ -386,7 +386,7 @@ def lane(random: Random, _number: int, _clock: FakeClock) -> Act:
 def end(random: Random, number: int, clock: FakeClock) -> Act:
     state = random.choice([TurnState.DONE, TurnState.DONE, TurnState.FAILED, TurnState.STOPPED])
     slot = said("end", where=random.choice(PLACES), slot=SlotId(f"s{number}"))
-    timer = copy_timer(SlotId(f"s{number}"), expires_at=clock.now() + timedelta(seconds=30))
+    timer = copy_timer(SlotId(f"s{number}"), expires_in=timedelta(seconds=30))
     last, knows_all, over = (
         replace(answer(f"last {number}"), usage=Usage(output_tokens=number)),
         random.random() < 0.8,

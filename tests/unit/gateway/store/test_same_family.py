@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -151,7 +151,7 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
     """A turn calls for children; sometimes again for those it has, or on a step that was not started."""
     pick, calls, starts = random.random(), answer(calls=random.randrange(1, 4)), random.random() < 0.9
     modes = [random.choice(list(SpawnMode)) for _ in range(3)]
-    until = clock.now() + timedelta(seconds=random.choice([20, 3600, 3600]))
+    ttl = timedelta(seconds=random.choice([20, 3600, 3600]))
 
     async def step(life: same.Life) -> object:
         found = await held(life, pick)
@@ -165,14 +165,14 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
         for n, mode in zip([one.n for one in view.steps if one.call is not None][-3:], modes, strict=False):
             if starts:
                 said.append(await store.start_step(lease, n, None, beginning()))
-            child = _child(lease, n, mode, number, until=until)
+            child = _child(lease, n, mode, number, ttl=ttl)
             said.append(await same.outcome(life, lambda one, n=n, child=child: one.store.spawn(lease, n, child)))
         return said
 
     return step
 
 
-def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, until: datetime) -> NewChild:
+def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, ttl: timedelta) -> NewChild:
     return NewChild(
         session=child_session(lease.turn, n),
         title=f"task {number}",
@@ -181,7 +181,7 @@ def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, until: datetim
         mode=mode,
         active_s=1.5,
         tokens=9,
-        expires_at=until,
+        expires_in=ttl,
     )
 
 

@@ -26,7 +26,7 @@ from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import ReadTx, Tx
 from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
-from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
+from tests.support.makers import answer, inbound, route, said, seconds
 from tests.support.places import with_mounts
 from tests.unit.gateway.store.opened import first, opened, say
 
@@ -245,7 +245,7 @@ async def test_long_log_is_checkpointed_when_idle(path: str, commits: int, moved
 
 async def test_a_transition_that_is_refused_takes_nothing_else_with_it(path: str) -> None:
     async with opened(path) as store:
-        stale = Lease(turn=TurnId("t0"), session=route().session, node=NODE, fence=1, expires_at=EPOCH)
+        stale = Lease(turn=TurnId("t0"), session=route().session, node=NODE, fence=1)
         both = await asyncio.gather(*(say(store) for _ in range(5)), store.renew(stale), return_exceptions=True)
         assert [type(one) for one in both] == [Accepted] * 5 + [LeaseLost]
         assert (await store.counts()).queued_turns == 5

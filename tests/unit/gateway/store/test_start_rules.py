@@ -16,7 +16,7 @@ from gateway.domain.waits import StartOutcome, Wait, WaitKind, WaitState
 from gateway.store.call_rules import audit_row, may_consume
 from tests.support.makers import ANN_TELEGRAM, EPOCH, approval, beginning, sha
 
-LEASE = Lease(turn=TurnId("t1"), session=SessionId("main:ann"), node=NodeId("here#1"), fence=1, expires_at=EPOCH)
+LEASE = Lease(turn=TurnId("t1"), session=SessionId("main:ann"), node=NodeId("here#1"), fence=1)
 ALLOWED = Wait(
     id=WaitId("w1"),
     kind=WaitKind.APPROVAL,

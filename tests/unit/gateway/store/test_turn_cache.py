@@ -112,7 +112,7 @@ async def test_a_turn_is_said_to_take_about_what_it_takes(tmp_path: Path, text: 
             await scene.say(text)
             lease = await scene.claim()
             await scene.plan(lease)
-            wait = (await scene.ask(lease, [new_wait(1, expires_at=EPOCH + seconds(3600))])).wait
+            wait = (await scene.ask(lease, [new_wait(1, expires_in=seconds(3600))])).wait
             await scene.press(wait)
             await scene.start(lease, 1, wait)
             await store.finish_step(lease, 1, result(text), slots=[])

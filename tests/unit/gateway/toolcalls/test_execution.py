@@ -36,7 +36,7 @@ from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route
 from tests.support.syntax import tree_of
 
 ROOT = Path(__file__).resolve().parents[4]
-LEASE = Lease(turn=TurnId("t1"), session=main_session(ANN), node=NODE, fence=3, expires_at=EPOCH)
+LEASE = Lease(turn=TurnId("t1"), session=main_session(ANN), node=NODE, fence=3)
 VIEW = TurnView(
     session=empty_session(route(), EPOCH),
     turn=Turn(
