@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from gateway.domain.rules import Rule
 
 
 class DenyReason(StrEnum):
@@ -42,6 +44,8 @@ class Allow:
     no_network: bool = False
     """True when it may run only while its programs reach no network, as a reading command that nobody was asked
     about."""
+    rule: Rule | None = field(default=None, compare=False)
+    """Rule or grant that decided; None: the default of the risk, or a scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ class Ask:
     """The call waits for a button press by an authorised person."""
 
     because: str
+    rule: Rule | None = field(default=None, compare=False)
+    """As in `Allow`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,8 @@ class Deny:
     reason: DenyReason
     hint: str
     """One sentence that the model and the person can act on."""
+    rule: Rule | None = field(default=None, compare=False)
+    """As in `Allow`."""
 
 
 Decision: TypeAlias = Allow | Ask | Deny

@@ -13,7 +13,6 @@ from gateway.domain.ids import OwnerName, Principal, SessionId
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Usage
 from gateway.domain.text import as_code, split_command
-from gateway.domain.tools import ToolSpec
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait
 from gateway.policy.permission import describe_availability
@@ -94,12 +93,6 @@ def unknown_text(name: str, tools: Collection[str]) -> str:
     near = begun or get_close_matches(name, known, n=1)
     hint = f" Did you mean {as_code('/' + near[0])}?" if near else ""
     return f"There is no command {as_code('/' + name)}.{hint} `/help` lists them."
-
-
-def usage_text_of(spec: ToolSpec) -> str:
-    """Return how to call a tool by hand, with its example."""
-    example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
-    return f"Usage: {as_code(usage(spec).removeprefix('Usage: '))}{example}."
 
 
 def help_text(offered: ToolSet, session: Session) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from gateway.domain.ids import CallId
 from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.domain.steps import Answer
 from gateway.domain.text import as_code, split_command
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
-from gateway.inbound.commands import usage_text_of
+from gateway.toolcalls.typed_arguments import arguments_of
 
 _NO_MODEL = """\
 No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \
@@ -95,54 +94,6 @@ class Operator:
     def _shown(self, given: CallResult) -> str:
         spec = self._commands().get(given.tool)
         return _shown(given, speaks=spec is not None and spec.speaks)
-
-
-# --- command text to arguments --------------------------------------------------------------------
-
-
-def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[str, Any] | str:
-    """Return the arguments in the text of a command, or as text the tool's usage or a parse error. Not validated."""
-    if not rest.strip():
-        return usage_text_of(spec) if spec.positional in schema.get("required", ()) else {}
-    if spec.positional is not None:
-        return {spec.positional: rest}
-    try:
-        words = shlex.split(rest)
-    except ValueError as error:
-        return _usage(spec, f"the quotes do not match ({error})")
-    arguments: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not key or not equals:
-            return _usage(spec, f"{as_code(word)} is not of the form `key=value`")
-        if key in arguments:
-            return _usage(spec, f"{as_code(key)} is given twice")
-        arguments[key] = value if _is_text(schema, key) else _value(value)
-    return arguments
-
-
-def _usage(spec: ToolSpec, why: str) -> str:
-    example = f'`/{spec.by_hand} key=value other="two words"`'
-    return f"I cannot read that command: {why}. Write it as {example}; a value may be JSON. Nothing was run."
-
-
-def _value(text: str) -> Any:
-    """Return the JSON value, or the text itself if it is not JSON."""
-    try:
-        value: Any = json.loads(text)
-        json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, which are not JSON
-    except (ValueError, RecursionError):
-        return text
-    return value
-
-
-def _is_text(schema: Mapping[str, Any], key: str) -> bool:
-    """Return True if the tool takes text there, so that `5` stays "5"."""
-    properties: object = schema.get("properties")
-    if not isinstance(properties, dict):
-        return False
-    field: object = cast("dict[str, object]", properties).get(key)
-    return isinstance(field, dict) and cast("dict[str, object]", field).get("type") == "string"
 
 
 # --- results to text ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ risk.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -37,6 +37,13 @@ DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
         Risk.NETWORK: ApprovalMode.ASK,
     }
 )
+
+Note = Callable[[str], None]
+"""Receiver of one line about each step of a decision, in order. `explain` prints them."""
+
+
+def unnoted(_: str) -> None:
+    """Note nothing: where nobody asks how a decision came about."""
 
 
 def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | None:
@@ -143,31 +150,37 @@ def decide(
     *,
     askable: bool,
     permitted: Collection[str] = (),
+    note: Note = unnoted,
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
     `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
-    `permitted`: the scopes that people allowed this tool in this session.
+    `permitted`: the scopes that people allowed this tool in this session. `note` is given each step that was reached.
     """
     if (deny := withheld(spec, policy, session)) is not None:
         return deny
     risk = call_scope.risk
     rule = evaluate(policy.rules, call_scope.subjects, session.root_kind.value)
+    note(f"rules: {_rule_text(rule, len(policy.rules))}")
     if rule is not None and rule.decision is Verdict.DENY:
         return _denied_by(rule, spec)
     if rule is not None and rule.decision is Verdict.ALLOW:
-        return Allow(because=f"{rule.where} allows {rule.pattern!r}")
+        return Allow(because=f"{rule.where} allows {rule.pattern!r}", rule=rule)
     approval = ApprovalMode.ASK if rule is not None else default_approval(spec, policy, session, risk)
+    if rule is None:
+        note(f"default for {risk.value} in {session.root_kind.value}: {approval}")
     match _relaxed(approval, spec, call_scope, permitted, by_rule=rule is not None):
         case Allow() as allow:
+            note(f"relaxed: {allow.because}")
             return allow
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
         case ApprovalMode.ASK if askable:
-            return Ask(because=f"{risk} needs an approval")
+            return Ask(because=f"{risk} needs an approval", rule=rule)
         case ApprovalMode.ASK:
+            note("approvers: nobody can be asked")
             who = "nobody can be asked: let an owner open the page or a direct chat."
-            return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
+            return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}", rule=rule)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
 
@@ -203,7 +216,13 @@ def _relaxed(
 
 def _denied_by(rule: Rule, spec: ToolSpec) -> Deny:
     hint = f"A rule of the owner denies this: {rule.where}, {spec.name} with {rule.pattern!r}."
-    return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+    return Deny(reason=DenyReason.CONFIGURED, hint=hint, rule=rule)
+
+
+def _rule_text(rule: Rule | None, count: int) -> str:
+    if rule is None:
+        return f"none of {count} matches every subject"
+    return f"{rule.where}: {rule.decision.value} {rule.tool} {rule.pattern!r}{' (locked)' if rule.locked else ''}"
 
 
 def describe_availability(availability: Availability) -> str:

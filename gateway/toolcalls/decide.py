@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -37,17 +37,18 @@ from gateway.domain.turns import TurnLimits, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.permission import decide, default_approval, placed, refused
+from gateway.policy.permission import decide, default_approval
 from gateway.ports import FileReader
 from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.arguments import InvalidArguments, check_arguments
+from gateway.toolcalls.arguments import InvalidArguments
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
-from gateway.toolcalls.tool_set import Tool, ToolSet, usage
+from gateway.toolcalls.resolution import resolve_call, resolve_scope
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -257,7 +258,7 @@ class CallDecider:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
-        call_scope = self._call_scope(tool, arguments, view.session)
+        call_scope = resolve_scope(tool, arguments, self._workspace(view.session))
         if isinstance(call_scope, Deny):
             return self.refuse(call_scope)
         if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
@@ -306,15 +307,11 @@ class CallDecider:
         most = self.limits.calls
         if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one exceeds the limit.")
-        tool = self.tools.resolve(step.call.tool, view.session)
-        if isinstance(tool, Deny):
-            return tool
-        arguments = check_arguments(tool.arguments, step.call.arguments, usage(tool.spec))
-        if isinstance(arguments, Deny):
-            return arguments
-        call_scope = self._call_scope(tool, arguments, view.session)
-        if isinstance(call_scope, Deny):
-            return call_scope
+        given = step.call.arguments
+        found = resolve_call(self.tools, view.session, step.call.tool, lambda _: given, self._workspace(view.session))
+        if isinstance(found, Deny):
+            return found
+        tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:
             sandbox = self._sandbox(tool.policy.sandbox, view.session)
             cwd = str(self.workspaces.workspace(works_in(view.session)))
@@ -338,19 +335,8 @@ class CallDecider:
             preview="" if preview is None else preview.text,
         )
 
-    def _call_scope(self, tool: Tool, arguments: Any, session: Session) -> CallScope | Deny:
-        """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude."""
-        try:
-            call_scope = tool.scope_of(arguments)
-            if call_scope.subjects:
-                call_scope = placed(call_scope, str(self.workspaces.workspace(works_in(session))))
-            return refused(call_scope) or call_scope
-        except DragomanError as error:
-            return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
-        except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
-            self._log.exception("call scope failed", tool=tool.spec.name)
-            hint = f"{tool.spec.name} could not determine the scope of this call, so the answer is no."
-            return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
+    def _workspace(self, session: Session) -> Callable[[], str]:
+        return lambda: str(self.workspaces.workspace(works_in(session)))
 
     def _sandbox(self, wanted: SandboxPolicy | None, session: Session) -> SandboxMode | None:
         """Return the sandbox mode of a call; a child's is at least basic, whatever its root's."""

@@ -9,9 +9,10 @@ import pytest
 
 from config.load import load
 from config.plugins import tool_specs
-from gateway.app.explain import Explanation, explain
+from gateway.app.explain import explain
 from gateway.domain.sessions import SessionKind
 from gateway.sandbox import Containment
+from gateway.toolcalls.explanation import Explanation
 
 NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
 SANDBOX = Containment(can_bwrap=True, can_pid_namespace=True)

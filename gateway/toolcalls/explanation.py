@@ -1,0 +1,92 @@
+"""Explanation of the decision about a call, by the very functions that decide it. For `dragoman explain` and `/why`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.sessions import Session
+from gateway.policy.permission import Note, decide
+from gateway.toolcalls.resolution import Workspace, resolve_call
+from gateway.toolcalls.tool_set import Tool, ToolSet
+from gateway.toolcalls.typed_arguments import arguments_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Decision about one call, with its reason."""
+
+    decision: str
+    """`allow`, `ask` or `deny`."""
+    because: str
+    """Reason in one sentence."""
+    rule: str
+    """Place of the deciding rule or grant, as in `config.toml:41 (rules[2])`; empty when none decided."""
+    order: tuple[str, ...]
+    """Steps of the decision, in order, up to the one that decided."""
+
+    def as_json(self) -> str:
+        """Return the explanation as a JSON object."""
+        whole = {"decision": self.decision, "because": self.because, "rule": self.rule, "order": list(self.order)}
+        return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explainer:
+    """Explainer of decisions about calls in one session. Runs nothing, and never asks."""
+
+    tools: ToolSet
+    session: Session
+    workspace: Workspace
+    """Supplier of the session's folder."""
+    permitted: Collection[tuple[str, str]] = ()
+    """Pairs of tool and scope that people allowed in this session."""
+    askable: bool = True
+    """True when somebody can be asked."""
+
+    def explain(self, name: str, text: str) -> Explanation:
+        """Return how a call would be decided. `name`: of the tool, or its command.
+
+        `text`: as a chat command takes it, or a JSON object.
+        """
+        order: list[str] = []
+        spec = self.tools.commands.get(name)
+        decision = self._decided(spec.name if spec else name, text, order.append)
+        because = decision.hint if isinstance(decision, Deny) else decision.because
+        place = decision.rule.where if decision.rule is not None else ""
+        return Explanation(decision=_word(decision), because=because, rule=place, order=tuple(order))
+
+    def _decided(self, name: str, text: str, note: Note) -> Decision:
+        def typed(tool: Tool) -> str | Deny:
+            return _as_json(tool, self.tools, self.session, text)
+
+        found = resolve_call(self.tools, self.session, name, typed, self.workspace, note)
+        if isinstance(found, Deny):
+            return found
+        scopes = frozenset(scope for tool, scope in self.permitted if tool == name)
+        spec, policy, call_scope = found.tool.spec, found.tool.policy, found.call_scope
+        return decide(spec, policy, self.session, call_scope, askable=self.askable, permitted=scopes, note=note)
+
+
+def _as_json(tool: Tool, tools: ToolSet, session: Session, text: str) -> str | Deny:
+    """Return the arguments as JSON text, or why the text of the command cannot be read."""
+    if text.lstrip().startswith("{"):
+        return text
+    schema: Mapping[str, Any] = next(
+        (offer.schema for offer in tools.offers(session) if offer.name == tool.spec.name), dict[str, Any]()
+    )
+    read = arguments_of(tool.spec, text, schema)
+    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=read) if isinstance(read, str) else json.dumps(read)
+
+
+def _word(decision: Decision) -> str:
+    match decision:
+        case Allow():
+            return "allow"
+        case Ask():
+            return "ask"
+        case Deny():
+            return "deny"

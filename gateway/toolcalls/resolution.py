@@ -1,0 +1,77 @@
+"""Resolution of a call: its tool, its valid arguments, and its scope. The first steps of every decision.
+
+Used by `decide` for calls, and by `explanation` for the question how one would be decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.sessions import Session
+from gateway.domain.tools import CallScope
+from gateway.errors import DragomanError
+from gateway.policy.permission import Note, placed, refused, unnoted
+from gateway.system.logging_setup import log
+from gateway.toolcalls.arguments import check_arguments
+from gateway.toolcalls.tool_set import Tool, ToolSet, usage
+
+Workspace = Callable[[], str]
+"""Supplier of the session's folder; called only for a call that touches something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedCall:
+    """Call whose tool exists in the session, with valid arguments and a valid scope. Not decided yet."""
+
+    tool: Tool
+    arguments: Any
+    call_scope: CallScope
+
+
+def resolve_call(
+    tools: ToolSet,
+    session: Session,
+    name: str,
+    text: Callable[[Tool], str | Deny],
+    workspace: Workspace,
+    note: Note = unnoted,
+) -> ResolvedCall | Deny:
+    """Return the resolved call, or the refusal of the first step that fails. `text`: JSON arguments for the tool."""
+    tool = tools.resolve(name, session)
+    if isinstance(tool, Deny):
+        note(f"available: refused, {tool.reason.value}")
+        return tool
+    note(f"available: {tool.policy.availability.value}")
+    given = text(tool)
+    arguments = given if isinstance(given, Deny) else check_arguments(tool.arguments, given, usage(tool.spec))
+    if isinstance(arguments, Deny):
+        note("arguments: not valid")
+        return arguments
+    note("arguments: valid")
+    call_scope = resolve_scope(tool, arguments, workspace, note)
+    if isinstance(call_scope, Deny):
+        return call_scope
+    return ResolvedCall(tool=tool, arguments=arguments, call_scope=call_scope)
+
+
+def resolve_scope(tool: Tool, arguments: Any, workspace: Workspace, note: Note = unnoted) -> CallScope | Deny:
+    """Ask the tool for the scope of a call. Refuse a scope that the owner's settings exclude. Never raises."""
+    try:
+        call_scope = tool.scope_of(arguments)
+        if call_scope.subjects:
+            call_scope = placed(call_scope, workspace())
+        note(f"scope: {', '.join([call_scope.risk.value, *call_scope.subjects])}")
+        never = refused(call_scope)
+    except DragomanError as error:
+        return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
+    except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
+        log("resolution").exception("call scope failed", tool=tool.spec.name)
+        hint = f"{tool.spec.name} could not determine the scope of this call, so the answer is no."
+        return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
+    if never is not None:
+        note(f"settings: refused, {never.reason.value}")
+        return never
+    return call_scope
