@@ -28,7 +28,7 @@ SPEC = ToolSpec(
     command="spawn",
     example="list the largest files here",
     of_children=True,
-    speaks=True,
+    returns_child_text=True,
 )
 
 TASK_CHARS = 16_384

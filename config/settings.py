@@ -36,6 +36,7 @@ from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, SandboxPolicy
 from gateway.domain.turns import TurnLimits
+from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER
 
 COMES_LATER = "comes with a later version"
 
@@ -189,10 +190,10 @@ class SessionsSettings(Table):
         '"interrupt" (stops the running turn and is the next one).',
     )
     approval_expiry_main: timedelta = Field(
-        default=timedelta(hours=1), description="How long a card can be pressed in an owner's own session."
+        default=APPROVAL_EXPIRY_MAIN, description="How long a card can be pressed in an owner's own session."
     )
     approval_expiry_other: timedelta = Field(
-        default=timedelta(minutes=15), description="How long a card can be pressed that another session asked for."
+        default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."
     )
 
 

@@ -68,8 +68,8 @@ def chars_per_token(
     """Return the characters per token, by the newest answers that came with token counts.
 
     `fixed`: characters before the history in every request; `sizes`: `chars_of` each turn, if known.
-    The store does not record which turns an answer's request contained. Where they cannot all have fitted, too many
-    characters are counted: such counts may lower the ratio, never raise it.
+    The store does not record which turns an answer's request contained. When all turns together exceed the window, too
+    many characters are counted. Such an answer may lower the ratio, but never raise it.
     """
     found, so_far = CHARS_PER_TOKEN, fixed
     for view, size in zip(history, sizes or [chars_of(one) for one in history], strict=True):

@@ -219,7 +219,7 @@ class PressVerdict:
     """`APPROVED` or `DENIED`, when it may."""
     withdraw_siblings: bool = False
     written: bool = False
-    """True when the press is a message that gives a reason. `TOO_LATE`, it is not recorded and stays a message."""
+    """True when the press is a message that gives a reason. When it comes `TOO_LATE`, it is treated as a message."""
 
 
 class StartOutcome(StrEnum):
@@ -234,5 +234,9 @@ class StartOutcome(StrEnum):
     """The turn was stopped; nothing may start."""
 
 
+APPROVAL_EXPIRY_MAIN = timedelta(hours=1)
+"""Time in which an approval can be decided in an owner's own session, when no setting says otherwise."""
+APPROVAL_EXPIRY_OTHER = timedelta(minutes=15)
+"""The same in every other session."""
 DECISION_GOOD_FOR_S = 300
 """Seconds after its decision within which an approved call must start."""

@@ -1,8 +1,8 @@
 """Ingress: routes and stores every event of a channel before it is acknowledged, and decides presses.
 
 First step of a message's path, called by channels. Control commands and presses are handled at once; every other
-message becomes a turn in the store. The journal points in `gateway/system/failpoints.py` are the contents of the whole
-path, J1 to J20.
+message becomes a turn in the store. `POINTS` in `gateway/system/failpoints.py` lists the whole path,
+J1 to J20.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, W
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
-from gateway.inbound.refusals import drop_text
+from gateway.inbound.drop_replies import drop_text
 from gateway.inbound.typed_reasons import TypedReasons
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
 from gateway.ports import Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting

@@ -89,7 +89,7 @@ class Trying:
 def _in_haste(limits: RetryLimits) -> RetryLimits:
     """Return the retry limits for a model with a fallback: a long wait for this one is useless."""
     attempts = HASTY_TRIES if limits.attempts is None else min(limits.attempts, HASTY_TRIES)
-    return replace(limits, attempts=attempts, longest_s=min(limits.longest_s, HASTY_WAIT_S))
+    return replace(limits, attempts=attempts, max_delay_s=min(limits.max_delay_s, HASTY_WAIT_S))
 
 
 def _delay_s(attempt: int, error: ModelError, random: float, limits: RetryLimits) -> float:

@@ -93,7 +93,7 @@ class Operator:
 
     def _shown(self, given: CallResult) -> str:
         spec = self._commands().get(given.tool)
-        return _shown(given, speaks=spec is not None and spec.speaks)
+        return _shown(given, speaks=spec is not None and spec.returns_child_text)
 
 
 # --- results to text ------------------------------------------------------------------------------

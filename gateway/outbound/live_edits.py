@@ -32,6 +32,7 @@ TYPING_EVERY_S = 4.0
 QUIET_S = 2.0
 """Seconds without new text after which typing is shown again: the turn does something else."""
 EDIT_EVERY_S = 1.0
+"""Minimum seconds between two edits of a streamed answer, on every channel."""
 EDIT_WITHIN_S = 45.0
 """Timeout in seconds for one edit, against a channel that hangs.
 
@@ -126,8 +127,8 @@ class LiveEdits:
 
         Otherwise return the seconds after which to ask again: an edit is under way, or one ended unanswered and may
         still take effect. Sent before that, the final text would be overwritten and have to be sent again. The chat
-        would flicker, and the repeat must not be skipped as an equal edit. The final text also keeps the chat's rate
-        limit after an edit, up to the second that edits keep among themselves.
+        would flicker, and the repeat would have to be sent although its text is equal. The final text also waits for
+        the chat's rate limit after an edit, at most `EDIT_EVERY_S`.
         """
         self._stop_edits(slot)
         if slot in self._settling:

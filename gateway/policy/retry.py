@@ -15,9 +15,9 @@ class RetryLimits:
 
     attempts: int | None = 4
     """Maximum attempts, the first one included; None: no limit."""
-    first_s: float = 1.0
+    min_delay_s: float = 1.0
     """Minimum delay in seconds."""
-    longest_s: float = 60.0
+    max_delay_s: float = 60.0
     """Maximum delay in seconds. A longer Retry-After ends the attempts."""
 
 
@@ -53,9 +53,9 @@ DEFAULT_LIMITS = RetryLimits()
 def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits = DEFAULT_LIMITS) -> NextTry:
     """Decide after attempt number `attempt` (from 1) failed; `random` is in [0, 1).
 
-    Without a Retry-After the delay is drawn from the upper half of 2, 4, 8 … times `first_s`, up to `longest_s`:
+    Without a Retry-After the delay is drawn from the upper half of 2, 4, 8 … times `min_delay_s`, up to `max_delay_s`:
     clients that failed together come back spread out. A Retry-After is never undercut, and exceeded by a tenth at most.
-    One beyond `longest_s` ends the attempts, because an earlier attempt is known to fail.
+    One beyond `max_delay_s` ends the attempts, because an earlier attempt is known to fail.
     """
     if not failure.retryable:
         return GiveUp(because="a retry would not help")
@@ -63,15 +63,15 @@ def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits 
         return GiveUp(because=f"tried {attempt} times")
     if failure.retry_after_s is None:
         return When(delay_s=_backoff(attempt, random, limits))
-    if failure.retry_after_s > limits.longest_s:
+    if failure.retry_after_s > limits.max_delay_s:
         return GiveUp(because=f"asked to wait {math.ceil(failure.retry_after_s)} s")
-    return When(delay_s=max(failure.retry_after_s, limits.first_s) * (1 + random / 10))
+    return When(delay_s=max(failure.retry_after_s, limits.min_delay_s) * (1 + random / 10))
 
 
 def _backoff(attempt: int, random: float, limits: RetryLimits) -> float:
     doublings = min(max(attempt, 1), 32)  # more would exceed any ceiling; 2.0 ** 2000 raises
-    ceiling = min(limits.longest_s, limits.first_s * 2.0**doublings)
-    return max(limits.first_s, ceiling * (1 + random) / 2)
+    ceiling = min(limits.max_delay_s, limits.min_delay_s * 2.0**doublings)
+    return max(limits.min_delay_s, ceiling * (1 + random) / 2)
 
 
 def retry_after_s(header: str | None, now: datetime) -> float | None:

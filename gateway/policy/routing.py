@@ -68,8 +68,8 @@ def route(message: Inbound, people: AllowedPeople) -> Route | Drop:
 def may_be_let_in_later(message: Inbound, people: AllowedPeople) -> bool:
     """Return whether the message would start something if its sender turned out not to be an outsider.
 
-    True only while the platform does not say. A message beside the bot is not worth a second delivery: there, unknown
-    counts as stranger.
+    True only while the platform does not say. A message that does not address the bot is dropped instead of delivered
+    again: there, unknown counts as stranger.
     """
     if not message.unsure or isinstance(route(message, people), Route):
         return False

@@ -34,8 +34,8 @@ class Sink(Protocol):
     async def message(self, message: Inbound) -> Accepted | None:
         """Store a message. Return None when it was dropped or answered at ingress.
 
-        Raises `StoreError`: do not acknowledge. The subclass `NotKnownYet` is for a message that only an outsider is
-        refused, while it is `unsure` whether its sender is one.
+        Raises `StoreError`: do not acknowledge. Its subclass `NotKnownYet` means: outsiders are refused, and the
+        platform does not say yet whether the sender is one (`Inbound.unsure`).
         """
         ...
 

@@ -345,7 +345,7 @@ class _Look:
     allowed: Scopes | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)
-    """Last wait of each step: that of a repeated request, or of the sub-session that an approval started."""
+    """Last wait of each step, which has several when it was asked again or its approval started a sub-session."""
 
     def __post_init__(self) -> None:
         """Index the waits by step."""
@@ -385,8 +385,8 @@ def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
 async def _finish_write(write: Callable[[], Awaitable[T]]) -> T:
     """Await the write of a call's outcome, shielded: a cancellation goes on when the write has ended.
 
-    The next step of ending the turn must find it written. A write that never began sets no event, and costs the same
-    timeout as one that hangs.
+    The next step of ending the turn must find it written. A write that is cancelled before it begins
+    never sets the event, so it waits as long as one that hangs.
     """
     ended = asyncio.Event()
 

@@ -210,7 +210,7 @@ class SubsessionService:
 
     def _spawns(self, tool: str) -> bool:
         found = self.registry.snapshot().get(tool)
-        return found is not None and found.spec.speaks
+        return found is not None and found.spec.returns_child_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ class FakeTool:
             positional="text",
             shows="text",
             of_children=self.speaks,
-            speaks=self.speaks,
+            returns_child_text=self.speaks,
         )
         policy = ToolPolicy(
             availability=self.availability,

@@ -102,7 +102,7 @@ def _begin_turn(part: Part, session: SessionId, message: Inbound, kind: TurnKind
             part.set_message(one, turn=turn, context=False, continues=not first)
             first = False
         else:
-            # Context counts as given before the first step, whatever that step names: nothing waits for it.
+            # Overheard messages are context: they count as given to the model before the first step.
             part.set_message(one, turn=turn, given=0)
         turns.add_input(part, turn, one)
     if taken:

@@ -106,7 +106,9 @@ def receive(
     context: bool = False,
     continues: bool = False,
 ) -> Received:
-    """Store a new message, as the last one of its turn. Its id is its place: backends need no index for it."""
+    """Store a new message, as the last one of its turn. Its id holds its place in the session, so that backends
+    find it without an index.
+    """
     ord_ = part.next_rev(session)
     received = Received(
         id=InboundId(f"i{ord_}"),

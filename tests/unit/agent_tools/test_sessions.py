@@ -102,7 +102,7 @@ def test_what_they_are() -> None:
     assert [spec.effect for spec in (spawn, listed, stop)] == [Effect.IDEMPOTENT, Effect.PURE, Effect.IDEMPOTENT]
     assert spawn.approval == {"main": ApprovalMode.ALLOW, "dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK}
     assert [spec.of_children for spec in (spawn, listed, stop)] == [True] * 3
-    assert [spec.speaks for spec in (spawn, listed, stop)] == [True, False, False]
+    assert [spec.returns_child_text for spec in (spawn, listed, stop)] == [True, False, False]
     assert (spawn.command, spawn.positional, spawn.shows) == ("spawn", "task", "task")
 
 

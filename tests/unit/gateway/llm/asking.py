@@ -20,7 +20,7 @@ from tests.support.model_server import ScriptedModel
 
 KEY = "sk-test-0123456789"
 ASK = ModelRequest(system="Be kind.", messages=(UserText(text="Hi"),), tools=())
-QUICK = RetryLimits(first_s=0.01, longest_s=60)
+QUICK = RetryLimits(min_delay_s=0.01, max_delay_s=60)
 IMPATIENT = Timeouts(stall_s=0.5, after_finish_s=0.15)
 """Short timeouts, only for servers that stay silent: a server that waits for the CPU could exceed them."""
 

@@ -260,7 +260,7 @@ async def test_four_tries_and_no_more() -> None:
 
 async def test_the_waits_grow() -> None:
     server = ScriptedModel([Reply(status=500)] * 4)
-    async with attached(server, retry=RetryLimits(first_s=0.05)) as model:
+    async with attached(server, retry=RetryLimits(min_delay_s=0.05)) as model:
         await failure(model)
 
     times = [asked.at_s for asked in server.requests]

@@ -26,7 +26,7 @@ def spec(name: str, positional: str | None = None) -> ToolSpec:
 
 SHELL = replace(spec("shell", positional="command"), example="uptime")
 BROWSER = spec("browser")
-ASKS = replace(spec("ask", positional="task"), speaks=True)
+ASKS = replace(spec("ask", positional="task"), returns_child_text=True)
 OPERATOR = Operator(lambda: {"shell": SHELL, "bash": SHELL, "browser": BROWSER, "ask": ASKS})
 OFFERS = (
     ToolOffer(name="shell", description="", schema={}),

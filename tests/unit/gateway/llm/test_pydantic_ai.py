@@ -48,7 +48,7 @@ async def attached(
                 their_model(name, base_url=server.url, api_key=KEY, client=client),
                 close=client.aclose,
                 api_key=KEY,
-                retry=RetryLimits(first_s=0.01, longest_s=60),
+                retry=RetryLimits(min_delay_s=0.01, max_delay_s=60),
                 patience=Timeouts(stall_s=stall_s, hasty_s=0.2),
             ),
         )

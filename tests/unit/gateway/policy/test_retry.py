@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, When, next_try, retry_after_s
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-LIMITS = RetryLimits(attempts=4, first_s=1, longest_s=60)
-ENDLESS = RetryLimits(attempts=None, first_s=1, longest_s=60)
+LIMITS = RetryLimits(attempts=4, min_delay_s=1, max_delay_s=60)
+ENDLESS = RetryLimits(attempts=None, min_delay_s=1, max_delay_s=60)
 
 
 @pytest.mark.parametrize(

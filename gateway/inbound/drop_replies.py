@@ -1,4 +1,4 @@
-"""Refusals: the text that the sender of a dropped message gets, by `domain.routes.DropReason`. Used by ingress. Pure.
+"""Replies to dropped messages: the text that the sender gets, by `domain.routes.DropReason`. Used by ingress. Pure.
 
 The reason itself is found in `policy.routing`, which also says with `Drop.told` whether the sender gets a reply.
 """
