@@ -245,8 +245,9 @@ def _read(
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
     tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
     rules, about_rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
-    of_tool = rules_of(rules, {name: sources.get(name, BUILT_IN) for name in specs})
-    tools = {name: replace(policy, rules=of_tool[name]) for name, policy in tools.items()}
+    source_of = {name: sources.get(name, BUILT_IN) for name in specs}
+    of_tool = rules_of(rules, source_of)
+    tools = {name: replace(policy, rules=of_tool[name], source=source_of[name]) for name, policy in tools.items()}
     warnings += about_rules
     warnings += check_people(people.allow, known, reader) if people else []
     check_chats(chats.allow, known, reader) if chats else None

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from config.reading import Path, TableReader, suggest
-from gateway.domain.rules import Rule, Verdict
+from gateway.domain.rules import GROUP, Rule, Verdict
 from gateway.domain.sessions import SessionKind
+from gateway.domain.tool_groups import GROUPS, groups_of
 
 RULES_AT_MOST = 500
 Kind = Literal["main", "dm", "non-main"]
@@ -23,7 +24,7 @@ class RuleSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: Annotated[str, Field(min_length=1, max_length=100)] = Field(
-        description='A tool, "SOURCE:*" for all tools of a source, or "*" for every tool.'
+        description='A tool, "group:NAME", "SOURCE:*" for all tools of a source, or "*" for every tool.'
     )
     pattern: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
         description='What a call touches (a command, a path, a host): "*" is any text, "?" one character.'
@@ -73,7 +74,7 @@ def _is_right(
     read: RuleSettings, tools: Collection[str], sources: Collection[str], path: Path, reader: TableReader
 ) -> bool:
     before = len(reader.problems)
-    known = {"*", *tools, *(f"{source}:*" for source in sources)}
+    known = {"*", *tools, *(f"{source}:*" for source in sources), *(f"{GROUP}{group}" for group in GROUPS)}
     if read.tool not in known:
         reader.wrong((*path, "tool"), f"there is no tool {read.tool!r}", suggest(read.tool, known))
     if not read.pattern.strip():
@@ -106,4 +107,7 @@ def _wide(rules: Sequence[Rule]) -> Iterator[str]:
 
 def rules_of(rules: Sequence[Rule], tools: Mapping[str, str]) -> Mapping[str, tuple[Rule, ...]]:
     """Return the rules of each tool, in order. `tools`: source of each tool."""
-    return {name: tuple(rule for rule in rules if rule.is_for(name, source)) for name, source in tools.items()}
+    return {
+        name: tuple(rule for rule in rules if rule.is_for(name, source, groups_of(name)))
+        for name, source in tools.items()
+    }

@@ -52,6 +52,10 @@ class Session:
     """For a child: its parent, root and limits."""
     summary: str = ""
     """Summary of the history before the turns of `Queries.history`; empty when nothing was left out, and in lists."""
+    preset: str = ""
+    """Name of its preset; empty: the default of its kind."""
+    tools_off: tuple[str, ...] = ()
+    """Tools that people switched off here, sorted."""
 
 
 def works_in(session: Session) -> SessionId:

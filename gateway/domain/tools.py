@@ -138,6 +138,8 @@ class ToolPolicy:
     """Instance of the spec's `settings`; None when it has none."""
     rules: tuple[Rule, ...] = ()
     """The owner's rules about this tool, in the order of the configuration."""
+    source: str = ""
+    """Name of the tool's source, for rules about `SOURCE:*`."""
 
     def timeout_of(self, tool: str, action: str | None) -> float:
         """Return the timeout in seconds of an action, or of the tool for None.

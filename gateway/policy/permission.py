@@ -2,18 +2,19 @@
 `gateway.toolcalls`.
 
 Unset, unknown or failing input is a refusal. The order is fixed: availability, arguments, refusals by the owner's
-settings (`refused`), the owner's rules with locked denies first, scopes allowed in this session, the default of the
-risk.
+settings (`refused`), the limits of the preset, the rules of every layer (`layers`) with locked denies first, scopes
+allowed in this session, the default of the risk, exposure.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.presets import Preset
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import (
@@ -26,6 +27,7 @@ from gateway.domain.tools import (
     ToolPolicy,
     ToolSpec,
 )
+from gateway.policy.layers import NO_PRESET, beyond, rules_of_call, withheld_by
 from gateway.policy.rules import denied_outright, evaluate
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
@@ -46,15 +48,16 @@ def unnoted(_: str) -> None:
     """Note nothing: where nobody asks how a decision came about."""
 
 
-def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | None:
+def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset = NO_PRESET) -> Deny | None:
     """Return the reason why a tool is not offered, not listed and not run in this session; None when it is.
 
-    Shared by the filter of tools offered to a model and by the decision on a call.
+    Shared by the filter of tools offered to a model and by the decision on a call. `preset`: the one in force.
     """
-    refused = available(spec.name, policy.availability, session)
+    refused = available(spec.name, policy.availability, session) or withheld_by(preset, spec)
     if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
         return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
-    if refused is None and (rule := denied_outright(policy.rules, session.root_kind.value)) is not None:
+    rules = rules_of_call(spec, policy, session, preset)
+    if refused is None and (rule := denied_outright(rules, session.root_kind.value)) is not None:
         return _denied_by(rule, spec)
     return refused
 
@@ -150,18 +153,37 @@ def decide(
     *,
     askable: bool,
     permitted: Collection[str] = (),
+    preset: Preset = NO_PRESET,
+    granted: Sequence[Rule] = (),
     note: Note = unnoted,
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
     `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
-    `permitted`: the scopes that people allowed this tool in this session. `note` is given each step that was reached.
+    `permitted`: the scopes that people allowed this tool in this session. `preset`: the one in force. `granted`: rules
+    of the layer of grants. `note` is given each step that was reached.
     """
-    if (deny := withheld(spec, policy, session)) is not None:
+    deny = withheld(spec, policy, session, preset) or beyond(preset, spec, call_scope)
+    if deny is not None:
         return deny
+    rules = rules_of_call(spec, policy, session, preset, granted)
+    found = _by_rules(rules, spec, policy, session, call_scope, permitted, note)
+    return _after_exposure(_answerable(found, spec, note, askable=askable))
+
+
+def _by_rules(
+    rules: Sequence[Rule],
+    spec: ToolSpec,
+    policy: ToolPolicy,
+    session: Session,
+    call_scope: CallScope,
+    permitted: Collection[str],
+    note: Note,
+) -> Decision:
+    """Return what the rules say, else the scopes allowed before, else the default of the risk."""
     risk = call_scope.risk
-    rule = evaluate(policy.rules, call_scope.subjects, session.root_kind.value)
-    note(f"rules: {_rule_text(rule, len(policy.rules))}")
+    rule = evaluate(rules, call_scope.subjects, session.root_kind.value)
+    note(f"rules: {_rule_text(rule, len(rules))}")
     if rule is not None and rule.decision is Verdict.DENY:
         return _denied_by(rule, spec)
     if rule is not None and rule.decision is Verdict.ALLOW:
@@ -175,14 +197,24 @@ def decide(
             return allow
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
-        case ApprovalMode.ASK if askable:
-            return Ask(because=f"{risk} needs an approval", rule=rule)
         case ApprovalMode.ASK:
-            note("approvers: nobody can be asked")
-            who = "nobody can be asked: let an owner open the page or a direct chat."
-            return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}", rule=rule)
+            return Ask(because=f"{risk} needs an approval", rule=rule)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
+
+
+def _answerable(found: Decision, spec: ToolSpec, note: Note, *, askable: bool) -> Decision:
+    """Return the decision, or a refusal where nobody can be asked."""
+    if askable or not isinstance(found, Ask):
+        return found
+    note("approvers: nobody can be asked")
+    who = "nobody can be asked: let an owner open the page or a direct chat."
+    return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}", rule=found.rule)
+
+
+def _after_exposure(found: Decision) -> Decision:
+    """Return the decision as what the session has read tightens it: the last stage, which changes nothing yet."""
+    return found
 
 
 def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk: Risk | None = None) -> ApprovalMode:

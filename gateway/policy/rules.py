@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
-from gateway.domain.rules import Rule, Verdict
+from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.tools import SubjectKind
 
 PARTS_AT_MOST = 200
@@ -35,20 +35,30 @@ WRAPPERS = frozenset({
 def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str) -> Rule | None:
     """Return the rule that decides a call, or None when the default of its risk does.
 
-    `rules`: those of the tool, in the order of the configuration. `subjects`: as in `CallScope`. A locked deny comes
-    first, then any deny, then any ask. A call is allowed when each of its subjects is.
+    `rules`: those of the tool, in the order of `layers.rules_of_call`. `subjects`: as in `CallScope`. A locked deny
+    comes first, then any deny, then any ask. A call is allowed when each of its subjects is. A grant decides only about
+    a subject that the other rules ask about, or say nothing of.
     """
-    here = [rule for rule in rules if kind in rule.kinds]
+    there = [rule for rule in rules if kind in rule.kinds]
+    here = [rule for rule in there if rule.layer is not Layer.GRANT]
+    granted = [rule for rule in there if rule.layer is Layer.GRANT]
     texts = list(subjects) or [""]
     for rule in here:
         if rule.locked and any(_matches(rule, text) for text in texts):
             return rule
-    found = [_last(here, text) for text in texts]
+    found = [_granted(_last(here, text), granted, text) for text in texts]
     for verdict in (Verdict.DENY, Verdict.ASK):
         for rule in found:
             if rule is not None and rule.decision is verdict:
                 return rule
     return None if None in found else found[-1]
+
+
+def _granted(found: Rule | None, granted: Sequence[Rule], subject: str) -> Rule | None:
+    """Return the grant that covers a subject in place of the rule found, unless that one allows or denies."""
+    if found is not None and found.decision is not Verdict.ASK:
+        return found
+    return next((rule for rule in reversed(granted) if _matches(rule, subject)), found)
 
 
 def _last(rules: Sequence[Rule], subject: str) -> Rule | None:
@@ -62,7 +72,7 @@ def _last(rules: Sequence[Rule], subject: str) -> Rule | None:
 
 def denied_outright(rules: Sequence[Rule], kind: str) -> Rule | None:
     """Return the rule that denies every call of a tool, or None. A later rule that allows or asks keeps it visible."""
-    here = [rule for rule in rules if kind in rule.kinds]
+    here = [rule for rule in rules if kind in rule.kinds and rule.layer is not Layer.GRANT]
     locked = next((rule for rule in here if rule.locked and rule.pattern == "*"), None)
     if locked is not None:
         return locked
@@ -79,11 +89,11 @@ def _matches(rule: Rule, subject: str) -> bool:
         return True
     kind, _, text = subject.partition(":")
     if kind != SubjectKind.COMMAND:
-        return bool(subject) and _fits(rule.pattern, text.replace("\\", "/"))
+        return bool(subject) and fits(rule.pattern, text.replace("\\", "/"))
     if rule.decision is Verdict.ALLOW:
         return _is_allowed_by(rule.pattern, text)
     readings = _bounded_readings(text)
-    return len(readings) > PARTS_AT_MOST or any(_fits(rule.pattern, one) for one in readings)
+    return len(readings) > PARTS_AT_MOST or any(fits(rule.pattern, one) for one in readings)
 
 
 def _is_allowed_by(pattern: str, command: str) -> bool:
@@ -96,7 +106,7 @@ def _is_allowed_by(pattern: str, command: str) -> bool:
     program = words[0].rpartition("/")[2]
     if program in WRAPPERS or re.fullmatch(r"python[\d.]*", program):
         return False
-    return _fits(pattern, " ".join(words))
+    return fits(pattern, " ".join(words))
 
 
 @lru_cache(maxsize=16)
@@ -117,7 +127,7 @@ def _readings(command: str) -> Iterator[str]:
                 yield " ".join([rest[0].rpartition("/")[2], *rest[1:]])
 
 
-def _fits(pattern: str, text: str) -> bool:
+def fits(pattern: str, text: str) -> bool:
     """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
     pattern = pattern.replace("\\", "/")
     if pattern.endswith(" *") and _compiled(pattern[:-2]).fullmatch(text):

@@ -1,0 +1,70 @@
+"""Presets: named sets of rules and limits for a session. Read from files, applied by `gateway.policy.layers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.domain.rules import Rule
+from gateway.domain.tool_groups import NEWEST
+from gateway.domain.tools import Risk, SandboxPolicy
+
+BUILD = "build"
+"""Preset that adds nothing to the configuration. Sessions have it unless the configuration names another one."""
+
+
+class PresetMode(StrEnum):
+    """Sessions that may have a preset."""
+
+    PRIMARY = "primary"
+    """Sessions of people."""
+    SUBAGENT = "subagent"
+    """Sub-sessions."""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """Worst calls that a preset permits. No rule, grant or approval lifts it."""
+
+    preset: str
+    """Name of the preset, for people."""
+    risks: frozenset[Risk]
+    """Permitted risks of a call."""
+    writes: tuple[str, ...] = ()
+    """Patterns of paths that may be written although the risk `write` is not permitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """One preset, or several of them in force together."""
+
+    name: str
+    about: str = ""
+    """What it is for, in one line."""
+    mode: PresetMode = PresetMode.ALL
+    rules: tuple[Rule, ...] = ()
+    """In the order of its file."""
+    ceilings: tuple[Ceiling, ...] = ()
+    """A call must be within each."""
+    sandbox: SandboxPolicy | None = None
+    """Least containment of programs; None: that of the configuration."""
+    generation: int = NEWEST
+    """Highest generation of tools."""
+    prompt: str = ""
+    """Part of the system prompt. It explains the limits to the model, and never replaces them."""
+
+    @property
+    def read_only(self) -> bool:
+        """True when no call may change anything but the paths that the preset excepts."""
+        return any(one.risks <= {Risk.NONE, Risk.READ} for one in self.ceilings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presets:
+    """All presets, and the ones that sessions have by default."""
+
+    by_name: Mapping[str, Preset]
+    defaults: Mapping[str, str]
+    """Name of the preset by kind of session; a missing kind has `build`."""

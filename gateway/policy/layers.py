@@ -1,0 +1,98 @@
+"""Layers of rules: the one ordered list that filter and decision share, and the presets in force. Pure functions.
+
+The order is preset, configuration, session, grants. Locked denies of every layer come first, which `rules.evaluate`
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.presets import BUILD, Ceiling, Preset, Presets
+from gateway.domain.rules import Layer, Rule, Verdict
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.tool_groups import generation_of, groups_of
+from gateway.domain.tools import CallScope, Risk, SubjectKind, ToolPolicy, ToolSpec
+from gateway.policy.rules import fits
+
+EVERYWHERE = frozenset(kind.value for kind in SessionKind)
+NO_PRESET = Preset(name=BUILD)
+"""Preset without any rule or limit."""
+
+
+def rules_of_call(
+    spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset = NO_PRESET, granted: Sequence[Rule] = ()
+) -> tuple[Rule, ...]:
+    """Return the rules about a tool in a session, in the order of their layers.
+
+    `preset`: the one in force, as `in_force` returns it. `granted`: rules that the grants of people stand for.
+    """
+    groups = groups_of(spec.name)
+    of_preset = (rule for rule in preset.rules if rule.is_for(spec.name, policy.source, groups))
+    of_grants = (rule for rule in granted if rule.is_for(spec.name, policy.source, groups))
+    return (*of_preset, *policy.rules, *_of_session(spec.name, session), *of_grants)
+
+
+def _of_session(tool: str, session: Session) -> tuple[Rule, ...]:
+    """Return the rules that people gave this session: tools that they switched off."""
+    if tool not in session.tools_off:
+        return ()
+    where = f"/tools off {tool} in this session"
+    off = Rule(tool=tool, pattern="*", decision=Verdict.DENY, kinds=EVERYWHERE, where=where, layer=Layer.SESSION)
+    return (off,)
+
+
+def in_force(presets: Presets, session: Session) -> Preset:
+    """Return the preset of a session. A session whose preset is no longer there may call no tool."""
+    name = session.preset or presets.defaults.get(session.root_kind.value, BUILD)
+    return presets.by_name.get(name) or _gone(name)
+
+
+def _gone(name: str) -> Preset:
+    """Return the preset in place of one that was removed from the configuration. It denies every call."""
+    where = f"preset {name}, which is not configured any more; choose another one with /preset"
+    rule = Rule(
+        tool="*", pattern="*", decision=Verdict.DENY, kinds=EVERYWHERE, locked=True, where=where, layer=Layer.PRESET
+    )
+    return Preset(name=name, rules=(rule,))
+
+
+def withheld_by(preset: Preset, spec: ToolSpec) -> Deny | None:
+    """Return the reason why a preset permits no call of a tool; None when it permits some."""
+    needed = generation_of(spec.name)
+    if needed > preset.generation:
+        hint = f"{spec.name} is of generation {needed}; here tools go up to generation {preset.generation}."
+        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+    for ceiling in preset.ceilings:
+        if spec.risk not in ceiling.risks and not _excepts(ceiling, spec):
+            return _beyond(ceiling, spec, spec.risk)
+    return None
+
+
+def _excepts(ceiling: Ceiling, spec: ToolSpec) -> bool:
+    """Return whether a tool beyond a ceiling has calls that are not."""
+    return spec.risk is Risk.WRITE and bool(ceiling.writes)
+
+
+def beyond(preset: Preset, spec: ToolSpec, call_scope: CallScope) -> Deny | None:
+    """Return the reason why a preset never permits this call; None when it does."""
+    for ceiling in preset.ceilings:
+        if call_scope.risk in ceiling.risks:
+            continue
+        if call_scope.risk is not Risk.WRITE or not _writes_only(ceiling, call_scope):
+            return _beyond(ceiling, spec, call_scope.risk)
+    return None
+
+
+def _writes_only(ceiling: Ceiling, call_scope: CallScope) -> bool:
+    """Return whether a call touches nothing but paths that the ceiling excepts."""
+    kinds = {subject.partition(":")[0] for subject in call_scope.subjects}
+    paths = [subject.partition(":")[2] for subject in call_scope.subjects]
+    return kinds == {SubjectKind.PATH} and all(any(fits(one, path) for one in ceiling.writes) for path in paths)
+
+
+def _beyond(ceiling: Ceiling, spec: ToolSpec, risk: Risk) -> Deny:
+    only = f" It may write {' and '.join(ceiling.writes)} only." if ceiling.writes and risk is Risk.WRITE else ""
+    hint = f"The preset {ceiling.preset} does not permit {spec.name} here, since its risk is {risk.value}.{only}"
+    return Deny(reason=DenyReason.CONFIGURED, hint=hint)
