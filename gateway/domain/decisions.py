@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from gateway.domain.ids import GrantId
 from gateway.domain.rules import Rule
 
 
@@ -46,6 +47,8 @@ class Allow:
     about."""
     rule: Rule | None = field(default=None, compare=False)
     """Rule or grant that decided; None: the default of the risk, or a scope."""
+    grant: GrantId | None = None
+    """Grant that allows it; by the settings and rules alone it would be `Ask`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

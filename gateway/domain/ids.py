@@ -19,6 +19,7 @@ TurnId = NewType("TurnId", str)
 InboundId = NewType("InboundId", str)
 WaitId = NewType("WaitId", str)
 SlotId = NewType("SlotId", str)
+GrantId = NewType("GrantId", str)
 CallId = NewType("CallId", str)
 """Id of a tool call as the model gave it, made unique within its turn."""
 
@@ -34,6 +35,8 @@ SYSTEM_PARENT = Principal("system:parent")
 """Author of a child's task: the text is the parent's model's, not that of the person whose turn spawned it."""
 SYSTEM_CHILD = Principal("system:child")
 """Author of the message that reports the end of a child to a session."""
+SYSTEM_CONTROL = Principal("system:control")
+"""Person at the control socket: whoever may run commands as the daemon's user."""
 
 
 def mint(prefix: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.grants import Grant
 from gateway.domain.presets import Preset
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
@@ -155,19 +156,22 @@ def decide(
     permitted: Collection[str] = (),
     preset: Preset = NO_PRESET,
     granted: Sequence[Rule] = (),
+    grant: Grant | None = None,
     note: Note = unnoted,
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
     `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
     `permitted`: the scopes that people allowed this tool in this session. `preset`: the one in force. `granted`: rules
-    of the layer of grants. `note` is given each step that was reached.
+    of the layer of grants. `grant`: one that holds here and covers this call (`gateway.policy.grants`); it lifts an
+    `Ask`, never a `Deny`. `note` is given each step that was reached.
     """
     deny = withheld(spec, policy, session, preset) or beyond(preset, spec, call_scope)
     if deny is not None:
         return deny
     rules = rules_of_call(spec, policy, session, preset, granted)
     found = _by_rules(rules, spec, policy, session, call_scope, permitted, note)
+    found = _granted(found, grant, note)
     return _after_exposure(_answerable(found, spec, note, askable=askable))
 
 
@@ -201,6 +205,14 @@ def _by_rules(
             return Ask(because=f"{risk} needs an approval", rule=rule)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
+
+
+def _granted(found: Decision, grant: Grant | None, note: Note) -> Decision:
+    """Return the decision as a grant lifts it: an `Ask` becomes an `Allow`, everything else stays."""
+    if grant is None or not isinstance(found, Ask):
+        return found
+    note(f"grants: {grant.id} allows it")
+    return Allow(because=f"grant {grant.id} allows it", grant=grant.id)
 
 
 def _answerable(found: Decision, spec: ToolSpec, note: Note, *, askable: bool) -> Decision:
