@@ -82,6 +82,8 @@ class NewChild:
     tools: tuple[str, ...]
     """The only tools it may have: its parent's, or some of them."""
     mode: SpawnMode
+    preset: str = ""
+    """Name of its preset; empty: the default of its kind."""
     agent: str = ""
     """As in `Lineage`; so are the fields below."""
     model: str = ""

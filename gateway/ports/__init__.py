@@ -25,7 +25,7 @@ from gateway.ports.channels import (
     WithAccounts,
 )
 from gateway.ports.clock import Clock
-from gateway.ports.intake import Control, ControlEffect, Intake, Waiting
+from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.store import Accounts, Audit, EventBus, KeyValue, Node, Outbox, Queries, Store, Sweeps
 from gateway.ports.tools import (
@@ -88,6 +88,7 @@ __all__ = [
     "Progress",
     "Queries",
     "SandboxSession",
+    "SessionChange",
     "SignIns",
     "Sink",
     "StatefulTool",

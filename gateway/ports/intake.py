@@ -28,6 +28,18 @@ class ControlEffect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChange:
+    """Change of a session's limits by a control command."""
+
+    preset: str | None = None
+    """Name of its new preset; None: as before."""
+    tools_off: frozenset[str] = frozenset()
+    """Tools to switch off."""
+    tools_on: frozenset[str] = frozenset()
+    """Tools to switch on again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
     """Effect of a control command, with the reply that is stored with it."""
 
@@ -40,6 +52,8 @@ class Control:
     """Reply when there was nothing to stop."""
     stopped_text: str
     """Last text of a stopped turn in its own conversation, when the reply stands in another one."""
+    change: SessionChange | None = None
+    """Change of the session's limits; None: they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +140,7 @@ class Intake(Protocol):
 
         In every stopped turn, open and approved waits become CANCELLED and calls not started get a CANCELLED result.
         Turns that ended get an ANSWER slot with `stopped_text`, except a turn of the session in the reply's
-        conversation. RESET also raises the epoch.
+        conversation. RESET also raises the epoch. `change` holds at once, for the live children below the session too.
         """
         ...
 

@@ -207,6 +207,13 @@ class TurnJournal(Protocol):
         """Store the fetched attachments of a message (`Received.files`). The first write wins; repeating is safe."""
         ...
 
+    async def choose_preset(self, lease: Lease, n: int, preset: str) -> None:
+        """Give the session another preset, as the effect of the STARTED step `n`. Safe to repeat.
+
+        It holds for live children at once, as a change by `Intake.control` does. Raises `NotFound` for a sub-session.
+        """
+        ...
+
     async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Return the scopes that people allowed beyond one call: (tool, scope) of the CONSUMED approvals with a scope.
 

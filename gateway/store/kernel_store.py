@@ -20,7 +20,7 @@ from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.ports import Clock, Control, Waiting
 from gateway.store.codec import from_us
-from gateway.store.kernel import children, drops, intake, journal, messages, outbox, records, sweeps
+from gateway.store.kernel import children, drops, intake, journal, messages, outbox, records, sessions, sweeps
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.rows import Fact
 
@@ -149,6 +149,10 @@ class KernelStore(ABC):
     ) -> TurnView | None:
         """Store a call's one result and the slots that show it."""
         return await self.run(lambda part: journal.finish_step(part, lease, n, result, slots))
+
+    async def choose_preset(self, lease: Lease, n: int, preset: str) -> None:
+        """Give the session of a turn another preset."""
+        await self.run(lambda part: sessions.choose_preset(part, lease, n, preset))
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Store the outcome of fetching a message's attachments."""

@@ -55,6 +55,9 @@ def _begin_child(
         created_at=part.now,
         active_at=part.now,
         lineage=lineage,
+        preset=child.preset,
+        presets_above=(*parent.presets_above, parent.preset),
+        tools_off=parent.tools_off,
     )
     known = SessionRow(session=session, live=True, parent_wait=wait)
     part.sessions.put(session.id, known)

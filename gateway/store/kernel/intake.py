@@ -14,7 +14,7 @@ from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.kernel import messages, turns
+from gateway.store.kernel import messages, sessions, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
@@ -124,6 +124,8 @@ def control(part: Part, route: Route, message: Inbound, control: Control) -> int
     stopped = 0 if quiet else _stop(part, route.session, control, message.conversation)
     if control.effect is ControlEffect.RESET:
         _reset(part, route.session)
+    if control.change is not None:
+        sessions.change(part, route.session, control.change)
     idle = control.effect is ControlEffect.STOP and stopped == 0
     text = control.idle if idle else control.reply
     reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)

@@ -1,0 +1,40 @@
+"""Transitions of a session's limits: its preset, and the tools that people switched off."""
+
+from __future__ import annotations
+
+from gateway.domain.ids import SessionId
+from gateway.domain.sessions import Session
+from gateway.domain.steps import StepState
+from gateway.domain.turns import Lease
+from gateway.errors import NotFound
+from gateway.ports import SessionChange
+from gateway.store.child_rules import not_started
+from gateway.store.kernel import turns
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import changed
+
+
+def change(part: Part, session: SessionId, wanted: SessionChange) -> None:
+    """Change the limits of a root, and of its live children: they have no more rights than it has."""
+    row = part.sessions[session]
+    if row.session.lineage is not None:
+        raise NotFound(f"{session} is a sub-session, whose limits follow those of the session above it.")
+    preset = row.session.preset if wanted.preset is None else wanted.preset
+    part.set_session(session, session=changed(row.session, preset=preset, tools_off=_off(row.session, wanted)))
+    for child in row.live_below:
+        known = part.sessions[child].session
+        above = (preset, *known.presets_above[1:])
+        part.set_session(child, session=changed(known, presets_above=above, tools_off=_off(known, wanted)))
+
+
+def choose_preset(part: Part, lease: Lease, n: int, preset: str) -> None:
+    """Give the session of a turn another preset, as the effect of its started step `n`."""
+    row = turns.held(part, lease)
+    step = part.steps.get((lease.turn, n))
+    if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
+        raise not_started(lease, n)
+    change(part, row.turn.session, SessionChange(preset=preset))
+
+
+def _off(session: Session, wanted: SessionChange) -> tuple[str, ...]:
+    return tuple(sorted((frozenset(session.tools_off) | wanted.tools_off) - wanted.tools_on))
