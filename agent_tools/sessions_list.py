@@ -15,6 +15,7 @@ SPEC = ToolSpec(
     effect=Effect.PURE,
     availability=Availability.ALWAYS,
     of_children=True,
+    subjects=frozenset(),
 )
 
 

@@ -29,6 +29,7 @@ SPEC = ToolSpec(
     example="list the largest files here",
     of_children=True,
     returns_child_text=True,
+    subjects=frozenset(),
 )
 
 TASK_CHARS = 16_384

@@ -20,6 +20,7 @@ SPEC = ToolSpec(
     positional="session",
     shows="session",
     of_children=True,
+    subjects=frozenset(),
 )
 
 

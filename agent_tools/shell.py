@@ -17,6 +17,7 @@ from gateway.domain.tools import (
     ResultStatus,
     Risk,
     SandboxPolicy,
+    SubjectKind,
     ToolResult,
     ToolSpec,
 )
@@ -37,6 +38,7 @@ SPEC = ToolSpec(
     positional="command",
     shows="command",
     example="uptime",
+    subjects=frozenset({SubjectKind.COMMAND}),
 )
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")

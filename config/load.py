@@ -18,6 +18,7 @@ from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.reading import TableReader, as_error, unknown
+from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
 from config.settings import (
     ChatsSettings,
@@ -32,6 +33,7 @@ from config.settings import (
     WebSettings,
 )
 from config.syntax import explain
+from config.table_lines import table_lines
 from config.texts import Texts
 from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
@@ -47,6 +49,8 @@ SECTIONS: Final = (
     "owners", "store", "http", "model", "limits", "sandbox", "agents", "channels", "people", "chats", "sessions",
     "tools", "rules", "log",
 )  # fmt: skip
+NUMBERED: Final = ("rules",)
+"""Arrays of tables whose problems name the line of their table."""
 _FILE_BYTES = 1_048_576
 """Largest configuration file in bytes."""
 _OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
@@ -140,14 +144,19 @@ def read_tables(
     The tables are not validated yet. Raises `ConfigError` when the file cannot be read at all.
     """
     file = find_config(path, environ)
-    raw = {} if file is None else _parse(file)
+    raw, text = ({}, "") if file is None else _parse(file)
     overrides = _overrides(raw, environ)
-    reader = TableReader(file=str(file or "no configuration file"), variables=overrides, environ=environ)
+    reader = TableReader(
+        file=str(file or "no configuration file"),
+        variables=overrides,
+        environ=environ,
+        lines={name: table_lines(text, name) for name in NUMBERED},
+    )
     _lay_over(raw, overrides, environ, reader)
     return file, raw, overrides, reader
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _parse(file: Path) -> tuple[dict[str, Any], str]:
     text = ""
     try:
         with file.open("rb") as stream:
@@ -172,7 +181,7 @@ def _parse(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is not TOML: {place}: {mistake.what}.", cure=f"{mistake.cure}.") from None
     if what := beyond(raw):
         raise ConfigError(f"{file} has {what}.", cure="Write what config/example.toml explains.")
-    return raw
+    return raw, text
 
 
 def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -244,11 +253,11 @@ def _read(
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
     tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
-    rules, about_rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
+    rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
     source_of = {name: sources.get(name, BUILT_IN) for name in specs}
     of_tool = rules_of(rules, source_of)
     tools = {name: replace(policy, rules=of_tool[name], source=source_of[name]) for name, policy in tools.items()}
-    warnings += about_rules
+    warnings += rule_warnings(rules, specs, of_tool)
     warnings += check_people(people.allow, known, reader) if people else []
     check_chats(chats.allow, known, reader) if chats else None
     if not (web and store and http and model and people and chats and sessions and log):

@@ -38,6 +38,7 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 """Reason and cure by pydantic's error type."""
 _SWITCHES = frozenset({"enabled", "enable", "disabled", "disable", "active"})
 """Keys that people try for switching a tool on or off."""
+_NO_LINES: Mapping[str, Sequence[int]] = types.MappingProxyType({})
 PROBLEMS_TOLD = 100
 """Most problems in one error."""
 WHAT_CHARS, CURE_CHARS = 500, 1_000
@@ -108,8 +109,18 @@ def dotted(path: Path) -> str:
 class TableReader:
     """Converter of raw tables to models that collects problems."""
 
-    def __init__(self, *, file: str, variables: Mapping[tuple[str, ...], str], environ: Mapping[str, str]) -> None:
-        """Take the file's name, the keys set by environment variables, and the environment for secrets."""
+    def __init__(
+        self,
+        *,
+        file: str,
+        variables: Mapping[tuple[str, ...], str],
+        environ: Mapping[str, str],
+        lines: Mapping[str, Sequence[int]] = _NO_LINES,
+    ) -> None:
+        """Take the file's name, the keys set by environment variables, and the environment for secrets.
+
+        `lines`: by array of tables, the line of each table in the file.
+        """
         self.problems: list[Problem] = []
         self.secrets: list[SecretStr] = []
         self.named: set[str] = set()
@@ -119,11 +130,26 @@ class TableReader:
         self._places: set[Path] = set()
         """Paths with a problem."""
         self._environ = environ
+        self._lines = lines
+
+    def place(self, array: str, n: int) -> str:
+        """Return for people where a table of an array stands: `config.toml:41 (rules[2])`."""
+        line = self._line((array, n))
+        file = self._file.rpartition("/")[2]
+        return f"{file}:{line} ({array}[{n}])" if line else f"{array}[{n}]"
+
+    def _line(self, path: Path) -> int | None:
+        """Return the line of the table that a path leads through; None when it is not known."""
+        lines = self._lines.get(str(path[0]), ()) if len(path) > 1 else ()
+        n = path[1] if len(path) > 1 else None
+        return lines[n] if isinstance(n, int) and n < len(lines) else None
 
     def wrong(self, path: Path, what: str, cure: str) -> None:
         """Record a problem at `path`."""
         named = next((name for n in range(len(path) + 1) if (name := self._set_by.get(path[:n]))), None)
-        where = self._file if named is None else f"${cut(named, 100)}"
+        line = self._line(path)
+        file = self._file if line is None else f"{self._file}:{line}"
+        where = file if named is None else f"${cut(named, 100)}"
         key, what, cure = cut(dotted(path), 200), cut(what, WHAT_CHARS), cut(cure, CURE_CHARS)
         self.problems.append(Problem(where=where, key=key, what=what, cure=cure))
         self._places.add(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -15,7 +15,6 @@ from gateway.domain.tool_groups import GROUPS, groups_of
 RULES_AT_MOST = 500
 Kind = Literal["main", "dm", "non-main"]
 _EVERYWHERE = frozenset(kind.value for kind in SessionKind)
-_SHELL = "shell"
 
 
 class RuleSettings(BaseModel):
@@ -36,20 +35,18 @@ class RuleSettings(BaseModel):
     locked: StrictBool = Field(default=False, description='With "deny": no later rule lifts it.')
 
 
-def read_rules(
-    raw: object, tools: Collection[str], sources: Collection[str], reader: TableReader
-) -> tuple[Sequence[Rule], list[str]]:
-    """Return the rules in order, and warnings. The reader collects wrong tools, keys and values.
+def read_rules(raw: object, tools: Collection[str], sources: Collection[str], reader: TableReader) -> Sequence[Rule]:
+    """Return the rules in order. The reader collects wrong tools, keys and values.
 
     `sources`: names of all sources of tools.
     """
     if not isinstance(raw, list):
         reader.wrong(("rules",), "it is not a list of tables", "Write [[rules]], in double brackets, above each rule")
-        return (), []
+        return ()
     tables = cast("list[object]", raw)
     if len(tables) > RULES_AT_MOST:
         reader.wrong(("rules",), f"there are {len(tables)} rules", f"Write at most {RULES_AT_MOST}; patterns have `*`")
-        return (), []
+        return ()
     rules: list[Rule] = []
     for n, table in enumerate(tables):
         path: Path = ("rules", n)
@@ -59,10 +56,10 @@ def read_rules(
             rules.append(
                 Rule(
                     tool=read.tool, pattern=read.pattern, decision=read.decision, kinds=kinds, locked=read.locked,
-                    where=f"rules[{n}]",
+                    where=reader.place("rules", n),
                 )
             )  # fmt: skip
-    return rules, [*_shadowed(rules), *_wide(rules)]
+    return rules
 
 
 def _kinds_of(decision: Verdict) -> frozenset[str]:
@@ -84,25 +81,6 @@ def _is_right(
     if read.locked and read.decision is not Verdict.DENY:
         reader.wrong((*path, "locked"), "only a deny can be locked", 'Remove it, or write decision = "deny"')
     return len(reader.problems) == before
-
-
-def _shadowed(rules: Sequence[Rule]) -> Iterator[str]:
-    """Yield a warning for each rule that can never decide, since a later one matches all that it does."""
-    for n, rule in enumerate(rules):
-        for later in rules[n + 1 :]:
-            covers = later.tool in ("*", rule.tool) and later.pattern in ("*", rule.pattern)
-            # An allow of a shell matches fewer commands than its pattern says.
-            covers = covers and (later.decision is not Verdict.ALLOW or rule.decision is Verdict.ALLOW)
-            if covers and rule.kinds <= later.kinds and not rule.locked:
-                yield f"{rule.where} has no effect: {later.where} matches all that it does, and the last match decides."
-                break
-
-
-def _wide(rules: Sequence[Rule]) -> Iterator[str]:
-    for rule in rules:
-        if rule.decision is Verdict.ALLOW and rule.pattern == "*" and rule.tool in ("*", _SHELL):
-            what = "every tool" if rule.tool == "*" else "every plain command of the shell"
-            yield f"{rule.where} allows {what} without asking anyone; write what is really needed."
 
 
 def rules_of(rules: Sequence[Rule], tools: Mapping[str, str]) -> Mapping[str, tuple[Rule, ...]]:

@@ -26,6 +26,7 @@ from gateway.domain.tools import (
     Effect,
     Risk,
     SandboxPolicy,
+    SubjectKind,
     ToolSpec,
 )
 
@@ -66,6 +67,7 @@ SPEC = ToolSpec(
     settings=BrowserSettings,
     needs="playwright",
     extra="browser",
+    subjects=frozenset({SubjectKind.HOST, SubjectKind.PATH}),
 )
 
 ActionName = Literal[

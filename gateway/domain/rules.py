@@ -43,7 +43,7 @@ class Rule:
     locked: bool = False
     """True for a deny that no later rule and no approval can lift."""
     where: str = ""
-    """Place for people: `rules[2]`, `preset plan`, `this session`."""
+    """Place for people: `config.toml:41 (rules[2])`, `preset plan`, `this session`."""
     layer: Layer = Layer.CONFIGURATION
 
     def is_for(self, tool: str, source: str, groups: Collection[str] = ()) -> bool:

@@ -111,6 +111,8 @@ class ToolSpec:
     """True when the calls of one answer run in sequence: an approval of one may cover the next."""
     of_children: bool = False
     """True for a tool that spawns or manages sub-sessions. A session that may have none is not offered it."""
+    subjects: frozenset[SubjectKind] | None = None
+    """Kinds of the subjects that its calls touch, for the checks of rules; None: not stated."""
     returns_child_text: bool = False
     """True for a tool whose result text is a sub-session's last text: Markdown to be shown as such, not output of a
     program."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.patterns import fits
 from gateway.domain.presets import BUILD, Ceiling, Preset, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import generation_of, groups_of
 from gateway.domain.tools import CallScope, Risk, SubjectKind, ToolPolicy, ToolSpec
-from gateway.policy.rules import fits
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
 NO_PRESET = Preset(name=BUILD)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
+from gateway.domain.patterns import fits
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.tools import SubjectKind
 
@@ -125,21 +126,3 @@ def _readings(command: str) -> Iterator[str]:
             yield " ".join(rest)
             if "/" in rest[0]:
                 yield " ".join([rest[0].rpartition("/")[2], *rest[1:]])
-
-
-def fits(pattern: str, text: str) -> bool:
-    """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
-    pattern = pattern.replace("\\", "/")
-    if pattern.endswith(" *") and _compiled(pattern[:-2]).fullmatch(text):
-        return True
-    return _compiled(pattern).fullmatch(text) is not None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern. Atomic groups: without them, `*a*a*b` takes minutes for a long text."""
-    first, *rest = ("".join("." if char == "?" else re.escape(char) for char in part) for part in pattern.split("*"))
-    if not rest:
-        return re.compile(first, re.DOTALL)
-    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
-    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)

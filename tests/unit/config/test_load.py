@@ -342,7 +342,7 @@ EXPECTED = {
 
 def test_every_problem_is_told_at_once_with_file_key_and_cure(tmp_path: Path) -> None:
     told = refusal(tmp_path, WRONG)
-    found = dict(re.findall(rf"^  {re.escape(str(tmp_path))}/config\.toml: (.+?): (.+)$", told, re.MULTILINE))
+    found = dict(re.findall(rf"^  {re.escape(str(tmp_path))}/config\.toml(?::\d+)?: (.+?): (.+)$", told, re.MULTILINE))
     # A sandbox for a tool without processes is only looked at when the rest of its table is right.
     expected = {key: words for key, words in EXPECTED.items() if key != "tools.browser.sandbox"}
     assert set(found) == set(expected)

@@ -17,7 +17,8 @@ from gateway.toolcalls.explanation import Explanation
 NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
 SANDBOX = Containment(can_bwrap=True, can_pid_namespace=True)
 MAIN, DM, GROUP = SessionKind.MAIN, SessionKind.DM, SessionKind.NON_MAIN
-RULES = """
+FIRST, SECOND = "config.toml:1 (rules[0])", "config.toml:5 (rules[1])"
+RULES = """\
 [[rules]]
 tool = "shell"
 pattern = "git *"
@@ -43,12 +44,12 @@ def told(tmp_path: Path, kind: SessionKind, tool: str, text: str, config: str = 
 @pytest.mark.parametrize(
     ("kind", "tool", "text", "decision", "rule", "because"),
     [
-        (MAIN, "shell", "git status", "allow", "rules[0]", "rules[0] allows 'git *'"),
-        (MAIN, "shell", '{"command": "git status"}', "allow", "rules[0]", "rules[0]"),
-        (MAIN, "shell", "git push", "deny", "rules[1]", "A rule of the owner denies this"),
+        (MAIN, "shell", "git status", "allow", FIRST, f"{FIRST} allows 'git *'"),
+        (MAIN, "shell", '{"command": "git status"}', "allow", FIRST, FIRST),
+        (MAIN, "shell", "git push", "deny", SECOND, "A rule of the owner denies this"),
         (MAIN, "shell", "git status; ls", "ask", "", "execute needs an approval"),
         (DM, "shell", "git status", "ask", "", "execute needs an approval"),
-        (GROUP, "shell", "sudo git push", "deny", "rules[1]", "A rule of the owner denies this"),
+        (GROUP, "shell", "sudo git push", "deny", SECOND, "A rule of the owner denies this"),
         (MAIN, "shell", "", "deny", "", "/shell"),
         (MAIN, "shell", '{"command": 5}', "deny", "", "command"),
         (MAIN, "spawn", "count the files", "allow", "", "none is allowed here"),
@@ -71,7 +72,7 @@ def test_the_order_names_each_step_up_to_the_deciding_one(tmp_path: Path) -> Non
         "available: always",
         "arguments: valid",
         "scope: execute, command:git log",
-        "rules: rules[0]: allow shell 'git *'",
+        f"rules: {FIRST}: allow shell 'git *'",
     )
     assert told(tmp_path, MAIN, "shell", "ls").order[-2:] == (
         "rules: none of 2 matches every subject",
@@ -83,7 +84,7 @@ def test_the_order_names_each_step_up_to_the_deciding_one(tmp_path: Path) -> Non
 
 def test_a_tool_that_a_rule_hides_names_that_rule(tmp_path: Path) -> None:
     hidden = told(tmp_path, MAIN, "shell", "ls", '[[rules]]\ntool = "*"\npattern = "*"\ndecision = "deny"\n')
-    assert (hidden.decision, hidden.rule) == ("deny", "rules[0]")
+    assert (hidden.decision, hidden.rule) == ("deny", FIRST)
 
 
 def test_json_has_the_four_keys(tmp_path: Path) -> None:

@@ -443,7 +443,7 @@ async def test_explain_needs_no_daemon(state: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[[rules]]\ntool = "shell"\npattern = "git *"\ndecision = "allow"\n')
     done = await dragoman(state, "--config", str(config), "explain", "shell", "git status")
-    assert (done.code, done.out.splitlines()[0]) == (0, "allow: rules[0] allows 'git *'")
+    assert (done.code, done.out.splitlines()[0]) == (0, "allow: config.toml:1 (rules[0]) allows 'git *'")
 
     done = await dragoman(state, "explain", "--json", "--kind", "dm", "shell", "ls", "--config", str(config))
     assert (done.code, json.loads(done.out)["decision"]) == (0, "deny")

@@ -1,0 +1,35 @@
+"""Patterns of rules: `*` is any text, `?` one character. Used by `policy.rules` and `config.rule_checks`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_ANY, _ONE = "\x00\x00", "\x01"
+"""Stand-ins for the wildcards of a pattern that is itself compared: no pattern has these characters."""
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
+    pattern = pattern.replace("\\", "/")
+    if pattern.endswith(" *") and _compiled(pattern[:-2]).fullmatch(text):
+        return True
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern. Atomic groups: without them, `*a*a*b` takes minutes for a long text."""
+    first, *rest = ("".join("." if char == "?" else re.escape(char) for char in part) for part in pattern.split("*"))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Return whether `wide` surely fits every text that `narrow` fits. False where that is not certain."""
+    if _ANY[0] in f"{wide}{narrow}" or _ONE in f"{wide}{narrow}":
+        return False
+    ends = [narrow, narrow[:-2]] if narrow.endswith(" *") else [narrow]
+    return all(fits(wide, one.replace("*", _ANY).replace("?", _ONE)) for one in ends)
