@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from gateway.domain.rules import Rule
 from gateway.domain.tool_groups import NEWEST
@@ -31,7 +32,7 @@ class Ceiling:
     preset: str
     """Name of the preset, for people."""
     risks: frozenset[Risk]
-    """Permitted risks of a call."""
+    """Permitted risks of a call. A call on a secret file is never permitted."""
     writes: tuple[str, ...] = ()
     """Patterns of paths that may be written although the risk `write` is not permitted."""
 
@@ -63,8 +64,22 @@ class Preset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """All presets, and the ones that sessions have by default."""
+    """All presets, and what sessions have by default."""
 
     by_name: Mapping[str, Preset]
-    defaults: Mapping[str, str]
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     """Name of the preset by kind of session; a missing kind has `build`."""
+    generations: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Highest generation of tools by kind of session; a missing kind has every tool."""
+
+    def for_people(self) -> list[Preset]:
+        """Return the presets that a person may choose, by name."""
+        return [one for _, one in sorted(self.by_name.items()) if one.mode is not PresetMode.SUBAGENT]
+
+    def for_children(self) -> list[Preset]:
+        """Return the presets that a sub-session may have, by name."""
+        return [one for _, one in sorted(self.by_name.items()) if one.mode is not PresetMode.PRIMARY]
+
+
+ONLY_BUILD = Presets(by_name=MappingProxyType({BUILD: Preset(name=BUILD)}))
+"""Presets where none is configured."""

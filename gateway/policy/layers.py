@@ -6,15 +6,17 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.patterns import fits
 from gateway.domain.presets import BUILD, Ceiling, Preset, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
+from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import generation_of, groups_of
-from gateway.domain.tools import CallScope, Risk, SubjectKind, ToolPolicy, ToolSpec
+from gateway.domain.tools import CallScope, Risk, SandboxPolicy, SubjectKind, ToolPolicy, ToolSpec
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
 NO_PRESET = Preset(name=BUILD)
@@ -44,9 +46,36 @@ def _of_session(tool: str, session: Session) -> tuple[Rule, ...]:
 
 
 def in_force(presets: Presets, session: Session) -> Preset:
-    """Return the preset of a session. A session whose preset is no longer there may call no tool."""
-    name = session.preset or presets.defaults.get(session.root_kind.value, BUILD)
+    """Return the preset of a session, with the limits of those above it: a child is never freer than its parent.
+
+    A session whose preset is no longer there may call no tool.
+    """
+    kind = session.root_kind.value
+    default = presets.defaults.get(kind, BUILD)
+    own = _named(presets, session.preset or (default if session.lineage is None else BUILD))
+    above = [_named(presets, name or (BUILD if n else default)) for n, name in enumerate(session.presets_above)]
+    generation = min(one.generation for one in (own, *above))
+    generation = min(generation, presets.generations.get(kind, generation))
+    if not above and generation == own.generation:
+        return own
+    locked = (rule for one in above for rule in one.rules if rule.locked)
+    return replace(
+        own,
+        rules=(*locked, *own.rules),
+        ceilings=tuple(ceiling for one in (*above, own) for ceiling in one.ceilings),
+        sandbox=strictest(one.sandbox for one in (own, *above)),
+        generation=generation,
+    )
+
+
+def _named(presets: Presets, name: str) -> Preset:
     return presets.by_name.get(name) or _gone(name)
+
+
+def strictest(policies: Iterable[SandboxPolicy | None]) -> SandboxPolicy | None:
+    """Return the containment that satisfies all of these; None when none is named."""
+    known = [one for one in policies if one is not None]
+    return max(known, key=list(SandboxPolicy).index, default=None)
 
 
 def _gone(name: str) -> Preset:
@@ -78,11 +107,19 @@ def _excepts(ceiling: Ceiling, spec: ToolSpec) -> bool:
 def beyond(preset: Preset, spec: ToolSpec, call_scope: CallScope) -> Deny | None:
     """Return the reason why a preset never permits this call; None when it does."""
     for ceiling in preset.ceilings:
+        if (secret := _secret_in(call_scope)) is not None:
+            hint = f"The preset {ceiling.preset} never permits files that hold secrets: {secret}."
+            return Deny(reason=DenyReason.CONFIGURED, hint=hint)
         if call_scope.risk in ceiling.risks:
             continue
         if call_scope.risk is not Risk.WRITE or not _writes_only(ceiling, call_scope):
             return _beyond(ceiling, spec, call_scope.risk)
     return None
+
+
+def _secret_in(call_scope: CallScope) -> str | None:
+    paths = (path for kind, _, path in (one.partition(":") for one in call_scope.subjects) if kind == SubjectKind.PATH)
+    return next((path for path in paths if is_secret_path(path)), None)
 
 
 def _writes_only(ceiling: Ceiling, call_scope: CallScope) -> bool:

@@ -191,7 +191,7 @@ class CallDecider:
             if isinstance(previewed, ToolResult):
                 return previewed
             repeated = repeats(view, step.n, same)
-            match checked(_decided(call, allowed, askable=askable), repeated):
+            match checked(self._decided(call, allowed, askable=askable), repeated):
                 case Allow() as allow:
                     return Runnable(call=call, wait=None, scoped=allow.scoped)
                 case Deny() as deny:
@@ -263,7 +263,9 @@ class CallDecider:
             return self.refuse(call_scope)
         if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
             return not_approved()  # the scope differs from the one on the card
-        denied = decide(tool.spec, tool.policy, view.session, call_scope, askable=True)
+        denied = decide(
+            tool.spec, tool.policy, view.session, call_scope, askable=True, preset=self.tools.preset_of(view.session)
+        )
         if isinstance(denied, Deny):  # a rule that is newer than the approval
             return self.refuse(denied)
         call = Prepared(
@@ -296,9 +298,17 @@ class CallDecider:
         call = self._prepare(view, step, allowed)
         if isinstance(call, Deny):
             return None
-        return call if isinstance(_decided(call, allowed, askable=True), Allow) else None
+        return call if isinstance(self._decided(call, allowed, askable=True), Allow) else None
 
     # --- the exact action ---------------------------------------------------------------------
+
+    def _decided(self, call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
+        """Return the policy's decision about a call, with the scopes that people allowed before."""
+        name = call.tool.spec.name
+        permitted = frozenset(scope for tool, scope in allowed if tool == name)
+        spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
+        preset = self.tools.preset_of(session)
+        return decide(spec, policy, session, call.call_scope, askable=askable, permitted=permitted, preset=preset)
 
     def _prepare(self, view: TurnView, step: Step, allowed: Scopes, preview: Preview | None = None) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix the exact action."""
@@ -384,14 +394,6 @@ class CallDecider:
             prepared=call.prepared,
         )
         return Asked(step=call.step, request=request)
-
-
-def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
-    """Return the policy's decision about a call, with the scopes that people allowed before."""
-    name = call.tool.spec.name
-    permitted = frozenset(scope for tool, scope in allowed if tool == name)
-    spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
-    return decide(spec, policy, session, call.call_scope, askable=askable, permitted=permitted)
 
 
 def _scopes(tool: Tool, session: Session, call_scope: CallScope, allowed: Scopes) -> frozenset[str]:

@@ -68,7 +68,10 @@ class Explainer:
             return found
         scopes = frozenset(scope for tool, scope in self.permitted if tool == name)
         spec, policy, call_scope = found.tool.spec, found.tool.policy, found.call_scope
-        return decide(spec, policy, self.session, call_scope, askable=self.askable, permitted=scopes, note=note)
+        preset = self.tools.preset_of(self.session)
+        return decide(
+            spec, policy, self.session, call_scope, askable=self.askable, permitted=scopes, preset=preset, note=note
+        )
 
 
 def _as_json(tool: Tool, tools: ToolSet, session: Session, text: str) -> str | Deny:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from gateway.domain.presets import ONLY_BUILD, Presets
 from gateway.errors import ConfigError
 from gateway.system.logging_setup import log
 from gateway.toolcalls.tool_set import Tool, ToolSet
@@ -44,12 +45,13 @@ class FixedSource:
 class Registry:
     """Tools of all sources. Sources come in order of precedence: of two tools of one name the first stays."""
 
-    def __init__(self, sources: Sequence[ToolSource], *, sandboxed: bool) -> None:
+    def __init__(self, sources: Sequence[ToolSource], *, sandboxed: bool, presets: Presets = ONLY_BUILD) -> None:
         """Read the sources once. `sandboxed`: a sandbox works here. Raises `ConfigError` for bad or repeated names."""
         self._sources = tuple(sources)
         self._sandboxed = sandboxed
+        self._presets = presets
         self._seen: tuple[Sequence[Tool], ...] = tuple(source.snapshot() for source in self._sources)
-        self._current = ToolSet((tool for tools in self._seen for tool in tools), sandboxed=sandboxed)
+        self._current = self._set(tool for tools in self._seen for tool in tools)
         self._log: Any = log("registry")
 
     def snapshot(self) -> ToolSet:
@@ -69,16 +71,16 @@ class Registry:
 
     def _merged(self, seen: Sequence[Sequence[Tool]]) -> ToolSet:
         """Merge the tools one by one. Leave out each that cannot be in one set with those before it."""
-        merged, kept = self._empty(), list[Tool]()
+        merged, kept = self._set(()), list[Tool]()
         for source, tools in zip(self._sources, seen, strict=True):
             for tool in tools:
                 try:
-                    merged = ToolSet([*kept, tool], sandboxed=self._sandboxed)
+                    merged = self._set([*kept, tool])
                 except ConfigError as error:
                     self._log.error("tool left out", source=source.name, tool=tool.spec.name[:64], error=str(error))
                 else:
                     kept.append(tool)
         return merged
 
-    def _empty(self) -> ToolSet:
-        return ToolSet(sandboxed=self._sandboxed)
+    def _set(self, tools: Iterable[Tool]) -> ToolSet:
+        return ToolSet(tools, sandboxed=self._sandboxed, presets=self._presets)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
+from gateway.policy.layers import in_force
 from gateway.policy.permission import withheld
 from gateway.ports import PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
@@ -52,9 +54,10 @@ class Tool:
 class ToolSet:
     """Tools by name, which never change. A turn keeps the set that it began with."""
 
-    def __init__(self, tools: Iterable[Tool] = (), *, sandboxed: bool) -> None:
+    def __init__(self, tools: Iterable[Tool] = (), *, sandboxed: bool, presets: Presets = ONLY_BUILD) -> None:
         """Collect the tools. `sandboxed`: a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
         self._sandboxed = sandboxed
+        self._presets = presets
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             name = tool.spec.name
@@ -86,6 +89,15 @@ class ToolSet:
         """Return the tool of this name, or None."""
         return self._tools.get(name)
 
+    @property
+    def presets(self) -> Presets:
+        """All presets."""
+        return self._presets
+
+    def preset_of(self, session: Session) -> Preset:
+        """Return the preset in force in a session."""
+        return in_force(self._presets, session)
+
     def seen_by(self, session: Session) -> list[Tool]:
         """Return the tools that exist in this session, sorted by name."""
         return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
@@ -111,7 +123,7 @@ class ToolSet:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
             )
-        return withheld(tool.spec, tool.policy, session)
+        return withheld(tool.spec, tool.policy, session, self.preset_of(session))
 
 
 def usage(spec: ToolSpec) -> str:
