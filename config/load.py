@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from config.agents import read_agents
+from config.approvers import Named, check_approvers
 from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.key_index import variables_for
 from config.model import ModelSettings
@@ -259,7 +260,10 @@ def _read(
     tools = {name: replace(policy, rules=of_tool[name], source=source_of[name]) for name, policy in tools.items()}
     warnings += rule_warnings(rules, specs, of_tool)
     warnings += check_people(people.allow, known, reader) if people else []
-    check_chats(chats.allow, known, reader) if chats else None
+    check_chats(chats.allow, chats.approvers, known, reader) if chats else None
+    if people and chats:
+        named = Named(owners=owners, allowed=people.allow, channels=known)
+        warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
     if not (web and store and http and model and people and chats and sessions and log):
         return None, channels, tools, warnings
     if not store.url:

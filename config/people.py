@@ -33,7 +33,7 @@ def read_owners(raw: object, known: Channels, reader: TableReader) -> Mapping[Ow
         principals: dict[Principal, None] = {}
         for place, who in _texts(listed, path, reader):
             try:
-                _check_person(who, known, everyone=False)
+                check_person(who, known, everyone=False)
             except Flaw as flaw:
                 reader.flaw(place, flaw)
                 continue
@@ -51,7 +51,7 @@ def check_people(listed: Sequence[str], known: Channels, reader: TableReader) ->
     warnings: list[str] = []
     for n, who in enumerate(listed):
         try:
-            _check_person(who, known, everyone=True)
+            check_person(who, known, everyone=True)
         except Flaw as flaw:
             reader.flaw(("people", "allow", n), flaw)
             continue
@@ -60,13 +60,19 @@ def check_people(listed: Sequence[str], known: Channels, reader: TableReader) ->
     return warnings
 
 
-def check_chats(listed: Sequence[str], known: Channels, reader: TableReader) -> None:
-    """Check `chats.allow`; the reader collects problems."""
+def check_chats(
+    listed: Sequence[str], approvers: Mapping[str, Sequence[str]], known: Channels, reader: TableReader
+) -> None:
+    """Check `chats.allow` and the chats of `chats.approvers`; the reader collects problems."""
     for n, chat in enumerate(listed):
         try:
-            _check_chat(chat, known)
+            check_chat(chat, known)
         except Flaw as flaw:
             reader.flaw(("chats", "allow", n), flaw)
+    for chat in approvers:
+        if chat not in listed:
+            what = f"{chat} is not in chats.allow, so nothing is asked there"
+            reader.wrong(("chats", "approvers", chat), what, "Add it to chats.allow")
 
 
 def _texts(listed: Any, path: Path, reader: TableReader) -> Iterator[tuple[Path, str]]:
@@ -85,7 +91,8 @@ def _texts(listed: Any, path: Path, reader: TableReader) -> Iterator[tuple[Path,
             reader.wrong((*path, n), "it is not text", 'Write it in quotes, as in "telegram:1001"')
 
 
-def _check_person(who: str, known: Channels, *, everyone: bool) -> None:
+def check_person(who: str, known: Channels, *, everyone: bool) -> None:
+    """Raise `Flaw` unless this is a person's id. `everyone`: `channel:*` is allowed too."""
     channel, user = _split(who, "telegram:1001", known)
     if everyone and user == "*":
         return
@@ -97,7 +104,8 @@ def _check_person(who: str, known: Channels, *, everyone: bool) -> None:
     )
 
 
-def _check_chat(chat: str, known: Channels) -> None:
+def check_chat(chat: str, known: Channels) -> None:
+    """Raise `Flaw` unless this is a group's or channel's id."""
     channel, place = _split(chat, "telegram:-1003", known)
     form = known[channel].chat
     what = f"is not a group or channel on {channel}"

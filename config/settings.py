@@ -31,6 +31,7 @@ from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
 from config.places import STORE_BYTES, too_long
 from config.values import Flaw
+from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
@@ -179,6 +180,11 @@ class ChatsSettings(Table):
     allow: tuple[str, ...] = Field(
         default=(), description='Groups and channels that are answered: "telegram:-1003", "slack:T0AA/C0CC".'
     )
+    approvers: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="Who decides what is asked in a group or channel, where it is not the owners: "
+        '{ "telegram:-1003" = ["ann", "telegram:2002"] }. The approvers of a tool come before these.',
+    )
 
 
 class SessionsSettings(Table):
@@ -194,6 +200,12 @@ class SessionsSettings(Table):
     )
     approval_expiry_other: timedelta = Field(
         default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."
+    )
+    escalate_after: Annotated[float, Field(strict=True)] = Field(
+        default=0.5,
+        ge=0,
+        lt=1,
+        description="Part of that time after which an open card is shown to further approvers too; 0 is never.",
     )
 
 
@@ -290,6 +302,22 @@ class ToolSettings(Table):
     )
     timeout: timedelta | None = Field(
         default=None, description="After which time a call is stopped; no call may ask for more than is set."
+    )
+    approvers: tuple[str, ...] | None = Field(
+        default=None,
+        description='Who decides about its calls: names of owners and people\'s ids, ["ann", "telegram:2002"]. '
+        "Default: the approvers of the chat, else the owners.",
+    )
+    quorum: StrictInt = Field(
+        default=1, ge=1, le=QUORUM_AT_MOST, description="How many different people must allow a call."
+    )
+    requester_may_approve: StrictBool = Field(
+        default=True, description="Whether a person may allow a call that was asked for that very person."
+    )
+    escalate_to: tuple[str, ...] | None = Field(
+        default=None,
+        description="Who is asked too when nobody decided in time (`sessions.escalate_after`). Default: the other "
+        "owners, except about an owner's own session.",
     )
     sandbox: SandboxPolicy | None = Field(
         default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'

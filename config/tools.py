@@ -16,6 +16,7 @@ from config.reading import Path as KeyPath
 from config.reading import TableReader, suggest
 from config.settings import ToolSettings
 from config.values import Flaw, spoken
+from gateway.domain.approvers import ApproverRules
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, Risk, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError
@@ -244,6 +245,12 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
         sandbox=settings.sandbox or spec.sandbox,
         ceilings=frozenset({action for action, set_ in actions.items() if set_} | ({spec.name} if timeout else set())),
         settings=_own(spec, settings),
+        deciding=ApproverRules(
+            approvers=settings.approvers,
+            quorum=settings.quorum,
+            requester_may_approve=settings.requester_may_approve,
+            escalate_to=settings.escalate_to,
+        ),
     )
 
 

@@ -44,7 +44,15 @@ from gateway.ports import Clock, Sink
 
 UNTITLED_KEPT = 200
 """Untitled threads of the assistant view remembered, at most."""
-TOLD = frozenset({PressResult.NOT_ALLOWED, PressResult.NOT_VALID, PressResult.EXPIRED, PressResult.ALREADY})
+TOLD = frozenset(
+    {
+        PressResult.NOT_ALLOWED,
+        PressResult.NOT_VALID,
+        PressResult.EXPIRED,
+        PressResult.ALREADY,
+        PressResult.COUNTED,
+    }
+)
 """Results sent to the person who pressed; decisions are shown on the card."""
 NO_FORM = "The form could not be opened. Press the button again."
 

@@ -6,6 +6,7 @@ import platform
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,7 @@ from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
 from gateway.approvals import Approvals, ButtonTokens
+from gateway.domain.approvers import NOBODY_DECIDES, ApproverRules
 from gateway.domain.ids import NodeId, Principal, web_principal
 from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
@@ -125,7 +127,7 @@ def make_core(
         registry=registry,
         kept=kept,
         people=people,
-        approvals=Approvals(people, store, button_tokens),
+        approvals=Approvals(people, store, button_tokens, partial(_deciding, registry)),
         workspaces=Workspaces(state),
         containment=containment,
         models=models,
@@ -135,12 +137,19 @@ def make_core(
     )
 
 
+def _deciding(registry: Registry, tool: str) -> ApproverRules:
+    """Return who decides about a tool's calls now; nobody for a tool that is gone."""
+    found = registry.snapshot().get(tool)
+    return NOBODY_DECIDES if found is None else found.policy.deciding
+
+
 def _people(loaded: Loaded) -> AllowedPeople:
     settings = loaded.settings
     return AllowedPeople(
         owners={name: frozenset([web_principal(name), *who]) for name, who in settings.owners.items()},
         allowed=frozenset(Principal(one) for one in settings.people.allow),
         chats=frozenset(settings.chats.allow),
+        approvers=settings.chats.approvers,
     )
 
 

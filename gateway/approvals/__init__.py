@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gateway.approvals.action import action_key, action_sha, name_of, needs_escape, render, render_action, title
 from gateway.approvals.audience import Audience, card_slots, is_shown_by, payload
-from gateway.approvals.authorization import approvers, asks_reason
+from gateway.approvals.authorization import asks_reason, deciders
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.approvals.cards import Approvals
 
@@ -21,10 +21,10 @@ __all__ = [
     "ButtonTokens",
     "action_key",
     "action_sha",
-    "approvers",
     "asks_reason",
     "card_slots",
     "cards_at",
+    "deciders",
     "is_shown_by",
     "name_of",
     "needs_escape",

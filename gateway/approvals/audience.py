@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gateway.domain.ids import WaitId
+from gateway.domain.ids import Principal, WaitId
 from gateway.domain.messages import Conversation, latest_chat
-from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, Slot, SlotKind
 from gateway.domain.turns import Turn
 from gateway.domain.views import LastContact
@@ -27,6 +27,10 @@ class Audience:
     conversations: tuple[Conversation, ...]
     page: bool
     """True if an approver had the page open within seven days."""
+    asked: str = "An owner"
+    """Who is asked, as the note in the asking conversation says it."""
+    later: tuple[tuple[Principal, ...], ...] = ()
+    """Principals of each further approver, who is asked when these do not decide in time."""
 
     @property
     def anybody(self) -> bool:
@@ -34,16 +38,35 @@ class Audience:
         return bool(self.conversations) or self.page
 
 
-def audience(session: Session, turn: Turn, places: Sequence[LastContact], now: datetime) -> Audience:
-    """Return where to ask: in the chat of a main session and its children, else in each approver's last direct chat.
+NOBODY = Audience(conversations=(), page=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """Ways to reach one approver."""
+
+    seen: LastContact
+    here: bool = False
+    """True for the owner of a main session, who is asked in its own chat."""
+    sees_page: bool = True
+    """True for an owner whose page shows the session."""
+
+
+def audience(session: Session, turn: Turn, contacts: Sequence[Contact], now: datetime, quorum: int = 1) -> Audience:
+    """Return where to ask: an owner's own session in its chat, every other approver in the last direct chat.
 
     The page lists open approvals by itself, so it gets no card; one visit long ago does not make it reach anybody.
+    With fewer approvers within reach than must allow it, nobody is asked.
     """
-    page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in places)
-    if session.root_kind is SessionKind.MAIN:
-        return Audience(conversations=(_place(session, turn),), page=page)
-    latest = [latest_chat(r.direct.values()) for r in places]
-    return Audience(conversations=tuple(dict.fromkeys(one for one in latest if one)), page=page)
+    chats = [_place(session, turn) if one.here else latest_chat(one.seen.direct.values()) for one in contacts]
+    pages = [one.sees_page and _is_recent(one.seen.page_seen_at, now) for one in contacts]
+    if sum(chat is not None or page for chat, page in zip(chats, pages, strict=True)) < quorum:
+        return NOBODY
+    return Audience(conversations=tuple(dict.fromkeys(chat for chat in chats if chat)), page=any(pages))
+
+
+def _is_recent(seen: datetime | None, now: datetime) -> bool:
+    return seen is not None and now - seen <= PAGE_REACHES_FOR
 
 
 def _place(session: Session, turn: Turn) -> Conversation:
@@ -70,9 +93,9 @@ def card_slots(
         NewSlot(conversation=where, kind=SlotKind.CARD, waits=some) for where in place.conversations for some in rows
     ]
     asked_at = _place(session, turn)
-    if session.root_kind is not SessionKind.MAIN and asked_at not in place.conversations:
+    if asked_at not in place.conversations:
         what = ", ".join(dict.fromkeys(titles))
-        text = f"An owner was asked to allow this: {what}. It goes on when they decide."
+        text = f"{place.asked} was asked to allow this: {what}. It goes on when they decide."
         slots.append(NewSlot(conversation=asked_at, kind=SlotKind.NOTE, text=text))
     return slots
 

@@ -6,21 +6,23 @@ reached. Channels lay the rows out (`channels/_shared/card_layout.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
 from gateway.approvals.action import name_of, outcome_line, render, title
-from gateway.approvals.audience import SUB_SESSION, Audience, audience
-from gateway.approvals.authorization import approvers, approving_owners, may_resolve
+from gateway.approvals.audience import NOBODY, SUB_SESSION, Audience, Contact, audience
+from gateway.approvals.authorization import Deciders, asked_later, deciders, first_asked, may_resolve
 from gateway.approvals.button_token import ButtonTokens
-from gateway.domain.ids import Handle, OwnerName, Principal
-from gateway.domain.sessions import Session
+from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
+from gateway.domain.ids import Handle, OwnerName, Person, Principal, web_principal
+from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import SandboxMode
 from gateway.domain.turns import Turn
-from gateway.domain.waits import ApprovalRequest, PressResult, PressVerdict, Verb, Wait, WaitState
-from gateway.policy.routing import AllowedPeople
+from gateway.domain.waits import ESCALATED, ApprovalRequest, PressResult, PressVerdict, Verb, Vote, Wait, WaitState
+from gateway.policy.routing import AllowedPeople, may_see
 from gateway.ports import Accounts
 
 _SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
@@ -28,24 +30,66 @@ _SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
 )
 
 
+RulesOf = Callable[[str], ApproverRules]
+
+
+def owners_decide(_tool: str) -> ApproverRules:
+    """Return the rules where none are configured."""
+    return OWNERS_DECIDE
+
+
 class Approvals:
     """Facade over this package: the audience of a request, the verdict on a press, the rows of a card."""
 
-    def __init__(self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens) -> None:
-        """Take the configured people, the store's record of their last contacts, and the maker of button tokens."""
+    def __init__(
+        self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens, rules_of: RulesOf = owners_decide
+    ) -> None:
+        """Take the configured people, the store's record of their last contacts, and the maker of button tokens.
+
+        `rules_of`: the present approver rules of a tool.
+        """
         self._people = people
         self._accounts = accounts
         self._handles = handles
+        self._rules_of = rules_of
 
     def is_owner(self, name: OwnerName) -> bool:
         """Return whether the current configuration names this owner."""
         return name in self._people.owners
 
-    async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
-        """Return where to ask about calls of this turn."""
-        owners = approving_owners(session, self._people)
-        places = [await self._accounts.last_contact(name, sorted(self._people.owners[name])) for name in owners]
-        return audience(session, turn, places, now)
+    async def audience(self, session: Session, turn: Turn, tool: str, now: datetime) -> Audience:
+        """Return where to ask about calls of this tool in this turn; nowhere when too few could allow them."""
+        rules, who = self._rules_of(tool), turn.principal
+        found = deciders(session, self._people, rules, who)
+        if not found.enough:
+            return NOBODY
+        contacts = [await self._contact(name, found.persons[name], session, who) for name in found.persons]
+        later = asked_later(session, self._people, rules, first_asked(session, self._people, rules, who))
+        owners = all(name in self._people.owners for name in found.persons)
+        place = audience(session, turn, contacts, now, found.quorum)
+        return replace(
+            place,
+            asked="An owner" if owners else "An approver",
+            later=tuple(tuple(sorted(principals)) for principals in later.values()),
+        )
+
+    async def _contact(
+        self, name: Person, principals: frozenset[Principal], session: Session, requester: Principal
+    ) -> Contact:
+        """Return how to reach an approver."""
+        owner, whole = OwnerName(name), self._people.owners.get(OwnerName(name))
+        main = session.root_kind is SessionKind.MAIN and session.owner == name
+        return Contact(
+            seen=await self._accounts.last_contact(owner, sorted(principals)),
+            here=main and (principals == whole or requester in principals),
+            sees_page=web_principal(owner) in principals and may_see(owner, session.owner, session.root_kind),
+        )
+
+    def _deciders(self, wait: Wait, request: ApprovalRequest, session: Session) -> Deciders:
+        """Return who decides an approval now."""
+        escalated = wait.payload.get(ESCALATED) is True
+        rules = self._rules_of(request.action.tool)
+        return deciders(session, self._people, rules, request.requester, escalated=escalated)
 
     def verdict(
         self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
@@ -54,13 +98,14 @@ class Approvals:
         verb = self._handles.verb(handle, wait.id, cards)
         if verb is None or wait.approval is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
-        return may_resolve(verb, who, wait.approval.requester, approvers(session, self._people))
+        return may_resolve(verb, who, wait.approval.requester, self._deciders(wait, wait.approval, session))
 
     def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
         """Return what a reason given later may do: deny, if this person may still do that now."""
         if wait.approval is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
-        return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, approvers(session, self._people))
+        who_decides = self._deciders(wait, wait.approval, session)
+        return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, who_decides)
 
     def row(self, wait: Wait, card: str) -> CardRow:
         """Return one row of a card, with buttons while the approval is open. Raises `ValueError` for another wait."""
@@ -90,7 +135,16 @@ class Approvals:
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
+            ("Allowed by", self._votes(wait, request)),
             (ANSWER_BY, f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
             ("Check", request.action_sha[:8]),
         ]
         return tuple(fact for fact in facts if fact[1])
+
+    def _votes(self, wait: Wait, request: ApprovalRequest) -> str:
+        """Return how many of the persons who must allow an open approval did; empty when one is enough."""
+        quorum = self._rules_of(request.action.tool).quorum
+        if quorum == 1 or wait.state is not WaitState.OPEN:
+            return ""
+        names = ", ".join(render(vote.person) for vote in Vote.of(wait))
+        return f"{len(Vote.of(wait))} of {quorum}{f': {names}' if names else ''}"

@@ -12,6 +12,9 @@ name."""
 OwnerName = NewType("OwnerName", str)
 """Name of a person in the table `[owners]`: letters, digits, `-` and `_`."""
 
+Person = NewType("Person", str)
+"""One human, however many accounts: an owner's name, or the principal of somebody who is no owner."""
+
 SessionId = NewType("SessionId", str)
 """`main:<owner>`, `dm:<conversation>`, `chat:<conversation>` or `child:<id>`; unique in a store."""
 

@@ -10,6 +10,7 @@ from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import Any
 
+from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.ids import CallId, WaitId
 from gateway.domain.rules import Rule
 
@@ -142,6 +143,8 @@ class ToolPolicy:
     """The owner's rules about this tool, in the order of the configuration."""
     source: str = ""
     """Name of the tool's source, for rules about `SOURCE:*`."""
+    deciding: ApproverRules = OWNERS_DECIDE
+    """Who decides about its calls."""
 
     def timeout_of(self, tool: str, action: str | None) -> float:
         """Return the timeout in seconds of an action, or of the tool for None.

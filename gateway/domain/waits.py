@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
-from gateway.domain.ids import Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId
 from gateway.domain.steps import Usage
 from gateway.domain.tools import Action, Risk
 from gateway.domain.turns import ENDED, TurnState
@@ -98,6 +98,45 @@ class Wait:
     reason: str = ""
 
 
+VOTES = "votes"
+"""Key in the payload of an approval that several persons must allow: who allowed it so far."""
+ESCALATED = "escalated"
+"""Key in the payload of an approval that was shown to the second list of approvers too."""
+ESCALATES = "escalates"
+"""Key in the payload of the timer that shows approvals to further approvers: the ids of these approvals."""
+ESCALATES_TO = "to"
+"""Key beside it: for each further approver the principals, by which their last direct conversation is found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One person's "once" for an approval that needs several."""
+
+    person: Person
+    principal: Principal
+    at: datetime
+
+    @staticmethod
+    def of(wait: Wait) -> tuple[Vote, ...]:
+        """Return the votes of an approval, oldest first."""
+        stored = wait.payload.get(VOTES)
+        rows = cast("list[object]", stored) if isinstance(stored, list) else []
+        return tuple(vote for vote in map(_vote, rows) if vote is not None)
+
+    def as_payload(self) -> list[str]:
+        """Return the stored form, which `of` reads."""
+        return [self.person, self.principal, self.at.isoformat()]
+
+
+def _vote(row: object) -> Vote | None:
+    fields = cast("list[object]", row) if isinstance(row, list) else []
+    match fields:
+        case [str(person), str(principal), str(at)]:
+            return Vote(person=Person(person), principal=Principal(principal), at=datetime.fromisoformat(at))
+        case _:
+            return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
     """End of a child's task, as the parent's wait stores it."""
@@ -162,6 +201,8 @@ class PressResult(StrEnum):
     ALREADY = "already"
     """The wait was decided or cancelled before."""
     EXPIRED = "expired"
+    COUNTED = "counted"
+    """One of several persons allowed it; others must press too."""
     ASK_REASON = "ask_reason"
     """Not decided yet: the person's next reply to the card is the reason, and denies it."""
     NOT_ALLOWED = "not_allowed"
@@ -179,6 +220,7 @@ PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
         PressResult.DUPLICATE: "This press was handled before.",
         PressResult.ALREADY: "Already decided.",
         PressResult.EXPIRED: "Expired; nothing was run.",
+        PressResult.COUNTED: "Noted. Another approver must allow this too.",
         PressResult.ASK_REASON: "Reply to this card with the reason.",
         PressResult.NOT_ALLOWED: "You may not decide this.",
         PressResult.NOT_VALID: "This button is not valid here.",
@@ -220,6 +262,12 @@ class PressVerdict:
     withdraw_siblings: bool = False
     written: bool = False
     """True when the press is a message that gives a reason. When it comes `TOO_LATE`, it is treated as a message."""
+    quorum: int = 1
+    """Number of different persons who must allow it, when it may approve."""
+    person: Person | None = None
+    """Who pressed, with all accounts; needed for a quorum."""
+    among: frozenset[Person] = frozenset()
+    """Persons whose votes count now. A vote of somebody who may no longer decide does not."""
 
 
 class StartOutcome(StrEnum):

@@ -24,6 +24,8 @@ class AllowedPeople:
     """Other people who may write directly; `channel:*` allows everybody there."""
     chats: frozenset[str] = frozenset()
     """Allowed groups, channels and threads, as `channel:chat`."""
+    approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Approvers of a group or channel where they are not the owners: names of owners, or principals."""
     _owner_of: dict[Principal, OwnerName] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

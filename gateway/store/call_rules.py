@@ -19,6 +19,7 @@ from gateway.domain.waits import (
     PressResult,
     PressVerdict,
     StartOutcome,
+    Vote,
     Wait,
     WaitKind,
     WaitState,
@@ -44,7 +45,10 @@ def limit_approvals(
 
 
 def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> PressResult:
-    """Return the result of a press that was not handled before. Only APPROVED and DENIED decide the wait."""
+    """Return the result of a press that was not handled before.
+
+    Only APPROVED and DENIED decide the wait; COUNTED stores a vote.
+    """
     if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
         return verdict.refusal or PressResult.NOT_VALID
     if wait.state in (WaitState.EXPIRED, WaitState.SUPERSEDED):
@@ -53,7 +57,20 @@ def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> 
         return PressResult.ALREADY
     if wait.expires_at <= now:
         return PressResult.EXPIRED
-    return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
+    if verdict.state is not WaitState.APPROVED:
+        return PressResult.DENIED
+    return PressResult.APPROVED if _is_quorum(wait, verdict) else PressResult.COUNTED
+
+
+def _is_quorum(wait: Wait, verdict: PressVerdict) -> bool:
+    """Return whether enough different persons allow this, the one who presses included.
+
+    Only votes of those who may still decide count.
+    """
+    if verdict.quorum <= 1:
+        return True
+    persons = {vote.person for vote in Vote.of(wait)} & verdict.among
+    return len(persons | ({verdict.person} & verdict.among)) >= verdict.quorum
 
 
 def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:

@@ -162,8 +162,8 @@ class ToolCalls:
                 # A sub-session's answer is not redacted yet.
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
                 await self.journal.finish_step(lease, step.n, bounded(clean))
-        if look.asked and look.audience is not None:
-            await self._open_approvals(look, lease, look.audience)
+        if look.asked:
+            await self._open_approvals(look, lease)
         return look.runnable
 
     async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
@@ -176,9 +176,12 @@ class ToolCalls:
             previewed = await look.deciding.preview(view, step)
             found = look.deciding.first(view, step, look.same, allowed, askable=True, previewed=previewed)
             if isinstance(found, Asked):
-                if look.audience is None:
-                    look.audience = await self.approvals.audience(view.session, view.turn, self.clock.now())
-                if not look.audience.anybody:
+                name = found.request.action.tool
+                if name not in look.audiences:
+                    look.audiences[name] = await self.approvals.audience(
+                        view.session, view.turn, name, self.clock.now()
+                    )
+                if not look.audiences[name].anybody:
                     found = look.deciding.first(view, step, look.same, allowed, askable=False, previewed=previewed)
         else:
             approved = wait is not None and wait.state is WaitState.APPROVED
@@ -190,17 +193,17 @@ class ToolCalls:
             look.runnable.append(found)
         return found
 
-    async def _open_approvals(self, look: _Look, lease: Lease, audience: Audience) -> None:
+    async def _open_approvals(self, look: _Look, lease: Lease) -> None:
         """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
         view, asked, most = look.view, look.asked, self.limits.open_approvals
         refusal = too_many_open(most, "this session")
         if view.session.root_kind is SessionKind.MAIN:
-            opened = await self._open(view, lease, asked, audience, None)
+            opened = await self._open(look, lease, asked, None)
         else:
             async with self._counting:
                 waiting = await self.queries.open_approvals(EXAMINED)
                 room, refusal = room_to_ask(waiting, view.session.id, view.turn.principal, most)
-                opened = await self._open(view, lease, asked[:room], audience, most)
+                opened = await self._open(look, lease, asked[:room], most)
         if opened is None:
             return  # the turn is being stopped
         for one in asked[opened:]:
@@ -211,10 +214,12 @@ class ToolCalls:
         await self.points.hit("J8")
         await self.points.hit("WAITS")
 
-    async def _open(
-        self, view: TurnView, lease: Lease, asked: Sequence[Asked], audience: Audience, most: int | None
-    ) -> int | None:
-        """Store the approvals with their cards and note; return as `TurnJournal.open_waits`."""
+    async def _open(self, look: _Look, lease: Lease, asked: Sequence[Asked], most: int | None) -> int | None:
+        """Store the approvals with their cards and note; return as `TurnJournal.open_waits`.
+
+        Calls of which the same people decide share a card.
+        """
+        view = look.view
         waits = [
             NewWait(
                 id=WaitId(mint("w")),
@@ -226,8 +231,14 @@ class ToolCalls:
             )
             for one in asked
         ]
-        titles = [asking.title(one.request) for one in asked]
-        slots = asking.card_slots([wait.id for wait in waits], titles, audience, view.session, view.turn)
+        shared: dict[Audience, list[tuple[WaitId, str]]] = {}
+        for wait, one in zip(waits, asked, strict=True):
+            row = (wait.id, asking.title(one.request))
+            shared.setdefault(look.audiences[one.request.action.tool], []).append(row)
+        slots: list[NewSlot] = []
+        for place, rows in shared.items():
+            ids, titles = [wait for wait, _ in rows], [title for _, title in rows]
+            slots += asking.card_slots(ids, titles, place, view.session, view.turn)
         return await self.journal.open_waits(lease, waits, slots, most=most)
 
     # --- run ----------------------------------------------------------------------------------
@@ -341,7 +352,8 @@ class _Look:
     deciding: CallDecider
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
-    audience: Audience | None = None
+    audiences: dict[str, Audience] = field(default_factory=dict[str, Audience])
+    """Where to ask, by tool."""
     allowed: Scopes | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)

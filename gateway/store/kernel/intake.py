@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
 
 from gateway.domain.ids import InboundId, SessionId, TurnId, WaitId
 from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitState
+from gateway.domain.waits import TOO_LATE, VOTES, Pressed, PressResult, PressVerdict, Vote, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
@@ -178,15 +180,34 @@ def press(part: Part, press: Press, wait: WaitId | None, verdict: PressVerdict) 
     part.events.put(event_of(press), f"press:{result}")
     if found is not None and result in TOO_LATE:
         show_given_up(part, found.id)
-    if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
+    if found is None or result not in (PressResult.APPROVED, PressResult.DENIED, PressResult.COUNTED):
         return Pressed(result=result, wait=found)
+    if result is PressResult.COUNTED:
+        return Pressed(result=result, wait=_count(part, press, found, verdict))
     return Pressed(result=result, wait=_decide(part, press, found, verdict))
+
+
+def _count(part: Part, press: Press, wait: Wait, verdict: PressVerdict) -> Wait:
+    """Store a person's vote, once: further presses of the same person change nothing."""
+    if verdict.person is None or any(vote.person == verdict.person for vote in Vote.of(wait)):
+        return wait
+    return turns.set_wait(part, wait.id, payload=_with_vote(wait, press, verdict, part.now))
+
+
+def _with_vote(wait: Wait, press: Press, verdict: PressVerdict, now: datetime) -> Mapping[str, Any]:
+    if verdict.state is not WaitState.APPROVED or verdict.person is None:
+        return wait.payload
+    known = Vote.of(wait)
+    vote = Vote(person=verdict.person, principal=press.principal, at=now)
+    votes = known if any(one.person == vote.person for one in known) else (*known, vote)
+    return {**wait.payload, VOTES: [one.as_payload() for one in votes]}
 
 
 def _decide(part: Part, press: Press, wait: Wait, verdict: PressVerdict) -> Wait:
     decided = turns.set_wait(
         part,
         wait.id,
+        payload=_with_vote(wait, press, verdict, part.now),
         state=verdict.state,
         decided_by=press.principal,
         decided_at=part.now,

@@ -207,7 +207,14 @@ KEYS_BESIDE_TOOLS = {"tools.timeouts", "tools.folder", "tools.packages"}
 
 
 def keys_of_file(node: Any, path: str = "") -> list[str]:
-    anything = {"owners", "agents", "model.prices", "tools", "tools.timeouts"}  # tables whose keys are names
+    anything = {
+        "owners",
+        "agents",
+        "model.prices",
+        "tools",
+        "tools.timeouts",
+        "chats.approvers",
+    }  # tables whose keys are names
     if isinstance(node, list) and node and isinstance(node[0], dict):
         return keys_of_file(node[0], path)
     if not isinstance(node, dict):

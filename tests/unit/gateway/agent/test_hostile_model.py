@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.approvals import approvers
+from gateway.approvals import deciders
+from gateway.domain.approvers import OWNERS_DECIDE
 from gateway.domain.children import LIVE_BELOW_A_ROOT, MAX_DEPTH
 from gateway.domain.ids import CallId, Principal, SessionId, TurnId, child_session
 from gateway.domain.messages import Conversation
@@ -210,7 +211,7 @@ class World:
             assert 1 <= line.depth <= MAX_DEPTH
             assert (line.root, child.owner, child.root_kind) == (root.id, root.owner, root.kind)
             assert child.kind is SessionKind.NON_MAIN
-            assert approvers(child, PEOPLE) == approvers(root, PEOPLE)
+            assert deciders(child, PEOPLE, OWNERS_DECIDE, BOB) == deciders(root, PEOPLE, OWNERS_DECIDE, BOB)
             above = parent.lineage
             assert 0 < line.tokens <= (above.tokens if above else 600_000)
             assert 0 < line.active_s <= (above.active_s if above else 900)

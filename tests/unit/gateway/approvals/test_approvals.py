@@ -43,11 +43,11 @@ async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_
     store = MemoryStore(clock)
     asking = Approvals(PEOPLE, store, handles)
 
-    assert not (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), clock.now())).anybody
+    assert not (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), "shell", clock.now())).anybody
     await store.saw_page(CLEO)
-    assert (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), clock.now())).page
+    assert (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), "shell", clock.now())).page
     # Another owner's page is no place to ask about Ann's main session; her own chat is.
-    main = await asking.audience(session(), turn(), clock.now())
+    main = await asking.audience(session(), turn(), "shell", clock.now())
     assert (main.conversations, main.page) == ((CHAT,), False)
 
 
@@ -60,7 +60,7 @@ async def test_elsewhere_every_owner_is_asked_in_the_own_last_direct_chat(
         await store.accept(route(owner=owner), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     asking = Approvals(PEOPLE, store, handles)
 
-    found = await asking.audience(session(SessionKind.NON_MAIN), turn(GROUP), clock.now())
+    found = await asking.audience(session(SessionKind.NON_MAIN), turn(GROUP), "shell", clock.now())
     assert set(found.conversations) == {CHAT, CLEO_CHAT}
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gateway.approvals.audience import ROWS_A_CARD, Audience, audience, card_slots, is_shown_by
+from gateway.approvals.audience import NOBODY, ROWS_A_CARD, Audience, Contact, audience, card_slots, is_shown_by
 from gateway.domain.children import child_place
 from gateway.domain.ids import Principal, SlotId, WaitId
 from gateway.domain.messages import Conversation
@@ -58,10 +58,45 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
 def test_where_it_is_asked(
     kind: SessionKind, where: Conversation, reaches: list[LastContact], asked: list[Conversation], page: bool
 ) -> None:
-    found = audience(session(kind), turn(where), reaches, EPOCH)
+    here = kind is SessionKind.MAIN
+    found = audience(session(kind), turn(where), [Contact(seen=one, here=here) for one in reaches], EPOCH)
 
     assert (list(found.conversations), found.page) == (asked, page)
     assert found.anybody == bool(asked or page)
+
+
+IN_CHAT, ON_PAGE = Contact(seen=reach((CLEO_TELEGRAM, CLEO_CHAT, EPOCH))), Contact(seen=reach(page=EPOCH))
+AWAY = Contact(seen=reach())
+OF_ANOTHER = Contact(seen=reach(page=EPOCH), sees_page=False)
+HERE = Contact(seen=reach(), here=True)
+
+
+@pytest.mark.parametrize(
+    ("contacts", "quorum", "asked"),
+    [
+        ([HERE, IN_CHAT], 2, [CHAT, CLEO_CHAT]),
+        ([HERE, ON_PAGE], 2, [CHAT]),
+        ([HERE, AWAY], 2, None),
+        ([HERE, OF_ANOTHER], 2, None),  # the page of another owner does not show this session
+        ([HERE, IN_CHAT, AWAY], 2, [CHAT, CLEO_CHAT]),
+        ([HERE, IN_CHAT, AWAY], 3, None),
+        ([], 1, None),
+    ],
+)
+def test_fewer_within_reach_than_must_allow_it_are_nobody(
+    contacts: list[Contact], quorum: int, asked: list[Conversation] | None
+) -> None:
+    found = audience(session(), turn(CHAT), contacts, EPOCH, quorum)
+
+    assert found == NOBODY if asked is None else list(found.conversations) == asked
+
+
+def test_an_owner_who_may_not_decide_gets_the_note() -> None:
+    place = Audience(conversations=(CLEO_CHAT,), page=False, asked="An approver")
+    slots = card_slots([WAIT], ["t"], place, session(), turn(CHAT))
+
+    assert [(slot.conversation, slot.kind) for slot in slots] == [(CLEO_CHAT, SlotKind.CARD), (CHAT, SlotKind.NOTE)]
+    assert slots[-1].text.startswith("An approver was asked to allow this")
 
 
 @pytest.mark.parametrize(("asked", "sizes"), [(1, [1]), (8, [8]), (9, [8, 1]), (17, [8, 8, 1])])
@@ -105,7 +140,7 @@ def test_an_approver_who_asked_in_a_direct_chat_gets_no_note_beside_the_card() -
 def test_below_a_main_session_it_is_asked_where_that_turn_began() -> None:
     below = child(SessionKind.MAIN, OTHER_CHAT)
     inside = turn(child_place(below.id))
-    found = audience(below, inside, [reach((ANN_TELEGRAM, CHAT, EPOCH))], EPOCH)
+    found = audience(below, inside, [Contact(seen=reach((ANN_TELEGRAM, CHAT, EPOCH)), here=True)], EPOCH)
 
     assert found.conversations == (OTHER_CHAT,)
     assert [slot.kind for slot in card_slots([WAIT], ["t"], found, below, inside)] == [SlotKind.CARD]
@@ -114,7 +149,7 @@ def test_below_a_main_session_it_is_asked_where_that_turn_began() -> None:
 def test_below_a_group_the_approvers_are_asked_and_the_group_gets_the_note() -> None:
     below = child(SessionKind.NON_MAIN, GROUP)
     inside = turn(child_place(below.id))
-    found = audience(below, inside, [reach((ANN_TELEGRAM, CHAT, EPOCH))], EPOCH)
+    found = audience(below, inside, [Contact(seen=reach((ANN_TELEGRAM, CHAT, EPOCH)))], EPOCH)
     slots = card_slots([WAIT], ["t"], found, below, inside)
 
     assert [(slot.kind, slot.conversation) for slot in slots] == [(SlotKind.CARD, CHAT), (SlotKind.NOTE, GROUP)]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.approvals import approvers
+from gateway.approvals import deciders
+from gateway.domain.approvers import OWNERS_DECIDE
 from gateway.domain.children import MAX_DEPTH, Agent
-from gateway.domain.ids import OwnerName, SessionId
+from gateway.domain.ids import OwnerName, Principal, SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import Availability, SandboxMode, SandboxPolicy
 from gateway.errors import SandboxMissing
@@ -21,7 +22,7 @@ from gateway.ports import Task
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.subsessions import Left, Rights, SpawnDenied, rights_of_child
 from tests.support.fakes import CLEO, PEOPLE
-from tests.support.makers import ANN, EPOCH
+from tests.support.makers import ANN, ANN_TELEGRAM, EPOCH
 from tests.support.proof import examples
 
 CHILD = Session(
@@ -126,15 +127,19 @@ def test_a_child_of_a_main_session_is_seen_by_its_owner_alone(owner: OwnerName, 
     assert may_see(owner, CHILD.owner, CHILD.root_kind) is seen
 
 
+def approvers(session: Session) -> frozenset[Principal]:
+    return deciders(session, PEOPLE, OWNERS_DECIDE, ANN_TELEGRAM).denying
+
+
 def test_a_child_of_a_main_session_is_decided_about_by_its_owner_alone() -> None:
-    assert approvers(CHILD, PEOPLE) == PEOPLE.owners[ANN]
+    assert approvers(CHILD) == PEOPLE.owners[ANN]
 
 
 def test_below_a_main_session_without_an_owner_nobody_decides() -> None:
-    assert approvers(replace(CHILD, owner=None), PEOPLE) == frozenset()
-    assert approvers(replace(CHILD, kind=SessionKind.MAIN, owner=OwnerName("gone")), PEOPLE) == frozenset()
+    assert approvers(replace(CHILD, owner=None)) == frozenset()
+    assert approvers(replace(CHILD, kind=SessionKind.MAIN, owner=OwnerName("gone"))) == frozenset()
 
 
 def test_below_a_group_every_owner_decides() -> None:
     everybody = frozenset(who for principals in PEOPLE.owners.values() for who in principals)
-    assert approvers(replace(CHILD, owner=None, root_kind=SessionKind.NON_MAIN), PEOPLE) == everybody
+    assert approvers(replace(CHILD, owner=None, root_kind=SessionKind.NON_MAIN)) == everybody
