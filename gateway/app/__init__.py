@@ -18,10 +18,9 @@ from gateway.app.parts import (
     make_compaction,
     make_context,
     make_control_commands,
-    make_delivery,
     make_http,
     make_ingress,
-    make_live_edits,
+    make_messages,
     make_page,
     make_subsessions,
     make_tool_calls,
@@ -30,7 +29,8 @@ from gateway.app.parts import (
     make_web_access,
 )
 from gateway.domain.ids import PAGE
-from gateway.outbound.rate_limit import RateLimiter
+from gateway.outbound.delivery import Delivery
+from gateway.outbound.live_edits import LiveEdits
 from gateway.sandbox import Containment
 from gateway.server.control_commands import ControlCommands
 from gateway.server.control_server import ControlServer
@@ -60,8 +60,7 @@ def build(
     if loaded.settings.web.enabled:
         page = make_page(core, web_access)
         channels, endpoints = {PAGE: page, **channels}, [*page.endpoints(), *endpoints]
-    limiter = RateLimiter(core.clock)
-    live_edits = make_live_edits(core, channels, limiter)
+    messages = make_messages(core, channels)
     subsessions = make_subsessions(core)
     turns = make_turn_runner(core, channels, make_tool_calls(core, subsessions), subsessions)
     ingress = make_ingress(core)
@@ -81,8 +80,8 @@ def build(
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
         worker=make_turn_worker(core, turns, make_compaction(core)),
-        delivery=make_delivery(core, channels, limiter, live_edits),
-        live_edits=live_edits,
+        delivery=Delivery(node=core.node, events=core.store.live, messages=messages),
+        live_edits=LiveEdits(events=core.store.live, messages=messages),
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, metrics=core.metrics),
         chores={"tidy": keep_tidy},
         closers=(*core.closers, client.close),

@@ -17,8 +17,7 @@ from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
-from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import LOOK_EVERY_S, LiveEdits
+from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
 from gateway.sandbox import ProcessLimits
@@ -282,39 +281,20 @@ def _accounts_up(channels: Mapping[str, Channel]) -> dict[tuple[str, str], bool]
     return up
 
 
-def make_live_edits(
-    core: Core, channels: Mapping[str, Channel], limiter: RateLimiter, *, look_every_s: float = LOOK_EVERY_S
-) -> LiveEdits:
-    """Wire the edits that show answers while they are written."""
-    return LiveEdits(
-        channels=channels,
-        events=core.store.live,
+def make_messages(core: Core, channels: Mapping[str, Channel]) -> MessageActors:
+    """Wire the actors that change messages."""
+    return MessageActors(
+        outbox=core.store,
         key_value=core.store,
-        outbox=core.store,
-        limiter=limiter,
-        redactor=core.redactor,
-        clock=core.clock,
-        look_every_s=look_every_s,
-    )
-
-
-def make_delivery(core: Core, channels: Mapping[str, Channel], limiter: RateLimiter, live_edits: LiveEdits) -> Delivery:
-    """Wire the sending of slots."""
-    return Delivery(
-        node=core.node,
-        outbox=core.store,
         queries=core.store,
-        events=core.store.live,
         channels=channels,
         approvals=core.approvals,
         clock=core.clock,
         metrics=core.metrics,
         points=core.points,
         redactor=core.redactor,
-        key_value=core.store,
         owners=core.loaded.settings.owners,
-        limiter=limiter,
-        live_edits=live_edits,
+        limiter=RateLimiter(core.clock),
         kept=core.workspaces.kept,
     )
 

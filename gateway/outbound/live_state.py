@@ -1,4 +1,4 @@
-"""State of live edits: turns followed, drafts shown, status lines and their progress. Used by `live_edits`."""
+"""State of live edits: turns followed with their answers, status lines and their progress. Used by `live_edits`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot
 from gateway.domain.text import cut
 from gateway.domain.waits import WaitKind
+from gateway.outbound.message_actor import MessageActor
 from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.system.status_text import LINE_CHARS, TEXT_CHARS, TITLE_CHARS, at_work, count, duration
@@ -53,6 +54,11 @@ class FollowedTurn:
     text_at: float = 0.0
     shown: Slot | None = None
     """Slot of the answer shown last, in part or in full."""
+    message: MessageActor | None = None
+    """Actor of the message that shows it in part."""
+    shown_chars: int = 0
+    looked: int = 0
+    """Characters received at the last look for more to show."""
 
     def add(self, delta: TextDelta, now: float) -> None:
         """Append a delta to the answer."""
@@ -68,6 +74,18 @@ class FollowedTurn:
         else:
             self.drop_text()
 
+    def goes_on(self, message: MessageActor, slot: Slot) -> bool:
+        """Note a version of an answer that was shown. Return whether it is a beginning, which grows."""
+        if not self.streams or slot.n is None or not slot.text:
+            return False
+        before, self.shown = self.shown, slot
+        if before is not None and before.id == slot.id and before.version < slot.version:
+            # A newer version is the final text; rarely the step runs again, and is then not streamed.
+            self.drop_text()
+            return False
+        self.message, self.shown_chars, self.looked = message, len(slot.text), 0
+        return True
+
     def visible_text(self, redactor: Redactor) -> str:
         """Return the part of the answer that may be shown: redacted, without its last word."""
         text = redactor.text("".join(self.pieces)).lstrip()
@@ -76,17 +94,6 @@ class FollowedTurn:
     def drop_text(self) -> None:
         """Drop the text and ignore further deltas until the next step."""
         self.pieces, self.whole = [], False
-
-
-@dataclass(slots=True, kw_only=True)
-class ShownDraft:
-    """Message that shows the beginning of an answer."""
-
-    slot: Slot
-    shown: int
-    """Characters shown."""
-    looked: int = 0
-    """Characters received at the last check."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,16 +162,19 @@ class ProgressLine:
 class StatusLine:
     """Status line of a root's turn: its progress and what its message shows."""
 
-    conversation: Conversation
-    path: SendPath
     progress: ProgressLine
     updated_at: float
-    slot: Slot | None = None
-    """Slot that shows the line; None before it is shown, and once its final text is being sent."""
+    message: MessageActor | None = None
+    """Actor of the message that shows the line; None before it is shown."""
     shown: str = ""
     """Shown text without its duration."""
     edited_at: float = 0.0
     """Time of the last edit."""
+
+    @property
+    def has_message(self) -> bool:
+        """Return whether a message shows the line, and its final text is not being sent yet."""
+        return self.message is not None and self.message.grows
 
     def next_text(self, now: float) -> str:
         """Return the text to show if it is worth an edit, else an empty string."""
@@ -176,4 +186,4 @@ class StatusLine:
     def stale(self, now: float) -> bool:
         """Return whether no more events are expected for this line."""
         after_s = FORGET_WAITING_AFTER_S if self.progress.children_at_work else FORGET_LINE_AFTER_S
-        return now - self.updated_at > (after_s if self.slot is not None else FORGET_AFTER_S)
+        return now - self.updated_at > (after_s if self.has_message else FORGET_AFTER_S)

@@ -24,7 +24,6 @@ from gateway.domain.steps import Answer
 from gateway.domain.tools import ApprovalMode, Effect, Park, Risk, ToolResult
 from gateway.errors import ModelError, StoreError
 from gateway.llm.operator import Operator
-from gateway.outbound.live_edits import LiveEdits
 from gateway.ports import Task, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
@@ -267,16 +266,6 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     channel = PlatformChannel(world.platform, machine.name)
     worker, delivery = engine.worker(), engine.delivery(channel)
     worker.node = delivery.node = node
-    live_edits = delivery.live_edits = LiveEdits(
-        channels={channel.name: channel},
-        events=engine.store.live,
-        key_value=engine.store,
-        outbox=engine.store,
-        limiter=delivery.limiter,
-        redactor=engine.redactor,
-        clock=engine.clock,
-        look_every_s=0.4,
-    )
     return Daemon(
         machine=machine.name,
         store=engine.store,
@@ -288,7 +277,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         control=cast(ControlServer, _NoControl()),
         worker=worker,
         delivery=delivery,
-        live_edits=live_edits,
+        live_edits=engine.live_edits(delivery, look_every_s=0.4),
         sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

@@ -20,9 +20,8 @@ from gateway.app.parts import (
     make_channel_host,
     make_compaction,
     make_context,
-    make_delivery,
     make_ingress,
-    make_live_edits,
+    make_messages,
     make_page,
     make_subsessions,
     make_tool_calls,
@@ -42,7 +41,7 @@ from gateway.domain.turns import Lease, TurnKind, TurnLimits
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import Pressed, Verb, Wait
 from gateway.outbound.delivery import Delivery
-from gateway.outbound.rate_limit import RateLimiter
+from gateway.outbound.live_edits import LiveEdits
 from gateway.policy.routing import AllowedPeople
 from gateway.ports import COOKIE, Channel, ChannelContext
 from gateway.sandbox import Containment
@@ -160,10 +159,12 @@ class Engine:
 
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
-        by_name, limiter = {channel.name: channel for channel in channels}, RateLimiter(self.clock)
-        return make_delivery(
-            self.core, by_name, limiter, make_live_edits(self.core, by_name, limiter, look_every_s=0.002)
-        )
+        messages = make_messages(self.core, {channel.name: channel for channel in channels})
+        return Delivery(node=self.core.node, events=self.store.live, messages=messages)
+
+    def live_edits(self, delivery: Delivery, look_every_s: float = 0.002) -> LiveEdits:
+        """The live edits of the messages that are delivered."""
+        return LiveEdits(events=self.store.live, messages=delivery.messages, look_every_s=look_every_s)
 
     def host(self) -> DaemonChannelHost:
         """What channels may do besides pushing messages."""

@@ -28,7 +28,7 @@ async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
     async with (
         asyncio.timeout(20),
         in_background(delivery.run()),
-        in_background(delivery.live_edits.run()),
+        in_background(engine.live_edits(delivery).run()),
         in_background(worker.run()),
     ):
         yield

@@ -191,8 +191,8 @@ def test_a_channel_that_cannot_be_loaded_is_named(made: Build, module: str) -> N
 def test_every_part_writes_to_the_same_store_and_counts_in_one_place(made: Build) -> None:
     daemon = made("").daemon
 
-    assert daemon.worker.queue is daemon.delivery.outbox is daemon.sweeper.sweeps is daemon.store
-    assert daemon.worker.metrics is daemon.delivery.metrics is daemon.http.metrics
+    assert daemon.worker.queue is daemon.delivery.messages.outbox is daemon.sweeper.sweeps is daemon.store
+    assert daemon.worker.metrics is daemon.delivery.messages.metrics is daemon.http.metrics
     assert daemon.worker.node == daemon.delivery.node == daemon.sweeper.node_id
     assert daemon.worker.node.startswith(f"{daemon.machine}#")
 

@@ -35,8 +35,7 @@ def daemon(
     engine: Engine, folder: Path, channels: Mapping[str, Channel], kept: Mapping[str, StatefulTool] | None = None
 ) -> Daemon:
     address = Address(host="127.0.0.1", port=0)
-    sender = engine.delivery()
-    sender.channels = sender.live_edits.channels = channels
+    sender = engine.delivery(*channels.values())
     return Daemon(
         machine="here",
         store=engine.store,
@@ -55,7 +54,7 @@ def daemon(
         control=ControlServer(folder / "control.sock", {}),
         worker=engine.worker(),
         delivery=sender,
-        live_edits=sender.live_edits,
+        live_edits=engine.live_edits(sender),
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

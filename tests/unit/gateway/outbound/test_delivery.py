@@ -16,7 +16,7 @@ from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, RenderedSlot, SlotKind,
 from gateway.domain.tools import Effect, Risk
 from gateway.domain.waits import WaitState
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import RETRY_S, SETTLED_AFTER_S
+from gateway.outbound.message_actor import RETRY_S, SETTLED_AFTER_S
 from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
@@ -378,13 +378,13 @@ class SlowEdits(FakeChannel):
 async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
     """Return an answer that was finished while a live edit of it is under way."""
     delivery, turn = engine.delivery(channel), TurnId("t1")
-    delivery.live_edits.patience_s = patience_s
+    delivery.messages.edit_patience_s = patience_s
 
     def says(start: int, text: str) -> None:
         engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
 
     await engine.say()
-    async with in_background(delivery.live_edits.run()), in_background(delivery.run()):
+    async with in_background(engine.live_edits(delivery).run()), in_background(delivery.run()):
         await asyncio.sleep(0.01)
         engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
         says(0, "Once upon ")

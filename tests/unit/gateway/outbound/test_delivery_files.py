@@ -12,7 +12,7 @@ from gateway.domain.ids import main_session
 from gateway.domain.slots import MAY_TAKE_AT_MOST_S, NewSlot, RenderedSlot, SlotKind, SlotState, file_may_take_s
 from gateway.domain.tools import Artifact, Effect, Risk
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.delivery import SEND_WITHIN_S
+from gateway.outbound.message_actor import SEND_WITHIN_S
 from gateway.store.constants import FILE_SENDING_AT_MOST
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background
@@ -79,7 +79,7 @@ async def test_a_file_is_given_time_by_its_length(engine: Engine, length: int, s
     (file,) = [one for one in await engine.slots() if one.kind is SlotKind.FILE]
     channel = FakeChannel(slow={CHAT.chat: asyncio.Event()})
     delivery = engine.delivery(channel)
-    delivery.send_within_s = 0.1
+    delivery.messages.send_within_s = 0.1
     async with in_background(delivery.run()) as running:
         await asyncio.sleep(0.5)
         channel.slow[CHAT.chat].set()

@@ -9,7 +9,8 @@ import pytest
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, SlotKind, SlotState
 from gateway.domain.tools import Effect, Risk
-from gateway.outbound.delivery import AT_ONCE, CLAIM_FROM, LONGEST_DELAY_S
+from gateway.outbound.delivery import AT_ONCE, CLAIM_FROM
+from gateway.outbound.message_actor import LONGEST_DELAY_S
 from gateway.outbound.rate_limit import BANS
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until

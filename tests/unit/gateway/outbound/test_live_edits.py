@@ -5,19 +5,24 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
-from gateway.domain.ids import NodeId, SessionId, TurnId, answer_slot
+from gateway.approvals import Approvals
+from gateway.domain.ids import NodeId, SessionId, SlotId, TurnId, answer_slot
 from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind, SlotState
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.live_edits import LiveEdits
 from gateway.outbound.live_state import KEPT_CHARS
-from gateway.outbound.rate_limit import BANS, RateLimiter
+from gateway.outbound.message_actor import MessageActors
+from gateway.outbound.rate_limit import BANS, RateLimiter, SendPath
 from gateway.ports import Progress
 from gateway.store.memory import MemoryStore
+from gateway.system.failpoints import FailPoints
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
@@ -55,18 +60,23 @@ class World:
         self.channel = channel
         channel.streams = True
         self.limiter = RateLimiter(self.clock)
-        self.streams = LiveEdits(
-            channels={channel.name: channel},
-            events=self.store.live,
-            key_value=self.store,
+        self.messages = MessageActors(
             outbox=self.store,
-            limiter=self.limiter,
-            redactor=Redactor([SECRET]),
+            key_value=self.store,
+            queries=self.store,
+            channels={channel.name: channel},
+            approvals=cast("Approvals", None),
             clock=self.clock,
-            look_every_s=0.002,
+            metrics=Metrics(),
+            points=FailPoints(),
+            redactor=Redactor([SECRET]),
+            owners={},
+            limiter=self.limiter,
+            kept=lambda _session, _file: None,
             edit_within_s=edit_within_s,
-            patience_s=patience_s,
+            edit_patience_s=patience_s,
         )
+        self.streams = LiveEdits(events=self.store.live, messages=self.messages, look_every_s=0.002)
         self._length = 0
 
     async def working(self, where: Conversation = CHAT, turn: TurnId = TURN) -> None:
@@ -88,12 +98,17 @@ class World:
         for _ in range(50):  # a process that slept through that wakes with all of it due at once
             await asyncio.sleep(0)
 
+    def shows(self, slot: Slot, platform_id: str) -> None:
+        """Show a version, as delivery does."""
+        path = SendPath.to(slot.conversation, self.channel.rate_limits(slot.conversation))
+        self.messages.of(slot.id).shown(slot, path, platform_id)
+
     async def begins(self, text: str = "Once upon ", *, early: str = "Once upon") -> Slot:
         """Return the slot of an answer whose beginning was shown."""
         await self.working()
         await self.writes(text)
         slot = shown(early)
-        self.streams.shown(slot, "m1")
+        self.shows(slot, "m1")
         return slot
 
     @property
@@ -198,7 +213,7 @@ async def test_text_without_spaces_grows_too(world: World) -> None:
 async def test_what_is_no_beginning_of_what_is_written_stays_as_it_is(world: World, slot: Slot) -> None:
     await world.working()
     await world.writes("Once upon a time there was an end. ")
-    world.streams.shown(slot, "m1")
+    world.shows(slot, "m1")
     await world.passes(1.1)
     await world.passes(1.1)
 
@@ -217,7 +232,7 @@ async def test_a_step_that_is_written_again_after_a_crash_begins_again(world: Wo
     await world.working()
     await world.writes("In the be ")
     await world.writes("Once upon ", start=0)
-    world.streams.shown(shown("Once upon"), "m1")
+    world.shows(shown("Once upon"), "m1")
     await world.writes("a time ")
     await world.passes(1.1)
 
@@ -247,7 +262,9 @@ async def test_two_answers_in_one_chat_share_its_second(world: World) -> None:
     await world.begins()
     await world.writes("a time there ")
     await world.passes(0.9)
-    world.streams.shown(shown("Status.", n=None, kind=SlotKind.REPLY), "m2")  # something else in the chat
+    world.shows(
+        replace(shown("Status.", n=None, kind=SlotKind.REPLY), id=SlotId("other")), "m2"
+    )  # something else in the chat
     await world.passes(0.2)
     assert world.edits == []
     await world.passes(0.9)
@@ -269,7 +286,7 @@ async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
         world.store.live.publish(ANSWERS, words)
         await asyncio.sleep(0)
         beginning = replace(shown("Twice"), id=answer_slot(other, 0), turn=other)
-        world.streams.shown(beginning, "m2")
+        world.shows(beginning, "m2")
         await world.passes(0.5)
         channel.go.set()
         await world.passes(0.6)
@@ -284,7 +301,7 @@ async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
 async def test_after_finish_nothing_is_edited(world: World) -> None:
     slot = await world.begins()
     await world.writes("a time there ")
-    await world.streams.finish(slot.id)
+    await world.messages.of(slot.id).finish()
     await world.passes(1.1)
 
     assert world.edits == []
@@ -292,22 +309,22 @@ async def test_after_finish_nothing_is_edited(world: World) -> None:
 
 async def test_after_the_last_words_nothing_is_edited_and_the_next_step_grows(world: World) -> None:
     slot = await world.begins()
-    await world.streams.finish(slot.id)
-    world.streams.shown(replace(slot, text="Once upon a", version=2), "m1")
+    await world.messages.of(slot.id).finish()
+    world.shows(replace(slot, text="Once upon a", version=2), "m1")
     await world.writes("a time there ")
     await world.passes(1.1)
     assert world.edits == []
 
     await world.writes("And then ", n=1, start=0)
-    world.streams.shown(shown("And", n=1), "m2")
+    world.shows(shown("And", n=1), "m2")
     await world.passes(1.1)
     assert world.edits == ["And then"]
 
 
 async def test_no_typing_right_after_the_last_words(world: World) -> None:
     slot = await world.begins()
-    await world.streams.finish(slot.id)
-    world.streams.shown(replace(slot, version=2), "m1")
+    await world.messages.of(slot.id).finish()
+    world.shows(replace(slot, version=2), "m1")
     await world.working()
     await world.passes(0.5)
 

@@ -12,7 +12,7 @@ from gateway.domain.ids import SlotId
 from gateway.domain.live import ANSWERS, TurnReleased
 from gateway.domain.slots import RateLimit
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import RETRY_S, SETTLED_AFTER_S
+from gateway.outbound.message_actor import RETRY_S, SETTLED_AFTER_S
 from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT
 from tests.unit.gateway.outbound.test_live_edits import TURN, SlowChannel, World, running
@@ -35,7 +35,7 @@ async def test_finish_waits_for_the_edit_under_way() -> None:
         await world.passes(1.1)
         assert channel.begun == 1  # one at a time
         async with asyncio.TaskGroup() as group:
-            finishing = group.create_task(world.streams.finish(slot.id))
+            finishing = group.create_task(world.messages.of(slot.id).finish())
             await asyncio.sleep(0.05)
             assert not finishing.done()
             channel.go.set()
@@ -45,7 +45,7 @@ async def test_finish_waits_for_the_edit_under_way() -> None:
 
 
 async def test_to_finish_what_was_never_shown_is_nothing(world: World) -> None:
-    assert await world.streams.finish(SlotId("unknown")) == 0
+    assert await world.messages.of(SlotId("unknown")).finish() == 0
     assert world.edits == []
 
 
@@ -56,7 +56,7 @@ async def test_an_edit_that_hangs_is_given_up_and_may_still_come() -> None:
         await world.writes("a time ")
         await world.passes(1.1)
         async with asyncio.timeout(2):
-            assert await world.streams.finish(slot.id) == SETTLED_AFTER_S
+            assert await world.messages.of(slot.id).finish() == SETTLED_AFTER_S
         assert (channel.begun, world.edits) == (1, [])
 
 
@@ -67,9 +67,9 @@ async def test_finish_does_not_wait_for_ever_and_does_not_cut_an_edit_off() -> N
         await world.writes("a time ")
         await world.passes(1.1)
         for _ in range(2):
-            assert await world.streams.finish(slot.id) == RETRY_S
+            assert await world.messages.of(slot.id).finish() == RETRY_S
         channel.go.set()
-        assert await world.streams.finish(slot.id) == 0
+        assert await world.messages.of(slot.id).finish() == 0
     assert (channel.begun, world.edits) == (1, ["Once upon a time"])
 
 
@@ -92,11 +92,11 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
     slot = await world.begins()
     await world.writes("a time ")
     await world.passes(1.1)
-    assert await world.streams.finish(slot.id) == pytest.approx(expected)
+    assert await world.messages.of(slot.id).finish() == pytest.approx(expected)
     world.clock.advance(2)
-    assert await world.streams.finish(slot.id) == pytest.approx(max(expected - 2, 0))
+    assert await world.messages.of(slot.id).finish() == pytest.approx(max(expected - 2, 0))
     world.clock.advance(SETTLED_AFTER_S)
-    assert await world.streams.finish(slot.id) == 0
+    assert await world.messages.of(slot.id).finish() == 0
 
 
 def paced(per_s: float) -> FakeChannel:
@@ -115,7 +115,7 @@ async def test_last_words_keep_a_distance_to_the_last_edit(per_s: float, passed_
         assert len(world.edits) == 1
         world.clock.advance(passed_s)
         began = time.monotonic()
-        assert await world.streams.finish(slot.id) == 0
+        assert await world.messages.of(slot.id).finish() == 0
         assert time.monotonic() - began == pytest.approx(waits_s, abs=0.1)
 
 
@@ -126,7 +126,7 @@ async def test_last_words_keep_no_distance_when_it_stops() -> None:
         await world.passes(1.1)
         world.streams.drain()
         began = time.monotonic()
-        assert await world.streams.finish(slot.id) == 0
+        assert await world.messages.of(slot.id).finish() == 0
         assert time.monotonic() - began < 0.5
 
 

@@ -15,8 +15,8 @@ from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, Slot, SlotKind
 from gateway.domain.waits import WaitKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import SETTLED_AFTER_S
 from gateway.outbound.live_state import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
+from gateway.outbound.message_actor import SETTLED_AFTER_S
 from gateway.outbound.rate_limit import BANS
 from gateway.system.status_text import LINE_CHARS
 from tests.support.fakes import ANN_PAGE, FakeChannel
@@ -58,7 +58,7 @@ async def at_work(world: World, text: str = "shell: make", waits: frozenset[Wait
     """Return the slot of an active turn's status line."""
     await does(world, text, waits=waits)
     slot = line(f"▸ {text}")
-    world.streams.shown(slot, "m9")
+    world.shows(slot, "m9")
     return slot
 
 
@@ -126,7 +126,7 @@ async def test_nothing_is_edited_before_the_line_is_shown(world: World) -> None:
 async def test_what_was_heard_before_the_line_was_shown_is_not_lost(world: World) -> None:
     await does(world, "shell: make")
     await does(world, "shell: make test")
-    world.streams.shown(line("▸ shell: make"), "m9")
+    world.shows(line("▸ shell: make"), "m9")
     await world.passes(1)
 
     assert world.edits == ["▸ shell: make test · 1 s"]
@@ -135,7 +135,7 @@ async def test_what_was_heard_before_the_line_was_shown_is_not_lost(world: World
 @pytest.mark.parametrize("where", [ANN_PAGE, Conversation(channel="slack", account="default", chat="D1")])
 async def test_where_lines_are_not_shown_nothing_is_kept(world: World, where: Conversation) -> None:
     await does(world, "shell: make", where=where)
-    world.streams.shown(line("▸ shell: make", where=where), "m9")
+    world.shows(line("▸ shell: make", where=where), "m9")
     await does(world, "shell: make test", where=where)
     await world.passes(2)
 
@@ -206,7 +206,7 @@ async def test_lines_of_two_chats_do_not_wait_for_each_other(world: World) -> No
     other = TurnId("t2")
     await at_work(world)
     await does(world, "shell: a", where=chat(7), turn=other)
-    world.streams.shown(line("▸ shell: a", where=chat(7), turn=other), "m8")
+    world.shows(line("▸ shell: a", where=chat(7), turn=other), "m8")
     await does(world, "shell: b", where=chat(7), turn=other)
     await does(world, "shell: make test")
     await world.passes(1)
@@ -220,9 +220,9 @@ async def test_lines_of_two_chats_do_not_wait_for_each_other(world: World) -> No
 async def test_after_the_summary_nothing_is_edited(world: World) -> None:
     slot = await at_work(world)
     await does(world, "shell: make test")
-    assert await world.streams.finish(slot.id) == 0
+    assert await world.messages.of(slot.id).finish() == 0
     await world.passes(2)
-    world.streams.shown(line("1 call (shell), 12 s", version=2), "m9")
+    world.shows(line("1 call (shell), 12 s", version=2), "m9")
     await does(world, "read: late")
     await does(world, "thinking", child="late")
     await world.passes(2)
@@ -233,7 +233,7 @@ async def test_after_the_summary_nothing_is_edited(world: World) -> None:
 @pytest.mark.parametrize("last_word", ["Ended.", "1 call (shell), 12 s", ""])
 async def test_what_is_shown_as_the_last_word_is_not_edited(world: World, last_word: str) -> None:
     await does(world, "shell: make")
-    world.streams.shown(line(last_word), "m9")
+    world.shows(line(last_word), "m9")
     await does(world, "shell: make test")
     await world.passes(2)
 
@@ -248,7 +248,7 @@ async def test_a_summary_waits_for_the_edit_under_way() -> None:
         await world.passes(1)
         assert channel.begun == 1
         async with asyncio.TaskGroup() as group:
-            finishing = group.create_task(world.streams.finish(slot.id))
+            finishing = group.create_task(world.messages.of(slot.id).finish())
             await does(world, "read: late")
             await world.passes(2)
             assert not finishing.done()
@@ -265,7 +265,7 @@ async def test_a_summary_waits_for_an_edit_that_may_still_be_made() -> None:
         await does(world, "shell: make test")
         await world.passes(1)
         async with asyncio.timeout(2):
-            assert await world.streams.finish(slot.id) == SETTLED_AFTER_S
+            assert await world.messages.of(slot.id).finish() == SETTLED_AFTER_S
 
 
 async def test_a_turn_that_has_ended_says_nothing_more_before_its_summary_comes(world: World) -> None:
@@ -280,8 +280,8 @@ async def test_a_turn_that_has_ended_says_nothing_more_before_its_summary_comes(
 
 async def test_a_line_that_a_later_holding_wrote_anew_goes_on(world: World) -> None:
     slot = await at_work(world, "waits for a decision")
-    await world.streams.finish(slot.id)
-    world.streams.shown(line("▸ thinking", version=2), "m9")
+    await world.messages.of(slot.id).finish()
+    world.shows(line("▸ thinking", version=2), "m9")
     await does(world, "shell: make")
     await world.passes(1)
 
@@ -332,7 +332,7 @@ async def test_a_line_without_a_message_goes_like_a_turn(world: World) -> None:
     await does(world, "shell: make")
     await does(world, "thinking", child="disk")
     await world.passes(8)
-    world.streams.shown(line("▸ shell: make"), "m9")
+    world.shows(line("▸ shell: make"), "m9")
     await world.passes(2)
 
     assert world.edits == []  # what was heard is gone; what comes is shown

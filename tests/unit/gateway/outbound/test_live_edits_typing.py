@@ -52,7 +52,7 @@ async def test_a_turn_of_which_nothing_is_heard_is_forgotten(world: World) -> No
 
 async def test_an_answer_within_a_moment_shows_no_typing(world: World) -> None:
     await world.working()
-    world.streams.shown(shown("Done.", n=None), "m1")
+    world.shows(shown("Done.", n=None), "m1")
     await world.passes(0.3)
 
     assert world.channel.typed == []
@@ -69,7 +69,7 @@ async def test_no_typing_where_there_is_nothing_to_type_into(world: World, where
 async def test_a_turn_that_goes_on_after_it_said_something_shows_typing_again(world: World) -> None:
     await world.working()
     await world.writes("Let me look. ")
-    world.streams.shown(shown("Let me look."), "m1")
+    world.shows(shown("Let me look."), "m1")
     await world.passes(3)
     assert world.channel.typed == []
     await world.working()
