@@ -145,7 +145,7 @@ def read_tables(
     The tables are not validated yet. Raises `ConfigError` when the file cannot be read at all.
     """
     file = find_config(path, environ)
-    raw, text = ({}, "") if file is None else _parse(file)
+    raw, text = ({}, "") if file is None else parse(file)
     overrides = _overrides(raw, environ)
     reader = TableReader(
         file=str(file or "no configuration file"),
@@ -157,7 +157,8 @@ def read_tables(
     return file, raw, overrides, reader
 
 
-def _parse(file: Path) -> tuple[dict[str, Any], str]:
+def parse(file: Path) -> tuple[dict[str, Any], str]:
+    """Return the tables of a TOML file, not validated, and its text. Raises `ConfigError` with line and cure."""
     text = ""
     try:
         with file.open("rb") as stream:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from config.load import Loaded
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
@@ -13,22 +15,23 @@ from gateway.sandbox import Containment
 from gateway.system.clock import SystemClock
 from gateway.toolcalls.explanation import Explainer, Explanation
 from gateway.toolcalls.registry import Registry
-from gateway.toolcalls.tool_set import ToolSet
 
 
-def configured_tools(loaded: Loaded, containment: Containment) -> ToolSet:
-    """Return the tools as a daemon with this configuration would have them at its start."""
-    hosts = ToolHosts(state=loaded.state, clock=SystemClock(), containment=containment, egress=Egress())
-    sources, _ = load_tools(loaded, hosts.of)
-    return Registry(sources, sandboxed=containment.can_bwrap).snapshot()
+class ConfiguredExplainer:
+    """Explainer of decisions in new sessions, with the tools that a daemon would have at its start."""
 
+    def __init__(self, loaded: Loaded, containment: Containment) -> None:
+        """Import the configured tools. Raises `ConfigError` for an incomplete one."""
+        self._clock = SystemClock()
+        hosts = ToolHosts(state=loaded.state, clock=self._clock, containment=containment, egress=Egress())
+        sources, _ = load_tools(loaded, hosts.of)
+        self._tools = Registry(sources, sandboxed=containment.can_bwrap).snapshot()
 
-def explain(loaded: Loaded, containment: Containment, kind: SessionKind, tool: str, text: str) -> Explanation:
-    """Return how a call would be decided in a new session of this kind, where somebody can be asked.
+    def explain(self, kind: SessionKind, tool: str, text: str, preset: str = "") -> Explanation:
+        """Return how a call would be decided in a new session of this kind, where somebody can be asked.
 
-    `tool` and `text`: as in `Explainer.explain`. Approvals that people gave in a session are not known here.
-    """
-    route = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
-    session = empty_session(route, SystemClock().now())
-    tools = configured_tools(loaded, containment)
-    return Explainer(tools=tools, session=session, workspace=lambda: "").explain(tool, text)
+        `tool` and `text`: as in `Explainer.explain`. `preset`: its name; empty: the default of the kind.
+        """
+        route = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
+        session = replace(empty_session(route, self._clock.now()), preset=preset)
+        return Explainer(tools=self._tools, session=session, workspace=lambda: "").explain(tool, text)

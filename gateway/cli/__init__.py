@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ import click
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
-from gateway.errors import DragomanError
+from gateway.errors import ConfigError, DragomanError
 
 if TYPE_CHECKING:
     from config.load import Loaded
+    from gateway.app.explain import ConfiguredExplainer
 
 _ANSWER_S = 35.0
 """Timeout in seconds for an answer of the daemon, a little above the daemon's own."""
@@ -220,27 +222,65 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
 @click.option(
     "--kind", type=click.Choice(["main", "dm", "non-main"]), default="main", show_default=True, help="Kind of session."
 )
+@click.option("--preset", metavar="NAME", default="", help="Preset in force. Default: that of the kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @_places
 @click.pass_obj
-def explain(options: _Options, tool: str, text: str, kind: str, *, as_json: bool) -> None:
+def explain(options: _Options, tool: str, text: str, kind: str, preset: str, *, as_json: bool) -> None:
     """Tell whether a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
 
     Reads the configuration and runs nothing; the daemon need not run.
     """
-    import asyncio
-
-    from gateway.app.explain import explain as explained
     from gateway.domain.sessions import SessionKind
-    from gateway.sandbox import probe
 
-    found = explained(_load(options), asyncio.run(probe()), SessionKind(kind), tool, text)
+    found = _explainer(options).explain(SessionKind(kind), tool, text, preset)
     if as_json:
         click.echo(found.as_json())
         return
     click.echo(f"{found.decision}: {found.because}")
     for n, step in enumerate(found.order, 1):
         click.echo(f"  {n}. {step}")
+
+
+def _explainer(options: _Options) -> ConfiguredExplainer:
+    import asyncio
+
+    from gateway.app.explain import ConfiguredExplainer
+    from gateway.sandbox import probe
+
+    return ConfiguredExplainer(_load(options), asyncio.run(probe()))
+
+
+@cli.group()
+@click.pass_obj
+def rules(_options: _Options) -> None:
+    """Work with the rules of the configuration."""
+
+
+@rules.command("test")
+@click.argument("file", type=click.Path(path_type=Path))
+@_places
+@click.pass_obj
+def test_rules(options: _Options, file: Path) -> int:
+    """Compare the decisions that FILE expects with those that would be made. Runs nothing; needs no daemon.
+
+    FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset and because. Exit code 1
+    when a decision is another one, 2 when FILE is malformed.
+    """
+    from config.rule_cases import read_cases
+    from gateway.app.rule_cases import failed
+
+    try:
+        cases = read_cases(file)
+    except ConfigError as error:
+        click.echo(f"Error: {error.message}\n{error.cure}".rstrip(), err=True)
+        return 2
+    explainer = _explainer(options)
+    failures = list(failed(cases, lambda one: explainer.explain(one.kind, one.tool, one.text, one.preset)))
+    for failure in failures:
+        click.echo("\n".join(failure.lines()))
+    click.echo(f"{len(cases) - len(failures)} of {len(cases)} cases are decided as expected.")
+    return 1 if failures else 0
 
 
 @cli.command("slack-manifest")

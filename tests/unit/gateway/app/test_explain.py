@@ -9,7 +9,7 @@ import pytest
 
 from config.load import load
 from config.plugins import tool_specs
-from gateway.app.explain import explain
+from gateway.app.explain import ConfiguredExplainer
 from gateway.domain.sessions import SessionKind
 from gateway.sandbox import Containment
 from gateway.toolcalls.explanation import Explanation
@@ -36,7 +36,7 @@ def told(tmp_path: Path, kind: SessionKind, tool: str, text: str, config: str = 
     file = tmp_path / "config.toml"
     file.write_text(config)
     loaded = load(file, tmp_path / "state", {"HOME": str(tmp_path)}, tool_specs())
-    found = explain(loaded, SANDBOX, kind, tool, text)
+    found = ConfiguredExplainer(loaded, SANDBOX).explain(kind, tool, text)
     assert not (tmp_path / "state").exists(), "it leaves no trace"
     return found
 
