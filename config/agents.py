@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictInt
 
 from config.basics import Table
 from config.model import a_path
@@ -14,12 +14,15 @@ from config.reading import Path, TableReader, suggest
 from config.texts import Texts
 from config.values import Flaw
 from gateway.domain.children import Agent
+from gateway.domain.presets import Presets
+from gateway.domain.tool_groups import NEWEST
 
 NAME = r"[a-z0-9_-]{1,32}"
 _DESCRIPTION_CHARS = 300
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a description without blanks around it. Raises `Flaw` unless it is one short line."""
     if not text.strip():
         raise Flaw("it is empty", "Say in one line what the agent is for; models choose by it")
     if not text.isprintable() or len(text) > _DESCRIPTION_CHARS:
@@ -31,7 +34,7 @@ def _one_line(text: str) -> str:
 class AgentSettings(Table):
     """`[agents.<name>]`."""
 
-    description: Annotated[str, AfterValidator(_one_line)] = Field(
+    description: Annotated[str, AfterValidator(one_line)] = Field(
         description="One line that says what it is for: models choose by it."
     )
     model: str | None = Field(
@@ -39,6 +42,10 @@ class AgentSettings(Table):
     )
     tools: tuple[str, ...] | None = Field(
         default=None, description="The only tools it may have, of those of whoever spawns it. Default: all of them."
+    )
+    preset: str | None = Field(default=None, description="The preset of its sub-sessions. Default: none of their own.")
+    generation: Annotated[StrictInt, Field(ge=1, le=NEWEST)] = Field(
+        default=NEWEST, description="Highest generation of tools that it may have."
     )
     instructions: Annotated[str, AfterValidator(a_path)] | None = Field(
         default=None, description="A text file that follows its system prompt; relative to the configuration file."
@@ -66,6 +73,8 @@ def read_agents(
             description=settings.description,
             model=settings.model or "",
             tools=None if settings.tools is None else tuple(dict.fromkeys(settings.tools)),
+            preset=settings.preset or "",
+            generation=settings.generation,
             instructions=texts.read(files, (*path, "instructions"), reader),
         )
     return agents
@@ -80,3 +89,14 @@ def _check(
     for n, tool in enumerate(settings.tools or ()):
         if tool not in tools:
             reader.wrong((*path, "tools", n), f"there is no tool {tool!r}", suggest(tool, tools))
+
+
+def check_presets(agents: Mapping[str, Agent], presets: Presets, reader: TableReader) -> None:
+    """Check that the preset of each agent is there, and may be one of sub-sessions."""
+    allowed = [one.name for one in presets.for_children()]
+    for name, agent in agents.items():
+        if agent.preset and agent.preset not in allowed:
+            why = "is for sessions of people only" if agent.preset in presets.by_name else "is not there"
+            reader.wrong(
+                ("agents", name, "preset"), f"the preset {agent.preset!r} {why}", suggest(agent.preset, allowed)
+            )

@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from config.agents import read_agents
+from config.agents import check_presets, read_agents
 from config.approvers import Named, check_approvers
 from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.key_index import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
+from config.preset_files import Known, check_defaults, read_presets
 from config.reading import TableReader, as_error, unknown
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
@@ -33,14 +34,14 @@ from config.settings import (
     StoreSettings,
     WebSettings,
 )
-from config.syntax import explain
 from config.table_lines import table_lines
 from config.texts import Texts
+from config.toml_file import parse_file
 from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
-from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
+from config.values import LEVELS_AT_MOST, EnvText
 from gateway.domain.children import Agent
 from gateway.domain.ids import PAGE, Principal, channel_of
-from gateway.domain.text import cut
+from gateway.domain.presets import Presets
 from gateway.domain.tools import ToolPolicy, ToolSpec
 from gateway.domain.turns import TurnLimits
 from gateway.errors import ConfigError
@@ -52,8 +53,6 @@ SECTIONS: Final = (
 )  # fmt: skip
 NUMBERED: Final = ("rules",)
 """Arrays of tables whose problems name the line of their table."""
-_FILE_BYTES = 1_048_576
-"""Largest configuration file in bytes."""
 _OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
 _CONTAINER_SECRETS = "/run/secrets/"
 """Folder of container secrets. Engines make them world-readable inside the container, which has no other users."""
@@ -72,6 +71,7 @@ class Loaded:
     """Configured channels by name, without the web page."""
     agents: Mapping[str, Agent]
     """Configured agents by name."""
+    presets: Presets
     tools: Mapping[str, ToolPolicy]
     """Policies by tool name, for every tool of `specs` and every own tool."""
     own_tools: Mapping[str, OwnTool]
@@ -112,7 +112,10 @@ def load(
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
     looked_at = users_config(environ) if file is None else None
     settings, channels, tools, warnings = _read(raw, folder, model, every, sources, reader)
-    if settings is None or channels is None or limits is None or sandbox is None or reader.problems:
+    presets = _presets(settings.sessions, base, every, sources, reader) if settings else None
+    if presets is not None:
+        check_presets(agents, presets, reader)
+    if settings is None or presets is None or channels is None or limits is None or sandbox is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
         settings=settings,
@@ -121,6 +124,7 @@ def load(
         sandbox=sandbox,
         channels=channels,
         agents=agents,
+        presets=presets,
         tools=tools,
         own_tools=own,
         state=folder,
@@ -145,7 +149,7 @@ def read_tables(
     The tables are not validated yet. Raises `ConfigError` when the file cannot be read at all.
     """
     file = find_config(path, environ)
-    raw, text = ({}, "") if file is None else parse(file)
+    raw, text = ({}, "") if file is None else parse_file(file)
     overrides = _overrides(raw, environ)
     reader = TableReader(
         file=str(file or "no configuration file"),
@@ -155,35 +159,6 @@ def read_tables(
     )
     _lay_over(raw, overrides, environ, reader)
     return file, raw, overrides, reader
-
-
-def parse(file: Path) -> tuple[dict[str, Any], str]:
-    """Return the tables of a TOML file, not validated, and its text. Raises `ConfigError` with line and cure."""
-    text = ""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_FILE_BYTES + 1)
-        if len(data) > _FILE_BYTES:
-            raise ConfigError(f"{file} is larger than 1 MiB.", cure="Name the right file.")
-        text = data.decode("utf-8-sig")
-        raw = toml(text)
-    except OSError as error:
-        cure = f"Name the file in it: {file / 'config.toml'}" if file.is_dir() else "Make it a readable file"
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure=f"{cure}.") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{file} is not UTF-8 text (byte {error.start}, in line {line}).", cure="Save it as UTF-8."
-        ) from None
-    except ValueError as error:  # also numbers too long for Python
-        mistake = explain(text, str(error))
-        if mistake is None:
-            raise ConfigError(f"{file} is not TOML: {cut(str(error), 500)}.", cure="Correct that line.") from None
-        place = f"line {mistake.line}, column {mistake.column}"
-        raise ConfigError(f"{file} is not TOML: {place}: {mistake.what}.", cure=f"{mistake.cure}.") from None
-    if what := beyond(raw):
-        raise ConfigError(f"{file} has {what}.", cure="Write what config/example.toml explains.")
-    return raw, text
 
 
 def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -229,6 +204,24 @@ def _lay_over(
 def _variable_cure(path: Sequence[str]) -> str:
     meant = variables_for("_".join(path))
     return f"Set ${PREFIX}{meant[0]} in its place" if meant else unknown(path[0], {}, SECTIONS)
+
+
+def _presets(
+    sessions: SessionsSettings,
+    base: Path | None,
+    specs: Mapping[str, ToolSpec],
+    sources: Mapping[str, str],
+    reader: TableReader,
+) -> Presets:
+    folder = None if sessions.preset_folder is None else (base or Path()) / Path(sessions.preset_folder).expanduser()
+    known = Known(tools=specs, sources={BUILT_IN, *sources.values()} - {""})
+    presets = Presets(
+        by_name=read_presets(folder, known, reader),
+        defaults={kind.value: name for kind, name in sessions.preset.items()},
+        generations={kind.value: generation for kind, generation in sessions.generation.items()},
+    )
+    check_defaults(presets, reader)
+    return presets
 
 
 def _read(

@@ -8,9 +8,9 @@ from typing import Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from config.load import parse
 from config.reading import TableReader, as_error, unknown
 from config.table_lines import table_lines
+from config.toml_file import parse_file
 from gateway.domain.rules import Verdict
 from gateway.domain.sessions import SessionKind
 
@@ -50,7 +50,7 @@ class RuleCase:
 
 def read_cases(file: Path) -> tuple[RuleCase, ...]:
     """Read a file of `[[case]]` tables. Raises one `ConfigError` with the line and the cure of every mistake."""
-    raw, text = parse(file)
+    raw, text = parse_file(file)
     lines = {CASES: table_lines(text, CASES)}
     reader = TableReader(file=str(file), variables={}, environ={}, lines=lines)
     for key in raw.keys() - {CASES}:

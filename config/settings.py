@@ -35,6 +35,7 @@ from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
+from gateway.domain.tool_groups import NEWEST
 from gateway.domain.tools import ApprovalMode, Availability, SandboxPolicy
 from gateway.domain.turns import TurnLimits
 from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER
@@ -197,6 +198,17 @@ class SessionsSettings(Table):
     )
     approval_expiry_main: timedelta = Field(
         default=APPROVAL_EXPIRY_MAIN, description="How long a card can be pressed in an owner's own session."
+    )
+    preset: dict[SessionKind, str] = Field(
+        default_factory=dict[SessionKind, str],
+        description='Preset of sessions by kind until somebody chooses another: { dm = "explore" }. Default: "build".',
+    )
+    preset_folder: str | None = Field(
+        default=None, description="A folder with own presets, a TOML file each; relative to the configuration file."
+    )
+    generation: dict[SessionKind, Annotated[StrictInt, Field(ge=1, le=NEWEST)]] = Field(
+        default_factory=dict[SessionKind, int],
+        description="Highest generation of tools by kind of session, 1 to 8: { dm = 4 }. Default: 8, every tool.",
     )
     approval_expiry_other: timedelta = Field(
         default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."

@@ -102,7 +102,7 @@ def make_core(
         sources, kept = load_tools(loaded, hosts.of)
     else:
         sources, kept = [FixedSource("fakes", fakes.tools)], NO_KEPT
-    registry = Registry([*sources, *fakes.sources], sandboxed=containment.can_bwrap)
+    registry = Registry([*sources, *fakes.sources], sandboxed=containment.can_bwrap, presets=loaded.presets)
     metrics = Metrics()
     operator, redactor = (
         fakes.operator or Operator(lambda: registry.snapshot().commands),

@@ -25,7 +25,7 @@ class ConfiguredExplainer:
         self._clock = SystemClock()
         hosts = ToolHosts(state=loaded.state, clock=self._clock, containment=containment, egress=Egress())
         sources, _ = load_tools(loaded, hosts.of)
-        self._tools = Registry(sources, sandboxed=containment.can_bwrap).snapshot()
+        self._tools = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets).snapshot()
 
     def explain(self, kind: SessionKind, tool: str, text: str, preset: str = "") -> Explanation:
         """Return how a call would be decided in a new session of this kind, where somebody can be asked.

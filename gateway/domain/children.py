@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from gateway.domain.ids import PAGE, SessionId, TurnId
 from gateway.domain.messages import Conversation
+from gateway.domain.tool_groups import NEWEST
 
 
 class SpawnMode(StrEnum):
@@ -65,6 +66,10 @@ class Agent:
     """Name of a configured model; empty: the parent's."""
     tools: tuple[str, ...] | None = None
     """Allowed subset of its parent's tools; None: all of them."""
+    preset: str = ""
+    """Preset of its sub-sessions; empty: none but those above."""
+    generation: int = NEWEST
+    """Highest generation of its tools."""
     instructions: str = ""
     """Text appended to the system prompt of children."""
 

@@ -127,6 +127,7 @@ def test_an_own_tool_that_cannot_be_looked_into_is_refused(tmp_path: Path, monke
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_tool(tmp_path, monkeypatch)
     (tmp_path / "my_package" / "my_channel.py").write_text(CHANNEL_OF_ONES_OWN)
+    (tmp_path / "presets").mkdir()
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "counts.py").write_text(OWN_TOOL.replace("my_tool", "counts"))
     info = tmp_path / "acme-1.0.dist-info"
@@ -151,7 +152,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     assert loaded.agents == {
         "researcher": Agent(
             name="researcher", description="Looks things up on this machine and sums them up.",
-            model="openai:local-model", tools=("shell",), instructions="Be thorough.",
+            model="openai:local-model", tools=("shell",), instructions="Be thorough.", preset="explore", generation=6,
         )
     }  # fmt: skip
     proxy = ProxyUrl("http://proxy.example.org:3128")
@@ -214,6 +215,8 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
         "tools",
         "tools.timeouts",
         "chats.approvers",
+        "sessions.preset",
+        "sessions.generation",
     }  # tables whose keys are names
     if isinstance(node, list) and node and isinstance(node[0], dict):
         return keys_of_file(node[0], path)
