@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import TurnId
 from gateway.domain.tools import ToolCall, ToolResult
 
@@ -83,7 +84,16 @@ class Step:
     answer_n: int = 0
     """For a tool step: number of the model step with its call."""
     result: ToolResult | None = None
+    hook_outcome: HookOutcome | None = None
+    """For a tool step: outcome of the hooks before it; None when none has run."""
     asked_anew: bool = False
     """True when its first approval expired in a downtime and it was asked again; that happens once."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
+
+    @property
+    def arguments(self) -> str:
+        """JSON text of the arguments that are decided and run: the model's, or those of a hook."""
+        if self.hook_outcome is not None and self.hook_outcome.arguments is not None:
+            return self.hook_outcome.arguments
+        return "" if self.call is None else self.call.arguments

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile
 from gateway.domain.slots import NewSlot
@@ -169,6 +170,13 @@ class TurnJournal(Protocol):
         `most`: how many approvals of the turn's principal may be OPEN in the session. Only the first waits that fit are
         opened, and cards show only those; with 0 nothing is stored. Return None, and change nothing, when the turn is
         STOPPING or a step is not PLANNED.
+        """
+        ...
+
+    async def store_hook_outcome(self, lease: Lease, n: int, outcome: HookOutcome) -> None:
+        """Store what the hooks before a call did, so that they run once. Changes nothing unless the step is PLANNED.
+
+        The first write wins; repeating is safe.
         """
         ...
 

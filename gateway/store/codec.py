@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
 
 from gateway.domain.children import Lineage
+from gateway.domain.hooks import HookOutcome
 from gateway.domain.messages import Attachment, Conversation, FetchedFile
 from gateway.domain.steps import Answer
 from gateway.domain.text import mended
@@ -72,6 +73,7 @@ def _without_sandbox(data: Any) -> Any:
 ANSWER = Payload(TypeAdapter(Answer))
 CALL = Payload(TypeAdapter(ToolCall))
 RESULT = Payload(TypeAdapter(ToolResult))
+HOOK_OUTCOME = Payload(TypeAdapter(HookOutcome))
 APPROVAL = Payload(
     TypeAdapter[ApprovalRequest](
         Annotated[ApprovalRequest, BeforeValidator(_without_sandbox), WrapSerializer(_with_sandbox)]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
@@ -139,6 +140,10 @@ class KernelStore(ABC):
     ) -> int | None:
         """Open waits on planned steps, with their cards."""
         return await self.run(lambda part: journal.open_waits(part, lease, waits, slots, most))
+
+    async def store_hook_outcome(self, lease: Lease, n: int, outcome: HookOutcome) -> None:
+        """Store what the hooks before a planned call did, once."""
+        await self.run(lambda part: journal.store_hook_outcome(part, lease, n, outcome))
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Record that a call's effect may begin, with its audit row; consume its approval."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from gateway.domain.audit import StartRecord
+from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import InboundId, NodeId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile
 from gateway.domain.sessions import LEASE_LASTS
@@ -164,6 +165,14 @@ def open_waits(
     for slot in slots:
         add_slot(part, slot, row.turn.session, lease.turn)
     return len(waits)
+
+
+def store_hook_outcome(part: Part, lease: Lease, n: int, outcome: HookOutcome) -> None:
+    """Store what the hooks before a planned call did, once."""
+    row = turns.held(part, lease)
+    step = _step(part, row, n).step
+    if step.state is StepState.PLANNED and step.hook_outcome is None:
+        part.set_step(lease.turn, n, hook_outcome=outcome)
 
 
 def start_step(part: Part, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:

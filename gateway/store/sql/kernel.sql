@@ -29,12 +29,12 @@ SELECT id, turn, given, received_at, event_key, conversation, principal, name, d
 FROM messages WHERE ord = ?;
 
 -- name: step_rows
-SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, session, ord, rev, fence,
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hook_outcome, session, ord, rev, fence,
     audit
 FROM steps WHERE turn = ? ORDER BY n;
 
 -- name: step_row
-SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, session, ord, rev, fence,
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hook_outcome, session, ord, rev, fence,
     audit
 FROM steps WHERE turn = ? AND n = ?;
 

@@ -90,7 +90,7 @@ SELECT id, turn, given, received_at, event_key, conversation, principal, name, d
 FROM messages INDEXED BY messages_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
 
 -- name: steps_of_turns
-SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hook_outcome
 FROM steps WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY turn, n;
 
 -- name: waits_of_turns
@@ -163,7 +163,7 @@ SELECT ord, id, turn, given, received_at, event_key, conversation, principal, na
 FROM messages WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: steps_at
-SELECT ord, turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at
+SELECT ord, turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hook_outcome
 FROM steps WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: waits_at

@@ -20,6 +20,7 @@ from gateway.store.codec import (
     ATTACHMENTS,
     BROUGHT,
     CALL,
+    HOOK_OUTCOME,
     KEPT_FILE,
     LINEAGE,
     RESULT,
@@ -147,7 +148,7 @@ def received_of(columns: Columns) -> Received:
 
 def step_of(columns: Columns) -> Step:
     """Return a step."""
-    turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at = columns
+    turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hooks = columns
     return Step(
         turn=TurnId(turn),
         n=n,
@@ -160,6 +161,7 @@ def step_of(columns: Columns) -> Step:
         asked_anew=bool(asked_anew),
         started_at=moment(started_at),
         ended_at=moment(ended_at),
+        hook_outcome=None if hooks is None else HOOK_OUTCOME.load(hooks),
     )
 
 

@@ -44,7 +44,7 @@ BYTES_KEPT = 1_000_000
 """Maximum characters in the texts of kept rows of one kind."""
 TRIM_EVERY = 16
 """Transitions between two looks at these bounds."""
-SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 15, 12, 20, 11, 13, 18
+SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 15, 12, 20, 12, 13, 18
 """Numbers of columns that the functions of `decode` take; the store's own follow."""
 NOWHERE = '["","","",""]'
 """Stand-in for a conversation that cannot be read."""
@@ -260,7 +260,9 @@ class SqliteSource:
 
     def _step(self, found: Columns) -> StepRow:
         session, ord_, rev, fence, audit = found[STEP:]
-        step, is_whole = whole_or_bare(step_of, found[:STEP], bare={4: None, 5: None, 7: None, 9: None, 10: None})
+        step, is_whole = whole_or_bare(
+            step_of, found[:STEP], bare={4: None, 5: None, 7: None, 9: None, 10: None, 11: None}
+        )
         if not is_whole:
             self._damaged.add(step.turn)
         return StepRow(step=step, session=session, ord=ord_, rev=rev, fence=fence, audit=audit)

@@ -155,6 +155,7 @@ CREATE TABLE steps (
     asked_anew  INTEGER NOT NULL,
     started_at  INTEGER,
     ended_at    INTEGER,
+    hook_outcome  TEXT,
     session     TEXT NOT NULL REFERENCES sessions (id),
     rev         INTEGER NOT NULL,
     fence       INTEGER NOT NULL,
