@@ -82,7 +82,13 @@ def build(
         worker=make_turn_worker(core, turns, make_compaction(core)),
         delivery=Delivery(node=core.node, events=core.store.live, messages=messages),
         live_edits=LiveEdits(events=core.store.live, messages=messages),
-        sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, metrics=core.metrics),
+        sweeper=Sweeper(
+            node_id=core.node,
+            sweeps=core.store,
+            node=core.store,
+            metrics=core.metrics,
+            approvers=core.approvals.approvers_later,
+        ),
         chores={"tidy": keep_tidy},
         closers=(*core.closers, client.close),
     )

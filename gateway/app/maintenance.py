@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from gateway.domain.ids import NodeId
 from gateway.errors import StoreError
-from gateway.ports import Node, Sweeps
+from gateway.ports import ApproversOf, Node, Sweeps, nobody_decides
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
@@ -34,6 +35,8 @@ class Sweeper:
     sweeps: Sweeps
     node: Node
     metrics: Metrics
+    approvers: ApproversOf = nobody_decides
+    """Who may decide an approval now, for those that are shown to further approvers."""
     _holders_first: int = 0
     """Remaining sweeps without `reclaim`."""
     _log: Any = field(default_factory=lambda: log("maintenance"))
@@ -63,7 +66,7 @@ class Sweeper:
         return [
             ("expire_waits", self.sweeps.expire_waits),
             (RECLAIM, self.sweeps.reclaim),
-            ("fire_timers", self.sweeps.fire_timers),
+            ("fire_timers", partial(self.sweeps.fire_timers, self.approvers)),
         ]
 
     async def _until_done(self, name: str, sweep: Callable[[], Awaitable[int]]) -> None:

@@ -128,6 +128,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             SessionKind.DM: other,
             SessionKind.NON_MAIN: other,
         },
+        escalate_after=settings.escalate_after,
     )
 
 

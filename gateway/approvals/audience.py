@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from gateway.domain.ids import Principal, WaitId
 from gateway.domain.messages import Conversation, latest_chat
 from gateway.domain.sessions import Session
-from gateway.domain.slots import NewSlot, Slot, SlotKind
+from gateway.domain.slots import ROWS_A_CARD, NewSlot, Slot, SlotKind
 from gateway.domain.turns import Turn
 from gateway.domain.views import LastContact
 
-ROWS_A_CARD = 8
 PAGE_REACHES_FOR = timedelta(days=7)
 """Time after its last visit for which the web page counts as a way to reach an approver."""
 SUB_SESSION = "sub_session"

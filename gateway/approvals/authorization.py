@@ -35,6 +35,11 @@ class Deciders:
         """Return whether they are as many as must allow it."""
         return len(self.persons) >= self.quorum
 
+    @property
+    def allowing(self) -> frozenset[Principal]:
+        """Return the principals that may allow it."""
+        return frozenset(who for principals in self.persons.values() for who in principals)
+
     def person_of(self, who: Principal) -> Person | None:
         """Return the person who may allow it by this principal."""
         return next((name for name, principals in self.persons.items() if who in principals), None)

@@ -91,6 +91,14 @@ class Approvals:
         rules = self._rules_of(request.action.tool)
         return deciders(session, self._people, rules, request.requester, escalated=escalated)
 
+    def approvers_later(self, wait: Wait, session: Session) -> frozenset[Principal]:
+        """Return the principals that may decide an open approval once the further approvers were asked too. Pure."""
+        request = wait.approval
+        if request is None:
+            return frozenset()
+        rules = self._rules_of(request.action.tool)
+        return deciders(session, self._people, rules, request.requester, escalated=True).allowing
+
     def verdict(
         self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
     ) -> PressVerdict:

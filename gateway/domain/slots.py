@@ -123,6 +123,8 @@ class Button:
     handle: Handle
 
 
+ROWS_A_CARD = 8
+"""Approvals on one card."""
 ANSWER_BY = "Answer by"
 """Label of the fact with an approval's deadline; all rows of a card have the same value."""
 DETAILS = frozenset({"Folder", "Check"})

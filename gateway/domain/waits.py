@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, cast
 
-from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId, mint
 from gateway.domain.steps import Usage
 from gateway.domain.tools import Action, Risk
 from gateway.domain.turns import ENDED, TurnState
@@ -249,6 +249,17 @@ class NewWait:
     payload: Mapping[str, Any]
     expires_in: timedelta
     """From the moment at which the store opens it."""
+
+
+def escalates(wait: Wait | NewWait) -> bool:
+    """Return whether this is the timer that shows approvals to further approvers: no turn waits for it."""
+    return wait.kind is WaitKind.TIMER and ESCALATES in wait.payload
+
+
+def escalation(waits: Iterable[WaitId], to: Iterable[Iterable[Principal]], after: timedelta) -> NewWait:
+    """Return the timer that shows these approvals to further approvers. Each is given by their principals."""
+    payload = {ESCALATES: list(waits), ESCALATES_TO: [list(person) for person in to]}
+    return NewWait(id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_in=after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,19 @@ from gateway.ports.channels import (
 from gateway.ports.clock import Clock
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
-from gateway.ports.store import Accounts, Audit, EventBus, KeyValue, Node, Outbox, Queries, Store, Sweeps
+from gateway.ports.store import (
+    Accounts,
+    ApproversOf,
+    Audit,
+    EventBus,
+    KeyValue,
+    Node,
+    Outbox,
+    Queries,
+    Store,
+    Sweeps,
+    nobody_decides,
+)
 from gateway.ports.tools import (
     Artifacts,
     EgressProxy,
@@ -51,6 +63,7 @@ __all__ = [
     "CHANNEL_API",
     "COOKIE",
     "Accounts",
+    "ApproversOf",
     "ArtifactKind",
     "Artifacts",
     "Audit",
@@ -106,4 +119,5 @@ __all__ = [
     "WebApi",
     "Welcome",
     "WithAccounts",
+    "nobody_decides",
 ]

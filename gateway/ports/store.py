@@ -7,7 +7,7 @@ commit the store publishes `Changed`, `TurnsDue`, `SlotsDue` and `TurnWoken` to 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Protocol
@@ -21,6 +21,14 @@ from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnVie
 from gateway.domain.waits import Wait
 from gateway.ports.intake import Intake
 from gateway.ports.turns import Children, TurnJournal, TurnQueue, UsageStore
+
+ApproversOf = Callable[[Wait, Session], Collection[Principal]]
+"""Principals that may decide an approval of a session now, when it is escalated. Pure: it may be called twice."""
+
+
+def nobody_decides(_wait: Wait, _session: Session) -> Collection[Principal]:
+    """Return no principal: a sweep without a configuration shows approvals to nobody else."""
+    return ()
 
 
 class Sweeps(Protocol):
@@ -45,12 +53,17 @@ class Sweeps(Protocol):
         """
         ...
 
-    async def fire_timers(self) -> int:
-        """Fire TIMER waits past `expires_at`.
+    async def fire_timers(self, approvers: ApproversOf = nobody_decides) -> int:
+        """Fire TIMER waits past `expires_at`. `approvers`: who may decide an approval now.
 
         Payload `{"copy_of": slot, "owner": name}`: store a COPY slot in that owner's last direct conversation that is
         not the web page, and mark the wait ANSWERED. It becomes CANCELLED instead when the page was seen since it was
-        opened, or when there is no such conversation. A timer without `copy_of` becomes ANSWERED and wakes its turn.
+        opened, or when there is no such conversation.
+
+        Payload of `domain.waits.escalation`: show the approvals that are still open in the last direct conversation of
+        each further approver who may decide them now, except where a card of them stands already; they are `ESCALATED`
+        then. The timer becomes CANCELLED when none is open. No turn is woken. Any other timer becomes ANSWERED and
+        wakes its turn.
 
         Also raise the version, marked `once_more`, of slots that an unsettled edit may have overwritten, once that edit
         is settled; not when the slot is to be sent anyway. Unsettled edits come from `slot_sent`, `slot_retry`, and

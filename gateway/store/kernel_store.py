@@ -19,7 +19,7 @@ from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
-from gateway.ports import Clock, Control, Waiting
+from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
 from gateway.store.kernel import children, drops, intake, journal, messages, outbox, records, sessions, sweeps
 from gateway.store.kernel.part import FactKey, Part
@@ -187,9 +187,9 @@ class KernelStore(ABC):
         """Take back turns and slots of dead holders, and stop orphans."""
         return await self.run(sweeps.reclaim)
 
-    async def fire_timers(self) -> int:
-        """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
-        return await self.run(sweeps.fire_timers)
+    async def fire_timers(self, approvers: ApproversOf = nobody_decides) -> int:
+        """Copy answers and approvals to further chats, and resend slots that a late edit may have hidden."""
+        return await self.run(lambda part: sweeps.fire_timers(part, approvers))
 
     async def void_leases(self, machine: str) -> int:
         """Void the leases of this machine's earlier processes."""

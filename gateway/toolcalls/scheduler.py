@@ -28,7 +28,7 @@ from gateway.domain.text import one_line
 from gateway.domain.tools import Park, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.views import TurnView
-from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitKind, WaitState
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitKind, WaitState, escalation
 from gateway.errors import StoreError
 from gateway.ports import Clock, EventBus, Queries, TurnJournal
 from gateway.system.cancellation import Cancellation
@@ -85,6 +85,8 @@ class ToolCalls:
     points: FailPoints
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
+    escalate_after: float = 0.5
+    """Part of the expiry after which open approvals are shown to further approvers; 0: never."""
     _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the count of open approvals until more are opened."""
     _log: Any = field(default_factory=lambda: log("scheduler"))
@@ -239,7 +241,13 @@ class ToolCalls:
         for place, rows in shared.items():
             ids, titles = [wait for wait, _ in rows], [title for _, title in rows]
             slots += asking.card_slots(ids, titles, place, view.session, view.turn)
-        return await self.journal.open_waits(lease, waits, slots, most=most)
+        timers = [] if not self.escalate_after else self._escalations(shared, view.session.root_kind)
+        return await self.journal.open_waits(lease, [*waits, *timers], slots, most=most)
+
+    def _escalations(self, shared: Mapping[Audience, Sequence[tuple[WaitId, str]]], kind: SessionKind) -> list[NewWait]:
+        """Return the timers that show the approvals to further approvers, where there are any."""
+        after = self.expiry[kind] * self.escalate_after
+        return [escalation([wait for wait, _ in rows], a.later, after) for a, rows in shared.items() if a.later]
 
     # --- run ----------------------------------------------------------------------------------
 

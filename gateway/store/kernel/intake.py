@@ -11,7 +11,7 @@ from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
-from gateway.domain.waits import TOO_LATE, VOTES, Pressed, PressResult, PressVerdict, Vote, Wait, WaitState
+from gateway.domain.waits import TOO_LATE, VOTES, Pressed, PressResult, PressVerdict, Vote, Wait, WaitState, escalates
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
@@ -70,7 +70,8 @@ def _joined(part: Part, inbound: InboundId, row: TurnRow) -> Accepted:
 
 
 def _reply_that_it_waits(part: Part, session: SessionId, message: Inbound, parked: TurnRow, say: Waiting) -> None:
-    text = say.text([wait.kind for wait in turns.waits_of(part, parked) if wait.state is WaitState.OPEN])
+    open_waits = [wait for wait in turns.waits_of(part, parked) if wait.state is WaitState.OPEN]
+    text = say.text([wait.kind for wait in open_waits if not escalates(wait)])
     if text:
         add_slot(part, NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text), session, None)
 

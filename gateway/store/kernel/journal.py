@@ -15,7 +15,7 @@ from gateway.domain.steps import Answer, Step, StepKind, StepState
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import TurnView
-from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState, escalates
 from gateway.errors import LeaseLost, NotFound, StoreError
 from gateway.store.answer_rules import cost_of
 from gateway.store.call_rules import audit_row, limit_approvals, may_consume
@@ -68,7 +68,8 @@ def park(part: Part, lease: Lease) -> bool:
 
 def _only_waits(part: Part, row: TurnRow) -> bool:
     """Return whether a wait is open, and every call without a result waits: nothing runs or can run."""
-    open_steps = {wait.n for wait in turns.waits_of(part, row) if wait.state is WaitState.OPEN}
+    open_waits = [wait for wait in turns.waits_of(part, row) if wait.state is WaitState.OPEN]
+    open_steps = {wait.n for wait in open_waits if not escalates(wait)}
     unfinished = {step.n for step in turns.steps_of(part, row) if step.state is not StepState.FINISHED}
     return bool(open_steps) and unfinished <= open_steps
 
@@ -154,6 +155,7 @@ def open_waits(
 ) -> int | None:
     """Open waits on planned steps, with their cards."""
     row = turns.held(part, lease)
+    timers, waits = [new for new in waits if escalates(new)], [new for new in waits if not escalates(new)]
     planned = all(_step(part, row, new.n).step.state is StepState.PLANNED for new in waits)
     if row.turn.state is TurnState.STOPPING or not planned:
         return None
@@ -162,6 +164,8 @@ def open_waits(
     for new in waits:
         part.set_step(lease.turn, new.n, state=StepState.ASKED)
         turns.open_wait(part, row, new)
+    for timer in timers if waits else ():
+        turns.open_wait(part, row, timer)
     for slot in slots:
         add_slot(part, slot, row.turn.session, lease.turn)
     return len(waits)

@@ -10,11 +10,13 @@ from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState, escalates
+from gateway.ports import ApproversOf
 from gateway.store.child_rules import NOBODY_WAITS
 from gateway.store.codec import from_us, load_conversation, to_us
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import turns
+from gateway.store.kernel.escalation import escalate
 from gateway.store.kernel.messages import OWNER_CHATS
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.records import ALIVE, HOLDS, NODES, PAGES, alive
@@ -96,12 +98,16 @@ def take_back(part: Part, held: Iterable[TurnId], sending: Iterable[SlotId]) -> 
     return count
 
 
-def fire_timers(part: Part) -> int:
-    """Copy answers to a chat when nobody had the page open, and resend slots that a late edit may have hidden."""
+def fire_timers(part: Part, approvers: ApproversOf) -> int:
+    """Copy answers that nobody saw, escalate approvals, and resend slots that a late edit may have hidden."""
     timers = part.index.due_timers(part.now, AT_ONCE)
     again = part.index.doubtful_slots(part.now, AT_ONCE - len(timers))
     for id_ in timers:
         wait = part.waits[id_].wait
+        if escalates(wait):
+            fired = escalate(part, wait, approvers)
+            turns.set_wait(part, id_, state=WaitState.ANSWERED if fired else WaitState.CANCELLED)
+            continue  # no turn waits for it
         fired = "copy_of" not in wait.payload or _copy(part, wait)
         turns.set_wait(part, id_, state=WaitState.ANSWERED if fired else WaitState.CANCELLED)
         turns.wake(part, wait.turn)

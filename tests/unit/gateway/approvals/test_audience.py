@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from gateway.approvals.audience import NOBODY, ROWS_A_CARD, Audience, Contact, audience, card_slots, is_shown_by
+from gateway.approvals.audience import NOBODY, Audience, Contact, audience, card_slots, is_shown_by
 from gateway.domain.children import child_place
 from gateway.domain.ids import Principal, SlotId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.slots import ROWS_A_CARD, Slot, SlotKind, SlotState
 from gateway.domain.views import LastContact
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, EPOCH, OTHER_CHAT
