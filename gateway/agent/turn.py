@@ -17,7 +17,6 @@ from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked
 from gateway.agent.attachments import Attachments, files_told
 from gateway.agent.limits import active_limit, beyond
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
-from gateway.agent.status import Status
 from gateway.agent.transcript import ungiven
 from gateway.agent.window import HISTORY_TURNS, LongHistory
 from gateway.domain.ids import OwnerName, WaitId, mint
@@ -30,6 +29,7 @@ from gateway.domain.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, WaitKind
 from gateway.errors import LeaseLost, ModelError
+from gateway.outbound.status_line import TurnStatus
 from gateway.ports import Clock, EventBus, Model, Models, Queries, TurnJournal, TurnQueue
 from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.system.failpoints import FailPoints
@@ -111,7 +111,7 @@ class TurnRun:
     """The session's history at the claim; None once the model was asked."""
     _tools: ToolSet = field(init=False)
     """Tools at the claim; later steps have the same ones."""
-    _status: Status = field(init=False)
+    _status: TurnStatus = field(init=False)
     _active: TurnActive | None = None
     """The event that shows the turn as active; None where its conversation does not show that."""
     _long: LongHistory | None = None
@@ -183,7 +183,7 @@ class TurnRun:
         self._tools = by.registry.snapshot()
         lease = self.lease
         self._active = TurnActive(session=lease.session, turn=lease.turn, conversation=where) if shows else None
-        self._status = Status(
+        self._status = TurnStatus(
             view=view,
             lease=lease,
             journal=by.journal,

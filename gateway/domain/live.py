@@ -76,12 +76,11 @@ class TurnReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Current activity of a turn."""
+    """Current activity of a turn: its running calls, or else its open waits. With neither, the model is asked next."""
 
-    text: str = ""
-    """One line of plain text: `shell: df -h`, `waits for a decision`; empty: no call is running."""
-    waits: frozenset[WaitKind] = frozenset()
-    """Kinds of the open waits, when nothing else is running."""
+    calls: tuple[str, ...] = ()
+    """Tool and argument of each call, `shell: df -h`, of any length and with secrets."""
+    waits: tuple[WaitKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

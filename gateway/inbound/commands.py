@@ -18,7 +18,7 @@ from gateway.domain.waits import Wait
 from gateway.policy.permission import describe_availability
 from gateway.policy.routing import may_see
 from gateway.ports import CommandInfo
-from gateway.system.status_text import count, money
+from gateway.system.figures import count, money
 from gateway.toolcalls.tool_set import Tool, ToolSet, usage
 
 CONTROL: Mapping[str, str] = MappingProxyType(

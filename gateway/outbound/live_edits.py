@@ -11,17 +11,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.domain.ids import SlotId, TurnId, status_slot
+from gateway.domain.ids import TurnId
 from gateway.domain.live import ANSWERS, ProgressChanged, TextDelta, TurnActive, TurnReleased
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotKind, shown_when_stored
 from gateway.errors import SendFailed
-from gateway.outbound.live_state import FORGET_AFTER_S, FollowedTurn, ProgressLine, StatusLine
 from gateway.outbound.message_actor import MessageActor, MessageActors
 from gateway.outbound.rate_limit import SendPath
+from gateway.outbound.status_line import StatusLines
 from gateway.ports import EventBus
 from gateway.system.logging_setup import log
-from gateway.system.status_text import is_at_work
+from gateway.system.redaction import Redactor
 
 LOOK_EVERY_S = 0.1
 TYPING_AFTER_S = 0.2
@@ -31,8 +31,75 @@ QUIET_S = 2.0
 TYPING_WITHIN_S = 5.0
 TYPING_AT_ONCE = 16
 """Typing calls of one channel at once; each takes a connection. Further turns follow a moment later."""
+KEPT_CHARS = 200_000
+"""Characters held of one answer; a longer one is shown when it is complete."""
+FORGET_AFTER_S = 7.0
+"""Seconds without an event after which a turn is dropped; `TurnActive` comes every 5 s."""
 FORGET_RELEASED_AFTER_S = 1.0
 """Seconds until a released turn is dropped: its final text is sent by then, and ten checks a second cost CPU."""
+_WORD_CHARS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+"""Characters cut from the end, so that the last word is not shown: a secret is recognised only when complete."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FollowedTurn:
+    """Active turn and the answer that it writes."""
+
+    conversation: Conversation
+    path: SendPath
+    streams: bool
+    seen_at: float
+    type_at: float | None
+    """Time of the next typing indicator; None while a message shows activity."""
+    n: int = -1
+    """Step whose text is being streamed."""
+    pieces: list[str] = field(default_factory=list[str])
+    length: int = 0
+    whole: bool = False
+    """False if some of the text was missed, or it is too long."""
+    text_at: float = 0.0
+    shown: Slot | None = None
+    """Slot of the answer shown last, in part or in full."""
+    message: MessageActor | None = None
+    """Actor of the message that shows it in part."""
+    shown_chars: int = 0
+    looked: int = 0
+    """Characters received at the last look for more to show."""
+
+    def add(self, delta: TextDelta, now: float) -> None:
+        """Append a delta to the answer."""
+        if delta.n != self.n:
+            self.n, self.pieces, self.length, self.whole = delta.n, [], 0, True
+        self.text_at = now
+        if delta.start == 0 and self.length:  # the same step once more, after a crash
+            self.pieces, self.length, self.whole = [], 0, True
+        self.whole = self.whole and delta.start == self.length and self.length + len(delta.text) <= KEPT_CHARS
+        if self.whole:
+            self.pieces.append(delta.text)
+            self.length += len(delta.text)
+        else:
+            self.drop_text()
+
+    def goes_on(self, message: MessageActor, slot: Slot) -> bool:
+        """Note a version of an answer that was shown. Return whether it is a beginning, which grows."""
+        if slot.kind is not SlotKind.ANSWER or not self.streams or slot.n is None or not slot.text:
+            return False
+        before, self.shown = self.shown, slot
+        if before is not None and before.id == slot.id and before.version < slot.version:
+            # A newer version is the final text; rarely the step runs again, and is then not streamed.
+            self.drop_text()
+            return False
+        self.message, self.shown_chars, self.looked = message, len(slot.text), 0
+        return True
+
+    def visible_text(self, redactor: Redactor) -> str:
+        """Return the part of the answer that may be shown: redacted, without its last word."""
+        text = redactor.text("".join(self.pieces)).lstrip()
+        return text.rstrip(_WORD_CHARS).rstrip()
+
+    def drop_text(self) -> None:
+        """Drop the text and ignore further deltas until the next step."""
+        self.pieces, self.whole = [], False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,12 +110,16 @@ class LiveEdits:
     messages: MessageActors
     look_every_s: float = LOOK_EVERY_S
     _turns: dict[TurnId, FollowedTurn] = field(default_factory=dict[TurnId, FollowedTurn])
-    _lines: dict[SlotId, StatusLine] = field(default_factory=dict[SlotId, StatusLine])
+    _lines: StatusLines = field(init=False)
     _typing: Counter[str] = field(default_factory=Counter[str])
     """Typing calls under way, by channel."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are turns or status lines."""
     _log: Any = field(default_factory=lambda: log("live_edits"))
+
+    def __post_init__(self) -> None:
+        """Follow no line yet."""
+        self._lines = StatusLines(messages=self.messages)
 
     async def run(self) -> None:
         """Run until drained; return when no edit is under way. Call once."""
@@ -66,13 +137,18 @@ class LiveEdits:
 
     def _goes_on(self, message: MessageActor, slot: Slot) -> bool:
         """Note a version that was shown. Return whether its answer or line goes on in that message."""
+        goes_on = slot.kind is SlotKind.STATUS and self._lines.goes_on(message, slot)
         turn = self._turns.get(slot.turn) if slot.turn else None
         if turn is not None and slot.conversation == turn.conversation:
             turn.type_at = None
             self.messages.changed_at[turn.path.chat] = self._now()
-            if slot.kind is SlotKind.ANSWER:
-                return turn.goes_on(message, slot)
-        return slot.kind is SlotKind.STATUS and self._line_goes_on(message, slot)
+            goes_on = goes_on or turn.goes_on(message, slot)
+        self._wake()
+        return goes_on
+
+    def _wake(self) -> None:
+        if self._turns or self._lines:
+            self._some.set()
 
     def _now(self) -> float:
         return self.messages.clock.monotonic()
@@ -88,11 +164,12 @@ class LiveEdits:
                     case TextDelta():
                         self._text_added(event)
                     case ProgressChanged():
-                        self._progress_changed(event)
+                        self._lines.changed(event)
                     case TurnReleased():
                         self._turn_released(event)
                     case _:
                         pass
+                self._wake()
 
     def _turn_active(self, event: TurnActive) -> None:
         channel = self.messages.channels.get(event.conversation.channel)
@@ -108,10 +185,8 @@ class LiveEdits:
                 seen_at=now,
                 type_at=now + TYPING_AFTER_S,
             )
-            self._some.set()
         turn.seen_at = now
-        if (line := self._lines.get(status_slot(event.turn))) is not None:
-            line.updated_at = now
+        self._lines.active(event.turn)
         seen = turn.shown is not None and turn.shown.n == turn.n
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
@@ -128,38 +203,6 @@ class LiveEdits:
         if turn is not None and turn.streams:
             turn.add(delta, self._now())
 
-    def _progress_changed(self, event: ProgressChanged) -> None:
-        slot = status_slot(event.turn)
-        line = self._line(slot, event.conversation)
-        if line is None:
-            return
-        line.updated_at = self._now()
-        line.progress.update(event, line.updated_at)
-        if line.progress.ended and not line.has_message:
-            del self._lines[slot]
-
-    def _line(self, slot: SlotId, where: Conversation) -> StatusLine | None:
-        """Return the state of a status line, made at its first event. None where lines are not shown."""
-        channel = self.messages.channels.get(where.channel)
-        if channel is None or not channel.streams or shown_when_stored(where):
-            return None
-        if slot not in self._lines:
-            progress = ProgressLine(redactor=self.messages.redactor)
-            self._lines[slot] = StatusLine(progress=progress, updated_at=self._now())
-            self._some.set()
-        return self._lines[slot]
-
-    def _line_goes_on(self, message: MessageActor, slot: Slot) -> bool:
-        if not is_at_work(slot.text):
-            self._lines.pop(slot.id, None)
-            return False
-        line = self._line(slot.id, slot.conversation)
-        if line is None:
-            return False
-        line.message, line.shown, line.edited_at = message, slot.text, self._now()
-        line.updated_at = self.messages.changed_at[slot.conversation.chat_scope] = line.edited_at
-        return True
-
     # --- display ------------------------------------------------------------------------------
 
     async def _check(self, group: asyncio.TaskGroup) -> None:
@@ -171,8 +214,7 @@ class LiveEdits:
                 if turn.type_at is not None and now >= turn.type_at:
                     self._show_typing(turn, now, group)
                 self._edit_answer(turn, now, group)
-            for line in self._lines.values():
-                self._edit_line(line, now, group)
+            self._lines.edit(now, group)
             self._forget(now)
 
     def _show_typing(self, turn: FollowedTurn, now: float, group: asyncio.TaskGroup) -> None:
@@ -199,23 +241,13 @@ class LiveEdits:
         elif message.edit(text, group):
             turn.looked, turn.shown_chars = turn.length, len(text)
 
-    def _edit_line(self, line: StatusLine, now: float, group: asyncio.TaskGroup) -> None:
-        """Edit the message of a status line if it shows something else and may be edited."""
-        if line.message is None or not line.message.may_edit(now):
-            return
-        text = line.next_text(now)
-        if text and line.message.edit(text, group):
-            line.shown, line.edited_at = line.progress.line(), now
-
     def _forget(self, now: float) -> None:
-        turns = {id_: turn for id_, turn in self._turns.items() if now - turn.seen_at > FORGET_AFTER_S}
-        lines = {id_: line for id_, line in self._lines.items() if line.stale(now)}
-        for gone in (*turns.values(), *lines.values()):
-            if gone.message is not None:
-                gone.message.grows = False
-        if turns or lines:
-            self._turns = {id_: turn for id_, turn in self._turns.items() if id_ not in turns}
-            self._lines = {id_: line for id_, line in self._lines.items() if id_ not in lines}
+        gone = [id_ for id_, turn in self._turns.items() if now - turn.seen_at > FORGET_AFTER_S]
+        for id_ in gone:
+            turn = self._turns.pop(id_)
+            if turn.message is not None:
+                turn.message.grows = False
+        if self._lines.forget(now) or gone:
             self.messages.forget()
         if not self._turns and not self._lines:
             self._some.clear()

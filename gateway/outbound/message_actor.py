@@ -10,7 +10,6 @@ import asyncio
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
 from gateway.ports import Channel, Clock, KeyValue, Outbox, Queries
+from gateway.system.clock import is_set
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -31,10 +31,11 @@ from gateway.system.redaction import Redactor
 LOOK_EVERY_S = 1.0
 """Seconds between looks of delivery for due slots."""
 SEND_WITHIN_S = 45.0
-"""Timeout in seconds for one send; files have longer ones.
+"""Timeout in seconds for one send or edit; files have longer ones.
 
-This, 4 s for the rate limit and 5 s for an edit under way (`EDIT_PATIENCE_S`) add up to less than 60 s. After 60 s a
-sweep reclaims the slot, and a send that still hangs would be repeated.
+Longer than a channel's own timeout for its platform: an edit that is cut off may still take effect. This, 4 s for the
+rate limit and 5 s for an edit under way (`EDIT_PATIENCE_S`) add up to less than 60 s. After 60 s a sweep reclaims the
+slot, and a send that still hangs would be repeated.
 """
 PARTS_WITHIN_S = 25.0
 """Seconds that the parts of one slot wait for the rate limiter; the rest goes with the next attempt."""
@@ -45,10 +46,6 @@ STORE_RETRIES = 30
 LIMITS = RetryLimits(attempts=6)
 EDIT_EVERY_S = 1.0
 """Seconds between two changes in a chat, of which the second is an edit."""
-EDIT_WITHIN_S = 45.0
-"""Timeout in seconds for one edit, against a channel that hangs.
-
-Longer than a channel's own timeout for its platform: an edit that is cut off may still take effect."""
 EDIT_PATIENCE_S = 5.0
 """Seconds that a version waits for an edit under way; a send worker is worth more than a longer wait."""
 SETTLED_AFTER_S = 5.0
@@ -84,8 +81,7 @@ class MessageActors:
     kept: Callable[[SessionId, str], Path | None]
     """Return the path of an artifact of a session, or None."""
     send_within_s: float = SEND_WITHIN_S
-    """Timeout in seconds for one attempt, besides the time allowed for a file."""
-    edit_within_s: float = EDIT_WITHIN_S
+    """Timeout in seconds for one send or edit, besides the time allowed for a file."""
     edit_patience_s: float = EDIT_PATIENCE_S
     goes_on: Callable[[MessageActor, Slot], bool] | None = None
     """Return whether live edits go on with a version just shown. Called before that is stored, so that no newer version
@@ -169,11 +165,11 @@ class MessageActor:
         rate limit after an edit, at most `EDIT_EVERY_S`.
         """
         self.grows, self._sends_last, retry_s = False, True, 0.0
-        if self._edit is not None and not await _is_set(self._edit, self.by.edit_patience_s):
+        if self._edit is not None and not await is_set(self._edit, self.by.edit_patience_s):
             retry_s = RETRY_S
         left_s, self._quiet_until = self._quiet_until - self.by.clock.monotonic(), -math.inf
         if left_s > 0:
-            await _is_set(self.by.draining, left_s)
+            await is_set(self.by.draining, left_s)
         return retry_s or max(0.0, SETTLED_AFTER_S - self._since_doubt_s())
 
     def give_back(self) -> None:
@@ -219,7 +215,7 @@ class MessageActor:
         try:
             await self._show(RenderedSlot(slot=slot, text=text, partial=True), ended)
             if self._since_doubt_s() < SETTLED_AFTER_S:  # not answered: it may still take effect
-                await _is_set(self.by.draining, SETTLED_AFTER_S)
+                await is_set(self.by.draining, SETTLED_AFTER_S)
             for _ in range(STORE_RETRIES):
                 if self._sends_last:
                     return
@@ -238,7 +234,7 @@ class MessageActor:
     async def _show(self, rendered: RenderedSlot, ended: asyncio.Event) -> None:
         slot, by, answered = rendered.slot, self.by, False
         try:
-            async with asyncio.timeout(by.edit_within_s):
+            async with asyncio.timeout(by.send_within_s):
                 await by.channels[slot.conversation.channel].show(rendered, _ignore_parts)
             answered = True
         except TimeoutError:
@@ -412,14 +408,6 @@ class _Attempt:
             return
         text = self.by.redactor.text(_not_shown(slot, why))
         await self._record(lambda: outbox.tell_owners(f"dead/{self.path.chat}", text, self.by.owners))
-
-
-async def _is_set(event: asyncio.Event, within_s: float) -> bool:
-    """Wait for the event, at most so many seconds. Return whether it is set."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            await event.wait()
-    return event.is_set()
 
 
 async def _ignore_parts(platform_id: str) -> None:

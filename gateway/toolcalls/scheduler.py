@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -24,7 +23,6 @@ from gateway.domain.live import Activity, LiveEvent, turn_topic
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Step, StepState
-from gateway.domain.text import one_line
 from gateway.domain.tools import Park, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.views import TurnView
@@ -32,6 +30,7 @@ from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitKind, WaitStat
 from gateway.errors import StoreError
 from gateway.ports import Clock, EventBus, Queries, TurnJournal
 from gateway.system.cancellation import Cancellation
+from gateway.system.clock import is_set
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -63,12 +62,10 @@ STORE_AGAIN_S = 1.0
 WRITTEN_WITHIN_S = 1.0
 """Timeout in seconds for the write of a call's outcome when its turn is cancelled: a hanging store must not block a
 stop."""
-ACTIVITY_CHARS = 120
-"""Characters of a call in the activity text."""
 
 T = TypeVar("T")
 OnActivity = Callable[[Activity], None]
-"""Handler of each change of activity. Must not raise."""
+"""Handler of activity, changed or not. Must not raise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,13 +101,12 @@ class ToolCalls:
     async def settle(
         self, view: TurnView, tools: ToolSet, lease: Lease, cancellation: Cancellation, on_activity: OnActivity
     ) -> TurnView | None:
-        """Decide and run the calls of the turn as far as possible now; pass each change of activity to `on_activity`.
+        """Decide and run the calls of the turn as far as possible now; report activity to `on_activity`.
 
         `tools`: those of the turn.
         Return the turn's new view when every call has its result, None when only waits are left.
         """
         topic = turn_topic(lease.turn)
-        reporter = _ActivityReporter(on_activity=on_activity, redact=self.execution.redactor.text)
         async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
             now, deciding = _Running(), self._decider(tools)
             running, changed = now.calls, now.changed
@@ -137,12 +133,12 @@ class ToolCalls:
                 if not running and not changed.is_set():
                     break
                 now.all_there_is = all(step.n in running for step in unfinished)
-                await now.until_more(reporter)
+                await now.until_more(on_activity)
             watcher.cancel()
         if unfinished:
             view = await self.queries.turn(lease.turn)
         settled = all(step.state is StepState.FINISHED for step in view.steps)
-        reporter.waiting(view)
+        on_activity(waits_for(view))
         return view if settled else None
 
     # --- decide -------------------------------------------------------------------------------
@@ -342,14 +338,15 @@ class _Running:
         self.all_there_is = self.all_there_is and n in self.with_result
         self.changed.set()
 
-    async def until_more(self, reporter: _ActivityReporter) -> None:
+    async def until_more(self, on_activity: OnActivity) -> None:
         """Wait until there may be something to decide; report running calls meanwhile."""
-        reporter.running(self.calls)
-        await self.changed.wait()
-        while self.calls and self.all_there_is:
-            self.changed.clear()
-            reporter.running(self.calls)
+        while True:
+            if self.calls:
+                on_activity(Activity(calls=tuple(_of_call(call) for call in self.calls.values())))
             await self.changed.wait()
+            if not self.calls or not self.all_there_is:
+                return
+            self.changed.clear()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -419,9 +416,7 @@ async def _finish_write(write: Callable[[], Awaitable[T]]) -> T:
     try:
         return await asyncio.shield(written())
     except asyncio.CancelledError:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WRITTEN_WITHIN_S):
-                await ended.wait()
+        await is_set(ended, WRITTEN_WITHIN_S)
         raise
 
 
@@ -433,42 +428,10 @@ async def _relay(events: AsyncIterator[LiveEvent], changed: asyncio.Event) -> No
 # --- activity, in a line --------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class _ActivityReporter:
-    """Reporter of the turn's activity, on changes only."""
-
-    on_activity: OnActivity
-    redact: Callable[[str], str]
-    _last: Activity = field(default_factory=Activity)
-
-    def running(self, calls: Mapping[int, Prepared]) -> None:
-        """Report the running calls: the first one by its text, the others by number."""
-        if not calls:
-            return
-        first = next(iter(calls.values()))
-        beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._report(Activity(text=f"{one_line(self.redact(_of_call(first)), ACTIVITY_CHARS)}{beside}"))
-
-    def waiting(self, view: TurnView) -> None:
-        """Report the turn's waits, when nothing is left to run."""
-        self._report(waits_for(view))
-
-    def _report(self, now: Activity) -> None:
-        if now != self._last:
-            self._last = now
-            self.on_activity(now)
-
-
 def waits_for(view: TurnView) -> Activity:
-    """Return a turn's waits as its activity. Its text names decisions first, since a person can act on those."""
-    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER]
-    asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
-    text = ""
-    if asked:
-        text = "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
-    elif children:
-        text = "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
-    return Activity(text=text, waits=frozenset(open_ones))
+    """Return a turn's waits as its activity."""
+    open_ones = (wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER)
+    return Activity(waits=tuple(open_ones))
 
 
 def _of_call(call: Prepared) -> str:

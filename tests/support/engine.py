@@ -32,6 +32,7 @@ from gateway.app.parts import (
 from gateway.approvals import ButtonTokens
 from gateway.domain.children import Agent
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
+from gateway.domain.live import Activity
 from gateway.domain.messages import Conversation, Press
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import Slot
@@ -42,6 +43,7 @@ from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import Pressed, Verb, Wait
 from gateway.outbound.delivery import Delivery
 from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.status_line import activity_text
 from gateway.policy.routing import AllowedPeople
 from gateway.ports import COOKIE, Channel, ChannelContext
 from gateway.sandbox import Containment
@@ -231,9 +233,17 @@ class Engine:
     async def settle_telling(
         self, view: TurnView, lease: Lease, told: Callable[[str], None] = lambda _: None
     ) -> TurnView | None:
-        """Do all that can be done for the calls of this view; pass each text of the activity to `told`."""
-        tools = self.registry.snapshot()
-        return await self.calls.settle(view, tools, lease, Cancellation(), lambda now: told(now.text))
+        """Do all that can be done for the calls of this view; pass each new text of the activity to `told`."""
+        before = ""
+
+        def tell(now: Activity) -> None:
+            nonlocal before
+            text = activity_text(now, self.redactor)
+            if text != before:
+                told(text)
+            before = text
+
+        return await self.calls.settle(view, self.registry.snapshot(), lease, Cancellation(), tell)
 
     async def works(self, lease: Lease, seconds: float) -> None:
         """Let its holder work for so long, with the lease renewed each 5 s, as the daemon does."""

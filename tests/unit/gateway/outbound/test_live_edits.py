@@ -15,8 +15,7 @@ from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind, SlotState
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import LiveEdits
-from gateway.outbound.live_state import KEPT_CHARS
+from gateway.outbound.live_edits import KEPT_CHARS, LiveEdits
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import BANS, RateLimiter, SendPath
 from gateway.ports import Progress
@@ -73,7 +72,7 @@ class World:
             owners={},
             limiter=self.limiter,
             kept=lambda _session, _file: None,
-            edit_within_s=edit_within_s,
+            send_within_s=edit_within_s,
             edit_patience_s=patience_s,
         )
         self.streams = LiveEdits(events=self.store.live, messages=self.messages, look_every_s=0.002)

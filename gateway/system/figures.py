@@ -1,16 +1,9 @@
-"""Formatting of status lines: plain text on one line, durations, money. Used by status lines and replies; pure."""
+"""Figures for people: money, durations, counts. Used by status lines and replies; pure."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-LINE_CHARS = 300
-TEXT_CHARS = 200
-"""Maximum characters of one session's activity."""
-TITLE_CHARS = 40
-AT_WORK = "▸"
-"""Prefix of a line that will change. A line without it is final: a summary, or "Ended."."""
-THINKING = "thinking"
 _SYMBOLS = (("USD", "$"), ("EUR", "€"), ("GBP", "£"))
 
 
@@ -33,16 +26,6 @@ def duration(time: timedelta) -> str:
         return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-
-
-def at_work(text: str) -> str:
-    """Return a line marked as one that will change."""
-    return f"{AT_WORK} {text or THINKING}"
-
-
-def is_at_work(text: str) -> bool:
-    """Return whether a stored line is marked by `at_work`; a line without the mark is final."""
-    return text.startswith(AT_WORK)
 
 
 def count(number: int, what: str) -> str:

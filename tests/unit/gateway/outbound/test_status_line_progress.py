@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.live import ProgressChanged
 from gateway.domain.waits import WaitKind
-from gateway.outbound.live_state import ProgressLine
+from gateway.outbound.status_line import LINE_CHARS, StatusLine
 from gateway.system.redaction import Redactor
-from gateway.system.status_text import LINE_CHARS
 from tests.support.makers import CHAT
 
 ROOT = SessionId("main:ann")
@@ -25,9 +24,9 @@ def event(text: str, title: str = "", by: str = "", waits: Collection[WaitKind] 
     return ProgressChanged(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text, waits=frozenset(waits))
 
 
-def after(*events: ProgressChanged) -> ProgressLine:
+def after(*events: ProgressChanged) -> StatusLine:
     """Return the line after these events, one a second from 0 s."""
-    found = ProgressLine(redactor=Redactor())
+    found = StatusLine(redactor=Redactor())
     for at, one in enumerate(events):
         found.update(one, float(at))
     return found

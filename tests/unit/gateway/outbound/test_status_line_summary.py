@@ -9,15 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.agent.status import summary
 from gateway.domain.ids import status_slot
 from gateway.domain.steps import Answer, Step, StepKind, StepState, Usage
 from gateway.domain.views import TurnView
 from gateway.domain.waits import WaitKind
+from gateway.outbound.status_line import LINE_CHARS, at_work, is_at_work, summary
 from gateway.system.redaction import Redactor
-from gateway.system.status_text import LINE_CHARS
 from tests.support.makers import EPOCH
-from tests.unit.gateway.agent.test_status import SECRET, World, a_step, a_wait, listening
+from tests.unit.gateway.outbound.test_status_line import SECRET, World, a_step, a_wait, listening
 
 
 @pytest.fixture
@@ -82,3 +81,13 @@ async def test_a_summary_of_names_that_a_model_made_up_is_one_short_line_without
     assert SECRET[:8] not in slot.text
     assert len(slot.text) <= LINE_CHARS
     assert slot.text.isprintable()
+
+
+@pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
+def test_at_work_line_is_recognised_by_its_mark(text: str) -> None:
+    assert is_at_work(at_work(text))
+
+
+@pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
+def test_final_line_is_not_at_work(text: str) -> None:
+    assert not is_at_work(text)

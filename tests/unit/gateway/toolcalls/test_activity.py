@@ -13,7 +13,9 @@ from gateway.domain.live import Activity
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb, Wait, WaitKind, WaitState
-from gateway.toolcalls.scheduler import ACTIVITY_CHARS, waits_for
+from gateway.outbound.status_line import CALL_CHARS, activity_text
+from gateway.system.redaction import READ_CHARS, Redactor
+from gateway.toolcalls.scheduler import waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN, EPOCH
@@ -55,7 +57,8 @@ def test_decisions_are_what_is_waited_for_first(kinds: list[WaitKind], line: str
 
     found = waits_for(turn_view(waits=[*over, *waits]))
 
-    assert found == Activity(text=line, waits=frozenset(kinds) - {T})
+    assert found == Activity(waits=tuple(kind for kind in kinds if kind is not T))
+    assert activity_text(found, Redactor()) == line
 
 
 async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
@@ -81,8 +84,7 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
         ("x" * 115, "read: " + "x" * 113 + "…"),
         ("x" * 112 + " " + "y" * 9, "read: " + "x" * 112 + "…"),
         ("the key hush-hush-42", "read: the key [hidden]"),
-        (" " * 1_193 + "z", "read: z"),
-        (" " * 1_194 + "z", "read:"),  # nobody looks through more
+        (" " * READ_CHARS + "z", "read:"),  # nobody looks through more
     ],
 )
 async def test_activity_shows_tool_and_argument_of_call(tmp_path: Path, text: str, line: str) -> None:
@@ -90,7 +92,7 @@ async def test_activity_shows_tool_and_argument_of_call(tmp_path: Path, text: st
     engine = Engine(tmp_path, [read], secrets=["hush-hush-42"])
 
     assert await told(engine, read, await engine.planned(f"read:{text}")) == [line, ""]
-    assert len(line) <= ACTIVITY_CHARS == 120
+    assert len(line) <= CALL_CHARS == 120
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, Slot, SlotKind
 from gateway.domain.waits import WaitKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_state import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
 from gateway.outbound.message_actor import SETTLED_AFTER_S
 from gateway.outbound.rate_limit import BANS
-from gateway.system.status_text import LINE_CHARS
+from gateway.outbound.status_line import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S, LINE_CHARS
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
 from tests.unit.gateway.outbound.test_live_edits import SECRET, SESSION, TURN, SlowChannel, World, running, shown

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from gateway.domain.live import TextDelta
-from gateway.outbound.live_state import FollowedTurn
+from gateway.outbound.live_edits import FollowedTurn
 from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor
 from tests.support.makers import CHAT

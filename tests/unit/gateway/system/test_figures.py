@@ -1,4 +1,4 @@
-"""Formatting of status lines."""
+"""Figures for people, and lines without secrets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.system.figures import count, duration, money
 from gateway.system.redaction import Redactor, redacted_line
-from gateway.system.status_text import at_work, count, duration, is_at_work, money
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,6 @@ def test_money(micros: int, currency: str, text: str) -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
-
-
-@pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
-def test_at_work_line_is_recognised_by_its_mark(text: str) -> None:
-    assert is_at_work(at_work(text))
-
-
-@pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
-def test_final_line_is_not_at_work(text: str) -> None:
-    assert not is_at_work(text)
 
 
 def test_count() -> None:

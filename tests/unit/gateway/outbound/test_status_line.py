@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.status import Status
 from gateway.domain.children import Lineage, SpawnMode, child_place
 from gateway.domain.ids import CallId, NodeId, SessionId, TurnId, WaitId, main_session, status_slot
 from gateway.domain.live import ANSWERS, Activity, ProgressChanged
@@ -24,14 +23,14 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.errors import LeaseLost, StoreError
+from gateway.outbound.status_line import AT_WORK, TEXT_CHARS, TurnStatus
 from gateway.store.memory import MemoryStore
 from gateway.system.redaction import Redactor
-from gateway.system.status_text import AT_WORK, TEXT_CHARS
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, beginning, inbound, result, route, said
 
-TWO_CHILDREN = Activity(text="waits for 2 sub-sessions", waits=frozenset({WaitKind.CHILD}))
+TWO_CHILDREN = Activity(waits=(WaitKind.CHILD, WaitKind.CHILD))
 SECRET = "correct-horse-battery"
 NODE = NodeId("here#1")
 CHILD = SessionId("child:t0.1")
@@ -78,9 +77,9 @@ class World:
         (one,) = await self.store.claim(NODE)
         return one.lease, await self.store.turn(one.lease.turn)
 
-    def status(self, lease: Lease, view: TurnView, *, streams: frozenset[str] = frozenset({"telegram"})) -> Status:
+    def status(self, lease: Lease, view: TurnView, *, streams: frozenset[str] = frozenset({"telegram"})) -> TurnStatus:
         """Return the status line under one lease."""
-        return Status(
+        return TurnStatus(
             view=view,
             lease=lease,
             journal=self.store,
@@ -210,7 +209,7 @@ async def test_status_publishes_activity_only_on_change(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     for text in ["shell: df -h", "shell: df -h", "waits for a decision", ""]:
-        status.set_activity(Activity(text=text))
+        status.set_activity(Activity(calls=(text,)))
     status.ended()
     status.ended()
 
@@ -238,14 +237,14 @@ async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world
     ],
 )
 async def test_status_text_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
-    world.status(*await world.claimed()).set_activity(Activity(text=text))
+    world.status(*await world.claimed()).set_activity(Activity(calls=(text,)))
 
     assert await world.texts() == [line]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "shell: " + "very " * 2_000, " " * 9_000 + SECRET, "`" * 10_000_000])
 async def test_status_text_is_short(world: World, text: str) -> None:
-    world.status(*await world.claimed()).set_activity(Activity(text=text))
+    world.status(*await world.claimed()).set_activity(Activity(calls=(text,)))
 
     (found,) = await world.texts()
     assert 0 < len(found) <= TEXT_CHARS
@@ -253,7 +252,7 @@ async def test_status_text_is_short(world: World, text: str) -> None:
 
 @pytest.mark.parametrize("before", range(4_990 - len(SECRET), 5_001))
 async def test_status_text_hides_a_secret_at_its_cut(world: World, before: int) -> None:
-    world.status(*await world.claimed()).set_activity(Activity(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
+    world.status(*await world.claimed()).set_activity(Activity(calls=(f"a{' ' * (before - 1)}{SECRET}{' ' * 100}",)))
 
     (found,) = await world.texts()
     assert found in ("a", "a [hidden]")
@@ -262,7 +261,7 @@ async def test_status_text_hides_a_secret_at_its_cut(world: World, before: int) 
 async def test_status_is_silent_when_channel_does_not_stream(world: World) -> None:
     lease, view = await world.claimed(ANN_PAGE)
     status = world.status(lease, view)
-    status.set_activity(Activity(text="shell: sleep 10"))
+    status.set_activity(Activity(calls=("shell: sleep 10",)))
     async with status.watch():
         await asyncio.sleep(0.1)
     status.set_activity(TWO_CHILDREN)
@@ -276,7 +275,7 @@ async def test_child_status_goes_to_root_turn_without_own_line(world: World) -> 
     lease, view = await world.claimed()
     status = world.status(lease, of_child(view))
     await status.resume()
-    status.set_activity(Activity(text="shell: df -h"))
+    status.set_activity(Activity(calls=("shell: df -h",)))
     async with status.watch():
         await world.heard(3)
     status.set_activity(TWO_CHILDREN)
@@ -294,7 +293,7 @@ async def test_child_title_is_plain_and_never_empty(world: World, title: str, sh
     lease, view = await world.claimed()
     child = of_child(view)
     status = world.status(lease, replace(child, session=replace(child.session, title=title)))
-    status.set_activity(Activity(text="thinking"))
+    status.set_activity(Activity())
     await world.texts()
 
     assert [one.title for one in world.said] == [shown]
@@ -308,7 +307,7 @@ async def test_status_has_no_message_or_commit_when_calls_are_quick(world: World
     status = world.status(lease, view)
     await status.resume()
     async with status.watch():
-        status.set_activity(Activity(text="shell: true"))
+        status.set_activity(Activity(calls=("shell: true",)))
         view = await world.a_call(lease, 0.02)
     closing = status.closing(view, answer())
     await world.ends(lease, closing)
@@ -320,7 +319,7 @@ async def test_status_opens_once_after_a_second_and_ends_in_summary(world: World
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
-        status.set_activity(Activity(text=f"shell: sleep 2; echo {SECRET}"))
+        status.set_activity(Activity(calls=(f"shell: sleep 2; echo {SECRET}",)))
         await asyncio.sleep(0.2)
         view = await world.a_call(lease, 2)
     assert world.store.opened == [f"{AT_WORK} shell: sleep 2; echo [hidden]"]
@@ -395,21 +394,18 @@ async def test_calls_that_fail_or_are_cut_end_the_watching(world: World) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "waits", "opened"),
+    ("activity", "opened"),
     [
-        ("waits for a sub-session", [WaitKind.CHILD], 1),
-        ("waits for a decision", [WaitKind.APPROVAL, WaitKind.CHILD], 1),
-        ("whatever is said", [WaitKind.CHILD], 1),
-        ("waits for a decision", [WaitKind.APPROVAL], 0),
-        ("waits for a sub-session", [], 0),
+        (Activity(waits=(WaitKind.CHILD,)), 1),
+        (Activity(waits=(WaitKind.APPROVAL, WaitKind.CHILD)), 1),
+        (Activity(waits=(WaitKind.APPROVAL,)), 0),
+        (Activity(calls=("waits for a sub-session",)), 0),
     ],
 )
-async def test_status_opens_at_once_when_turn_parks_on_children(
-    world: World, text: str, waits: list[WaitKind], opened: int
-) -> None:
+async def test_status_opens_at_once_when_turn_parks_on_children(world: World, activity: Activity, opened: int) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.set_activity(Activity(text=text, waits=frozenset(waits)))
+    status.set_activity(activity)
     await status.parking()
     await status.parking()
 
@@ -419,7 +415,7 @@ async def test_status_opens_at_once_when_turn_parks_on_children(
 # --- when the turn goes on in another holding -----------------------------------------------------
 
 
-async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
+async def again(world: World, lease: Lease) -> tuple[Lease, TurnStatus, TurnView]:
     """Release the turn and claim it again."""
     await world.store.release(lease)
     (one,) = await world.store.claim(NODE)
@@ -432,7 +428,7 @@ async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
 async def test_status_is_resumed_by_next_holder(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.set_activity(Activity(text="shell: make"))
+    status.set_activity(Activity(calls=("shell: make",)))
     async with status.watch():
         await asyncio.sleep(0.1)
         await world.a_call(lease, 3)
