@@ -99,7 +99,7 @@ def _without_nul(text: str) -> str:
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the command as what the call touches: whatever a shell runs may do anything in its sandbox."""
-    return CallScope(risk=Risk.EXECUTE, subjects=(f"command:{args.command}",))
+    return CallScope(risk=Risk.EXECUTE, subjects=(f"command:{args.command}",), folder=args.workdir or "")
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

@@ -11,10 +11,14 @@ _ANY, _ONE = "\x00\x00", "\x01"
 
 def fits(pattern: str, text: str) -> bool:
     """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
+    return any(one.fullmatch(text) for one in expressions(pattern))
+
+
+def expressions(pattern: str) -> tuple[re.Pattern[str], ...]:
+    """Return the expressions of a pattern: it fits a text when one of them matches the whole of it."""
     pattern = pattern.replace("\\", "/")
-    if pattern.endswith(" *") and _compiled(pattern[:-2]).fullmatch(text):
-        return True
-    return _compiled(pattern).fullmatch(text) is not None
+    whole = _compiled(pattern)
+    return (whole, _compiled(pattern[:-2])) if pattern.endswith(" *") else (whole,)
 
 
 @lru_cache(maxsize=1024)

@@ -235,6 +235,10 @@ class CallScope:
     """Scope that one approval covers until the session's history is reset, such as a host; empty: this one call."""
     refused: str = ""
     """Reason why the owner's settings never permit it, with the cure; empty when they do."""
+    workspace: str = ""
+    """Absolute path of the workspace, filled in by the decision; empty where it is not known."""
+    folder: str = ""
+    """Folder of the workspace in which a command starts, relative to it."""
     destination: Destination | None = None
     """Checked before anybody is asked: a host that no egress proxy lets through is refused at once."""
 

@@ -5,7 +5,6 @@ Used by the call decider before a call is asked about, and by the store in the t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -13,12 +12,10 @@ from types import MappingProxyType
 from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantOffer, GrantPlace
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import CallScope, Risk, SubjectKind
-from gateway.policy.rules import WRAPPERS
+from gateway.policy.shell import parse, rule_for_always
 
 OFFERED_CHARS = 1_000
 """Characters of an action as shown, at most: what is granted for long must be read at a glance."""
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _MAY: Mapping[Risk, str] = MappingProxyType(
     {
         Risk.NONE: "touch",
@@ -28,21 +25,11 @@ _MAY: Mapping[Risk, str] = MappingProxyType(
         Risk.NETWORK: "use the network for",
     }
 )
-_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|php|lua|tclsh)[\d.]*|.*\.(sh|py|pl|rb|js)")
 
 
 def is_grantable_command(command: str) -> bool:
-    """Return whether a command may be granted: one program with plain words that neither runs others nor is a script.
-
-    A program named by a relative path is a file of the workspace, which a later call may replace.
-    """
-    words = command.split()
-    if not words or not _PLAIN.fullmatch(command) or _ASSIGNMENT.match(words[0]):
-        return False
-    if "/" in words[0] and not words[0].startswith("/"):
-        return False
-    program = words[0].rpartition("/")[2]
-    return program not in WRAPPERS and _INTERPRETER.fullmatch(program) is None
+    """Return whether a command may be granted: one whose every part is known, and runs no program of the workspace."""
+    return rule_for_always(parse(command)) is not None
 
 
 def places_for(session: Session) -> tuple[GrantPlace, ...]:

@@ -29,7 +29,7 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.policy.layers import NO_PRESET, beyond, rules_of_call, withheld_by
-from gateway.policy.rules import denied_outright, evaluate
+from gateway.policy.rules import denied_outright, evaluate, place_of, written_outside
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -119,7 +119,8 @@ def placed(call_scope: CallScope, workspace: str) -> CallScope:
 
     A path that leads elsewhere stays absolute, or begins with `..`, and is `refused`.
     """
-    return replace(call_scope, subjects=tuple(_placed(one, workspace) for one in call_scope.subjects))
+    subjects = tuple(_placed(one, workspace) for one in call_scope.subjects)
+    return replace(call_scope, subjects=subjects, workspace=workspace)
 
 
 def _placed(subject: str, workspace: str) -> str:
@@ -186,10 +187,14 @@ def _by_rules(
 ) -> Decision:
     """Return what the rules say, else the scopes allowed before, else the default of the risk."""
     risk = call_scope.risk
-    rule = evaluate(rules, call_scope.subjects, session.root_kind.value)
+    kind, place = session.root_kind.value, place_of(call_scope)
+    rule = evaluate(rules, call_scope.subjects, kind, place)
     note(f"rules: {_rule_text(rule, len(rules))}")
     if rule is not None and rule.decision is Verdict.DENY:
         return _denied_by(rule, spec)
+    if outside := written_outside(rules, call_scope.subjects, kind, place):
+        note(f"workspace: {outside} is outside of it")
+        return _writes_outside(outside)
     if rule is not None and rule.decision is Verdict.ALLOW:
         return Allow(because=f"{rule.where} allows {rule.pattern!r}", rule=rule)
     approval = ApprovalMode.ASK if rule is not None else default_approval(spec, policy, session, risk)
@@ -261,6 +266,11 @@ def _relaxed(
 def _denied_by(rule: Rule, spec: ToolSpec) -> Deny:
     hint = f"A rule of the owner denies this: {rule.where}, {spec.name} with {rule.pattern!r}."
     return Deny(reason=DenyReason.CONFIGURED, hint=hint, rule=rule)
+
+
+def _writes_outside(path: str) -> Deny:
+    hint = f"{path[:NAMED_AT_MOST]!r} is outside the workspace. Write beneath it, or let the owner make a rule for it."
+    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
 
 
 def _rule_text(rule: Rule | None, count: int) -> str:

@@ -1,78 +1,182 @@
 """Evaluation of the owner's rules over the subjects of a call. Pure; used by `permission`.
 
-Shell commands are not parsed here. An allow rule matches a plain command only: one program with plain words. A deny or
-ask rule matches every reading of a command that its text permits, so it may match too much, never too little.
+A shell script is compared part by part (`gateway.policy.shell`). A deny or ask rule matches any reading of a part, so
+it may match too much, never too little. An allow rule covers a script when each part of it is allowed or only reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain
+from operator import is_
 
-from gateway.domain.patterns import fits
+from gateway.domain.patterns import expressions, fits
 from gateway.domain.rules import Layer, Rule, Verdict
-from gateway.domain.tools import SubjectKind
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import CallScope, SubjectKind
+from gateway.policy.shell import Part, PartKind, Place, Script, is_secret, parse, readers
+from gateway.policy.shell.places import SHARED, as_pattern, is_outside, overlap, paths_in, resolved
+from gateway.policy.shell.reading import ANYWHERE, is_standard
 
-PARTS_AT_MOST = 200
-"""Readings of one command that are compared; a longer command is never allowed by a rule, and is asked about."""
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_SEPARATOR = re.compile(r"[;|&\n(){}<>`$!]+")
 _WILDCARD = re.compile(r"[*?]")
-_EXPANSION = re.compile(r"[$`*?\[{]")
-_QUOTES = re.compile(r"""["'\\]""")
-WRAPPERS = frozenset({
-    ".", "awk", "bash", "builtin", "busybox", "chroot", "command", "csh", "dash", "doas", "env", "eval", "exec",
-    "find", "fish", "gawk", "ionice", "ksh", "nice", "node", "nohup", "nsenter", "parallel", "perl", "php",
-    "python", "ruby", "script", "setsid", "sh", "source", "ssh", "stdbuf", "su", "sudo", "time", "timeout",
-    "unshare", "watch", "xargs", "zsh",
-})  # fmt: skip
-"""Programs that run other programs: a pattern with a wildcard never allows them."""
+_COMMAND = f"{SubjectKind.COMMAND}:"
+BLURRED_AT_MOST = 500
+"""Characters of a command with expansions that are compared with rules; a longer one may be about any of them."""
 
 
-def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str) -> Rule | None:
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Rule with its position in the order."""
+
+    at: int
+    rule: Rule
+    expressions: tuple[re.Pattern[str], ...] = ()
+    """As in `patterns`."""
+
+    def fits(self, text: str) -> bool:
+        """Return whether the rule's pattern fits a text."""
+        first, *others = self.expressions
+        return first.fullmatch(text) is not None or any(one.fullmatch(text) for one in others)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Rules by the first word of their pattern; those with a wildcard in it stand apart. The last rule is first."""
+
+    by_word: dict[str, list[_Placed]] = field(default_factory=dict[str, list[_Placed]])
+    any_word: list[_Placed] = field(default_factory=list[_Placed])
+
+    def add(self, one: _Placed) -> None:
+        """Add the next rule."""
+        first = one.rule.pattern.replace("\\", "/").partition(" ")[0]
+        if _WILDCARD.search(first):
+            self.any_word.insert(0, one)
+        else:
+            self.by_word.setdefault(first, []).insert(0, one)
+
+    def last(self, text: str, above: int = -1) -> _Placed | None:
+        """Return the last rule that fits a text, when it stands after the position `above`."""
+        best: _Placed | None = None
+        for rules in (self.by_word.get(text.partition(" ")[0], ()), self.any_word):
+            for one in rules:
+                if one.at <= above:
+                    break
+                if one.fits(text):
+                    best, above = one, one.at
+                    break
+        return best
+
+    def fitting(self, text: str, above: int = -1) -> list[_Placed]:
+        """Return all rules after the position `above` that fit a text, the last one first."""
+        near = (*self.by_word.get(text.partition(" ")[0], ()), *self.any_word)
+        found = [one for one in near if one.at > above and one.fits(text)]
+        return sorted(found, key=lambda one: -one.at)
+
+
+@dataclass(slots=True)
+class _Allows:
+    """Rules that allow."""
+
+    rules: _Bucket = field(default_factory=_Bucket)
+    exact: dict[str, _Placed] = field(default_factory=dict[str, _Placed])
+    """Those without wildcards, by their pattern as written; the last one of each."""
+
+
+@dataclass(slots=True)
+class _Index:
+    """Rules that hold in one kind of session, ready to be compared."""
+
+    outright: Rule | None = None
+    """Rule that denies every call."""
+    locks: bool = False
+    """True when there are locked denies."""
+    locked: _Bucket = field(default_factory=_Bucket)
+    blocks: _Bucket = field(default_factory=_Bucket)
+    """Rules that deny or ask."""
+    allows: _Allows = field(default_factory=_Allows)
+    grants: _Allows = field(default_factory=_Allows)
+    restricting: list[Rule] = field(default_factory=list[Rule])
+    """Rules that deny or ask, the last one first."""
+
+
+class _Same:
+    """Key of a list of rules, equal for lists of the very same rules."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
+
+    def __hash__(self) -> int:
+        return hash((len(self.rules), id(self.rules[0]), id(self.rules[-1]))) if self.rules else 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same) or len(self.rules) != len(other.rules):
+            return False
+        return self.rules is other.rules or all(map(is_, self.rules, other.rules))
+
+
+def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: Place = ANYWHERE) -> Rule | None:
     """Return the rule that decides a call, or None when the default of its risk does.
 
-    `rules`: those of the tool, in the order of `layers.rules_of_call`. `subjects`: as in `CallScope`. A locked deny
-    comes first, then any deny, then any ask. A call is allowed when each of its subjects is. A grant decides only about
-    a subject that the other rules ask about, or say nothing of.
+    `rules`: those of the tool, in the order of `layers.rules_of_call`. `subjects`: as in `CallScope`. `place`: where
+    its commands run. A locked deny comes first, then any deny, then any ask. A call is allowed when each of its
+    subjects is. A grant decides only about a subject that the other rules ask about, or say nothing of.
     """
-    there = [rule for rule in rules if kind in rule.kinds]
-    here = [rule for rule in there if rule.layer is not Layer.GRANT]
-    granted = [rule for rule in there if rule.layer is Layer.GRANT]
-    texts = list(subjects) or [""]
-    for rule in here:
-        if rule.locked and any(_matches(rule, text) for text in texts):
-            return rule
-    found = [_granted(_last(here, text), granted, text) for text in texts]
-    for verdict in (Verdict.DENY, Verdict.ASK):
+    if not rules:
+        return None
+    index, found = _indexed(rules, kind), list[Rule | None]()
+    for subject in subjects or ("",):
+        if subject.startswith(_COMMAND):
+            found.extend(_script(index, parse(subject[len(_COMMAND) :]), kind, place))
+        else:
+            found.append(_rule(_last(index, subject)))
+    for decides in (_is_locked, _denies, _asks):
         for rule in found:
-            if rule is not None and rule.decision is verdict:
+            if rule is not None and decides(rule):
                 return rule
     return None if None in found else found[-1]
 
 
-def _granted(found: Rule | None, granted: Sequence[Rule], subject: str) -> Rule | None:
-    """Return the grant that covers a subject in place of the rule found, unless that one allows or denies."""
-    if found is not None and found.decision is not Verdict.ASK:
-        return found
-    return next((rule for rule in reversed(granted) if _matches(rule, subject)), found)
+def written_outside(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: Place = ANYWHERE) -> str:
+    """Return the first file outside the workspace that a redirect writes and no rule is about; empty for none."""
+    index = _indexed(rules, kind)
+    for subject in subjects:
+        if not subject.startswith(_COMMAND):
+            continue
+        script = parse(subject[len(_COMMAND) :])
+        for part in script.parts:
+            if part.kind is not PartKind.WRITE or part.why_ask:
+                continue
+            outside = [one for one in resolved(part.words[0], part.folders, place) or () if is_outside(one)]
+            if outside and not outside[0].startswith(SHARED) and _part(index, script, part, place) is None:
+                return part.words[0]
+    return ""
 
 
-def _last(rules: Sequence[Rule], subject: str) -> Rule | None:
-    """Return the last rule that matches a subject. An expansion that no rule matches may hide what one is about."""
-    found = next((rule for rule in reversed(rules) if _matches(rule, subject)), None)
-    if found is not None or not _EXPANSION.search(subject) or not subject.startswith(f"{SubjectKind.COMMAND}:"):
-        return found
-    hidden = next((rule for rule in reversed(rules) if rule.decision is not Verdict.ALLOW), None)
-    return None if hidden is None else replace(hidden, decision=Verdict.ASK)
+def place_of(call_scope: CallScope) -> Place:
+    """Return where the commands of a call run."""
+    return Place(workspace=call_scope.workspace, folder=call_scope.folder)
+
+
+def only_reads(call_scope: CallScope) -> bool:
+    """Return whether a call does nothing but run commands that only read inside the workspace."""
+    texts = [one[len(_COMMAND) :] for one in call_scope.subjects if one.startswith(_COMMAND)]
+    if not texts or len(texts) != len(call_scope.subjects):
+        return False
+    place = place_of(call_scope)
+    return all(found and all(found) for found in (readers(text, place) for text in texts))
 
 
 def denied_outright(rules: Sequence[Rule], kind: str) -> Rule | None:
     """Return the rule that denies every call of a tool, or None. A later rule that allows or asks keeps it visible."""
+    return _indexed(rules, kind).outright
+
+
+def _outright(rules: Sequence[Rule], kind: str) -> Rule | None:
     here = [rule for rule in rules if kind in rule.kinds and rule.layer is not Layer.GRANT]
     locked = next((rule for rule in here if rule.locked and rule.pattern == "*"), None)
     if locked is not None:
@@ -85,44 +189,227 @@ def denied_outright(rules: Sequence[Rule], kind: str) -> Rule | None:
     return None
 
 
-def _matches(rule: Rule, subject: str) -> bool:
-    if rule.pattern == "*" and not subject:
-        return True
+def _is_locked(rule: Rule) -> bool:
+    return rule.locked
+
+
+def _denies(rule: Rule) -> bool:
+    return rule.decision is Verdict.DENY
+
+
+def _asks(rule: Rule) -> bool:
+    return rule.decision is Verdict.ASK
+
+
+# --- an index of rules ------------------------------------------------------------------------------------------------
+
+
+def _indexed(rules: Sequence[Rule], kind: str) -> _Index:
+    """Return the index of a list of rules, made once for the same rules."""
+    return _index(_Same(tuple(rules)), kind)
+
+
+@lru_cache(maxsize=64)
+def _index(rules: _Same, kind: str) -> _Index:
+    index = _Index(outright=_outright(rules.rules, kind))
+    for at, rule in enumerate(rules.rules):
+        if kind not in rule.kinds:
+            continue
+        one = _Placed(at, rule, expressions(rule.pattern))
+        if rule.layer is Layer.GRANT or rule.decision is Verdict.ALLOW:
+            allows = index.grants if rule.layer is Layer.GRANT else index.allows
+            allows.rules.add(one)
+            if not _WILDCARD.search(rule.pattern):
+                allows.exact[rule.pattern] = one
+            continue
+        index.blocks.add(one)
+        index.restricting.insert(0, rule)
+        if rule.locked:
+            index.locked.add(one)
+            index.locks = True
+    return index
+
+
+def _rule(found: _Placed | None) -> Rule | None:
+    return None if found is None else found.rule
+
+
+def _last(index: _Index, subject: str) -> _Placed | None:
+    """Return the rule that decides about a subject which is no command, or about a call without subjects."""
     kind, _, text = subject.partition(":")
-    if kind != SubjectKind.COMMAND:
-        return bool(subject) and fits(rule.pattern, text.replace("\\", "/"))
-    if rule.decision is Verdict.ALLOW:
-        return _is_allowed_by(rule.pattern, text)
-    readings = _bounded_readings(text)
-    return len(readings) > PARTS_AT_MOST or any(fits(rule.pattern, one) for one in readings)
+    text = text.replace("\\", "/")
+    if not kind:
+        return _everything(index)
+    found = index.locked.last(text)
+    if found is not None:
+        return found
+    found = index.blocks.last(text)
+    found = index.allows.rules.last(text, _after(found)) or found
+    return (index.grants.rules.last(text) if _may_be_granted(found) else None) or found
 
 
-def _is_allowed_by(pattern: str, command: str) -> bool:
-    """Return whether an allow rule covers a command: this very text, or a plain one whose program runs no other."""
-    if pattern == command and not _WILDCARD.search(pattern):
-        return True
-    words = command.split()
-    if not words or not _PLAIN.fullmatch(command) or _ASSIGNMENT.match(words[0]):
-        return False
-    program = words[0].rpartition("/")[2]
-    if program in WRAPPERS or re.fullmatch(r"python[\d.]*", program):
-        return False
-    return fits(pattern, " ".join(words))
+def _everything(index: _Index) -> _Placed | None:
+    """Return the rule that decides about a call without subjects: its pattern is `*`."""
+    buckets = (index.locked, index.blocks, index.allows.rules, index.grants.rules)
+    locked, block, allow, grant = (
+        next((one for one in bucket.any_word if one.rule.pattern == "*"), None) for bucket in buckets
+    )
+    if locked is not None:
+        return locked
+    found = allow if _after(allow) > _after(block) else block
+    return (grant if _may_be_granted(found) else None) or found
 
 
-@lru_cache(maxsize=16)
-def _bounded_readings(command: str) -> tuple[str, ...]:
-    """Return the readings of a command, at most one more than are compared: all rules look at the same command."""
-    return tuple(islice(_readings(command), PARTS_AT_MOST + 1))
+def _may_be_granted(found: _Placed | None) -> bool:
+    return found is None or found.rule.decision is Verdict.ASK
 
 
-def _readings(command: str) -> Iterator[str]:
-    """Yield the command as written, and each run of words in it that may be a command: `rm x` in `sudo /bin/rm x`."""
-    yield command
-    for part in _SEPARATOR.split(_QUOTES.sub("", command.replace("\\\n", ""))):
-        words = part.split()[: PARTS_AT_MOST + 1]
-        for n in range(len(words)):
-            rest = words[n:]
-            yield " ".join(rest)
-            if "/" in rest[0]:
-                yield " ".join([rest[0].rpartition("/")[2], *rest[1:]])
+def _after(found: _Placed | None) -> int:
+    return -1 if found is None else found.at
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+
+def _script(index: _Index, script: Script, kind: str, place: Place) -> list[Rule | None]:
+    """Return the deciding rules of a script, one for each part that needs one; None where no rule decides."""
+    if script.loose is None and index.restricting:
+        return [_sternest(index)]
+    found = [_part(index, script, part, place) for part in script.parts]
+    reads = readers(script.text, place) if kind == SessionKind.MAIN else (False,) * len(found)
+    needed = [one for one, reads_only in zip(found, reads, strict=True) if one is not None or not reads_only]
+    whole = _whole(index, script)
+    if whole is not None and not (found and all(_lifts(one, whole) for one in found)):
+        needed.append(whole)
+    granted = index.grants.exact.get(script.text)
+    if granted is not None:
+        needed = [granted if _may_be_granted(one) else one for one in needed]
+    if not script.parts and not needed:
+        needed.append(granted or index.allows.exact.get(script.text))
+    doubt = _asking(index.restricting[0]) if script.loose and index.restricting else None
+    return [_rule(one or doubt) for one in needed] or [None]
+
+
+def _lifts(found: _Placed | None, whole: _Placed) -> bool:
+    """Return whether a part is allowed by a rule after the one about the whole script."""
+    return found is not None and found.rule.decision is Verdict.ALLOW and found.at > whole.at and not whole.rule.locked
+
+
+def _sternest(index: _Index) -> Rule:
+    """Return the rule that decides about a script that cannot be compared: a deny, if there is one."""
+    return next((rule for rule in index.restricting if rule.decision is Verdict.DENY), index.restricting[0])
+
+
+def _whole(index: _Index, script: Script) -> _Placed | None:
+    """Return the last rule that denies a script as it is written, or asks about it."""
+    return _last_block(index, (script.text, *(script.loose or ())), -1)
+
+
+def _last_block(index: _Index, texts: Iterable[str], above: int) -> _Placed | None:
+    """Return a locked deny that fits one of the texts, else the last deny or ask after the position `above`."""
+    best: _Placed | None = None
+    for text in texts:
+        if index.locks and (locked := index.locked.last(text)) is not None:
+            return locked
+        best = index.blocks.last(text, max(above, _after(best))) or best
+    return best
+
+
+def _part(index: _Index, script: Script, part: Part, place: Place) -> _Placed | None:
+    """Return the rule that decides about a part of a script."""
+    exact = index.allows.exact.get(script.text)
+    block = _last_block(index, chain(part.forms, _paths(part, place)), _after(exact))
+    if block is not None and block.rule.locked:
+        return block
+    known = script.plain and not script.why_ask
+    allow = _allow(index.allows, part, place, max(_after(exact), _after(block))) if known else None
+    found = allow or block or exact
+    if index.restricting and (found is None or found is allow) and (hidden := _hidden(index, part)) is not None:
+        found = _asking(hidden)
+    granted = _allow(index.grants, part, place, -1) if known and _may_be_granted(found) else None
+    return granted or found
+
+
+def _asking(rule: Rule) -> _Placed:
+    """Return a deny or ask rule as one that asks, since a part may be about it."""
+    return _Placed(-1, replace(rule, decision=Verdict.ASK, locked=False))
+
+
+def _paths(part: Part, place: Place) -> Iterator[str]:
+    """Yield the paths that a part names, in the form of `path:` subjects. For deny and ask rules."""
+    if part.kind is PartKind.FUNCTION:
+        return
+    for word in part.words[1:] if part.kind is PartKind.COMMAND else part.words:
+        if "/" in word or "." in word:
+            for path in paths_in(word):
+                yield from resolved(path, part.folders, place) or ()
+
+
+def _allow(allows: _Allows, part: Part, place: Place, above: int) -> _Placed | None:
+    """Return the last allow rule that covers a part of a plain script, after the position `above`."""
+    if part.expands or part.globs:
+        return None
+    if part.kind is PartKind.COMMAND:
+        texts, words = _as_allowed(part), part.words[1:]
+    elif part.kind in (PartKind.WRITE, PartKind.READ):
+        texts, words = (part.forms[0], *(resolved(part.words[0], part.folders, place) or ())), part.words
+    else:
+        return None
+    found = [one for text in texts for one in allows.rules.fitting(text, above)]
+    for one in sorted(found, key=lambda one: -one.at):
+        if _names_all(one.rule.pattern, words, part, place):
+            return one
+    return None
+
+
+def _as_allowed(part: Part) -> tuple[str, ...]:
+    """Return the readings of a command that an allow rule is compared with. A program given by a path is another one,
+    except in the folders of the system.
+    """
+    words = part.words[1:]
+    written = " ".join([part.program, *words])
+    if part.program == part.words[0] or not is_standard(part.program):
+        return (written,)
+    return (written, " ".join(part.words))
+
+
+def _names_all(pattern: str, words: Iterable[str], part: Part, place: Place) -> bool:
+    """Return whether a pattern names each secret and each path that leads out of the workspace, not by a wildcard."""
+    tokens = pattern.replace("\\", "/").split()
+    for path in (path for word in words for path in paths_in(word)):
+        found = resolved(path, part.folders, place)
+        if found is None:
+            return False
+        if is_secret(path) and not any(is_secret(token) and fits(token, path) for token in tokens):
+            return False
+        if any(is_outside(one) and not any(_leads_to(token, one) for token in tokens) for one in found):
+            return False
+    return True
+
+
+def _leads_to(token: str, path: str) -> bool:
+    """Return whether a word of a pattern begins with a folder outside the workspace in which a path lies."""
+    begin = _WILDCARD.split(token, maxsplit=1)[0]
+    return begin.startswith(("/", "~", "..")) and len(begin) > 1 and path.startswith(begin)
+
+
+def _hidden(index: _Index, part: Part) -> Rule | None:
+    """Return a deny or ask rule that a part may be about, when that is known only as it runs."""
+    for text in part.suspects:
+        if (found := index.blocks.last(text)) is not None:
+            return found.rule
+    if not part.expands and not part.globs:
+        return None
+    if len(part.text) > BLURRED_AT_MOST:
+        return index.restricting[0]
+    words = ["*" if at in part.expands else as_pattern(word) for at, word in enumerate(part.words)]
+    texts = [" ".join(words), *(words[at] for at in part.expands)]
+    files = [words[at] for at in part.globs - part.expands]
+    return next((rule for rule in index.restricting if _may_be_about(rule, texts, files)), None)
+
+
+def _may_be_about(rule: Rule, texts: Sequence[str], files: Sequence[str]) -> bool:
+    """Return whether a rule may fit one of the texts with wildcards. In `files` these stand for no `/`."""
+    pattern = rule.pattern.replace("\\", "/")
+    near = [*texts, *(one for one in files if pattern.count("/") <= one.count("/"))]
+    return any(overlap(pattern, text) or overlap(pattern.removesuffix(" *"), text) for text in near)

@@ -47,7 +47,7 @@ def told(tmp_path: Path, kind: SessionKind, tool: str, text: str, config: str = 
         (MAIN, "shell", "git status", "allow", FIRST, f"{FIRST} allows 'git *'"),
         (MAIN, "shell", '{"command": "git status"}', "allow", FIRST, FIRST),
         (MAIN, "shell", "git push", "deny", SECOND, "A rule of the owner denies this"),
-        (MAIN, "shell", "git status; ls", "ask", "", "execute needs an approval"),
+        (MAIN, "shell", "git status; make", "ask", "", "execute needs an approval"),
         (DM, "shell", "git status", "ask", "", "execute needs an approval"),
         (GROUP, "shell", "sudo git push", "deny", SECOND, "A rule of the owner denies this"),
         (MAIN, "shell", "", "deny", "", "/shell"),
@@ -74,7 +74,7 @@ def test_the_order_names_each_step_up_to_the_deciding_one(tmp_path: Path) -> Non
         "scope: execute, command:git log",
         f"rules: {FIRST}: allow shell 'git *'",
     )
-    assert told(tmp_path, MAIN, "shell", "ls").order[-2:] == (
+    assert told(tmp_path, MAIN, "shell", "make").order[-2:] == (
         "rules: none of 2 matches every subject",
         "default for execute in main: ask",
     )

@@ -29,7 +29,7 @@ def rule(layer: Layer, decision: Verdict, pattern: str = "git *", *, locked: boo
     )
 
 
-def decided(*rules: Rule, command: str = "git status", askable: bool = True) -> Decision:
+def decided(*rules: Rule, command: str = "git push", askable: bool = True) -> Decision:
     """Decide a command under rules of several layers, given in any order."""
     preset = Preset(name="p", rules=tuple(one for one in rules if one.layer is Layer.PRESET))
     policy = replace(POLICY, rules=tuple(one for one in rules if one.layer is Layer.CONFIGURATION))

@@ -1,4 +1,4 @@
-"""Rules over subjects: order, locked denies, wildcards, and the readings of a shell command."""
+"""Rules over subjects: order, locked denies, wildcards, and the parts of a shell command."""
 
 from __future__ import annotations
 
@@ -108,18 +108,100 @@ def test_a_deny_leaves_other_commands_alone(command: str) -> None:
     assert verdict([rule("rm *", DENY)], f"command:{command}") is None
 
 
-@pytest.mark.parametrize("command", ["git status", "git status -s", "git  status", "git status --porcelain=v2 a/b"])
-def test_an_allowed_pattern_covers_plain_commands(command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status", "git status -s", "git  status", "git status --porcelain=v2 a/b", "git status 'a b'",
+        'git status "a"', "git status \\a", "git status #x", "git status && git status a", "git status | head -5",
+        "git status &",
+        "git status > /dev/null 2>&1", "(git status)", "timeout 5 git status", "/usr/bin/git status", "! git status",
+        "if git status; then git status a; fi", "cd a && git status", "git status < a", "X=1; git status",
+        "git status !x",
+    ],
+)  # fmt: skip
+def test_an_allowed_pattern_covers_parts_and_readers(command: str) -> None:
     assert verdict([rule("git status *", ALLOW)], f"command:{command}") is ALLOW
+
+
+@pytest.mark.parametrize("kind", ["dm", "non-main"])
+def test_readers_need_a_rule_of_their_own_outside_main(kind: str) -> None:
+    rules = [rule("git status *", ALLOW)]
+    assert verdict(rules, "command:git status | head -5", kind=kind) is None
+    assert verdict([*rules, rule("head *", ALLOW)], "command:git status | head -5", kind=kind) is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("cp *", "cp a b", ALLOW),
+        ("cp *", "cp a ../b", None),
+        ("cp *", "cp a /tmp/b", None),
+        ("cp *", "cp .env b", None),
+        ("cp * ../shared/*", "cp a ../shared/b", ALLOW),
+        ("cp * ../shared/*", "cp a ../other/b", None),
+        ("cp * ../shared/*", "cp a ../shared/../b", None),
+        ("cat .env*", "cat .env.local", ALLOW),
+        ("cat /etc/*", "cat /etc/hosts", ALLOW),
+        ("cat /etc/*", "cat /etc/../root/x", None),
+        ("tar --file=/srv/* x", "tar --file=/srv/a x", None),
+        ("./run test *", "./run test a", ALLOW),
+        ("run test *", "./run test a", None),
+        ("out/*", "echo hi > out/a", ALLOW),
+        ("> out/*", "echo hi > out/a", ALLOW),
+        ("> out/*", "echo hi > other/a", None),
+        ("echo *", "echo hi > out/a", None),
+        ("*", "echo hi > out/a", ALLOW),
+        ("*", "echo hi > /tmp/a", None),
+        ("> /tmp/*", "echo hi > /tmp/a", ALLOW),
+        ("PATH=x make", "PATH=x make", ALLOW),
+        ("*", "PATH=x make", None),
+        ("*", "f() { make; }; f", None),
+        ("f() { make; }; f", "f() { make; }; f", ALLOW),
+    ],
+)
+def test_a_wildcard_allows_no_path_that_it_does_not_name(pattern: str, command: str, expected: Verdict | None) -> None:
+    assert verdict([rule(pattern, ALLOW)], f"command:{command}") is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("secrets/*", "cat secrets/x", DENY),
+        ("secrets/*", "cat ./secrets//x", DENY),
+        ("secrets/*", "cat < secrets/x", DENY),
+        ("secrets/*", "echo x > secrets/x", DENY),
+        ("secrets/*", "dd if=secrets/x", DENY),
+        ("secrets/*", "cat secret?/x", ASK),
+        ("secrets/*", "cat $f", ASK),
+        ("secrets/*", "cat secret[s]/x", ASK),
+        ("secrets/*", "make *.c", None),
+        ("/etc/*", "cat /usr/../etc/hosts", DENY),
+        ("* | sh", "make | sh", DENY),
+        ("rm *", "unknown rm x", ASK),
+        ("rm *", "git rm x", None),
+        ("rm *", "echo rm x", None),
+    ],
+)
+def test_a_deny_sees_the_paths_of_a_command(pattern: str, command: str, expected: Verdict | None) -> None:
+    assert verdict([rule(pattern, DENY)], f"command:{command}") is expected
+
+
+def test_a_later_allow_of_each_part_lifts_a_deny_of_all() -> None:
+    rules = [rule("*", DENY), rule("git *", ALLOW), rule("make *", ALLOW)]
+    assert verdict(rules, "command:git push && make all") is ALLOW
+    assert verdict(rules, "command:git push && npm test") is DENY
+    assert verdict([*rules, rule("git push && *", ASK)], "command:git push && make all") is ASK
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "git status; rm x", "git status && ls", "git status | sh", "git status > /tmp/x", "git status $(rm x)",
-        "git status `rm x`", "git status\nrm x", "git status 'a'", 'git status "a"', "git status \\a", "git status *",
-        "git status ~/x", "git status &", "git status #x", "git status !x", "git status {a,b}", "git status \u202ex",
-        "A=1 git status", "git statusx", "xgit status", "git status\x00x", "git status [ab]", "git status <x",
+        "git status; rm x", "git status && make", "git status | sh", "git status > /tmp/x", "git status $(rm x)",
+        "git status `rm x`", "git status\nrm x", "git status > x", "git status *", "git status ~/x", "./git status",
+        "git status {a,b}", "git status \u202ex", "A=1 git status", "git statusx", "xgit status", "git status\x00x",
+        "git status [ab]", "git status <.env", "git status ../x", "git status /etc", "git status .env",
+        "sudo git status", "git status <<x\nx", "f() { git status; }", "git status 'a", "git status \u0430a",
+        "git status <(rm x)",
     ],
 )  # fmt: skip
 def test_an_allowed_pattern_covers_nothing_else(command: str) -> None:
@@ -128,7 +210,7 @@ def test_an_allowed_pattern_covers_nothing_else(command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["sudo ls", "/usr/bin/env ls", "bash x.sh", "python3.11 x.py", "xargs rm", "find . -delete", "timeout 5 ls", ". x"],
+    ["sudo ls", "/usr/bin/env ls", "bash x.sh", "python3.11 x.py", "xargs rm", "find . -delete", "nohup ls", ". x"],
 )
 def test_a_wildcard_never_allows_a_program_that_runs_others(command: str) -> None:
     assert verdict([rule("*", ALLOW)], f"command:{command}") is None

@@ -1,0 +1,27 @@
+"""Shell scripts as rules see them: parsed into parts, each unwrapped, and judged. Used by `gateway.policy`.
+
+The judgement is a convenience for people; the sandbox is the boundary (decision 49).
+"""
+
+from __future__ import annotations
+
+from gateway.policy.shell.always import rule_for_always
+from gateway.policy.shell.parsing import parse
+from gateway.policy.shell.places import is_secret
+from gateway.policy.shell.reading import harmless, read_only, readers
+from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.verdicts import part_verdicts
+
+__all__ = [
+    "Part",
+    "PartKind",
+    "Place",
+    "Script",
+    "harmless",
+    "is_secret",
+    "parse",
+    "part_verdicts",
+    "read_only",
+    "readers",
+    "rule_for_always",
+]

@@ -1,0 +1,40 @@
+"""Texts that an "always" may remember for a script: the exact commands, or none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gateway.policy.shell.places import is_secret, leaves, paths_in
+from gateway.policy.shell.reading import ANYWHERE, is_standard
+from gateway.policy.shell.script import Part, PartKind, Place, Script
+
+_SCRIPT = re.compile(r"\.(?:sh|bash|py|pl|rb|js|ts|php)$")
+_SIGNS = frozenset("*?")
+"""Characters that a rule would read as wildcards."""
+
+
+def rule_for_always(script: Script, place: Place = ANYWHERE) -> tuple[str, ...] | None:
+    """Return the exact text of a script, for a rule that allows it from now on; None when none is to be offered.
+
+    None for wrappers, interpreters, words that are known only when it runs, functions, paths that lead out of the
+    workspace or name secrets, and text that a rule would read as a pattern.
+    """
+    if script.why_ask or not script.plain or not script.text.isascii() or _SIGNS.intersection(script.text):
+        return None
+    text = script.text.strip()
+    if not script.parts or "\n" in text or not all(_may_be_remembered(part, place) for part in script.parts):
+        return None
+    return (text,)
+
+
+def _may_be_remembered(part: Part, place: Place) -> bool:
+    if part.wrapped or part.expands or part.globs or part.exported or part.kind is PartKind.FUNCTION:
+        return False
+    if part.kind is PartKind.COMMAND and (not is_standard(part.program) or _SCRIPT.search(part.program)):
+        return False  # a file that a later call may replace
+    if part.kind is PartKind.COMMAND and part.words[0] == "git" and part.words[1:2] and part.words[1].startswith("-"):
+        return False  # its options change what the subcommand does, and where
+    words: Sequence[str] = part.words[1:] if part.kind is PartKind.COMMAND else part.words
+    paths = [path for word in words for path in paths_in(word)]
+    return not any(is_secret(path) or leaves(path, part.folders, place) for path in paths)

@@ -1,0 +1,29 @@
+"""Readings of a script that cannot be parsed without doubt: too many rather than too few. For deny and ask rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+READINGS_AT_MOST = 200
+"""Readings of one script that are compared."""
+_SEPARATOR = re.compile(r"[;|&\n(){}<>`$!]+")
+_QUOTES = re.compile(r"""["'\\]""")
+
+
+def loose_readings(script: str) -> tuple[str, ...] | None:
+    """Return the script, and each run of words in it that may be a command; None when there are too many."""
+    found = tuple(islice(_readings(script), READINGS_AT_MOST + 1))
+    return found if len(found) <= READINGS_AT_MOST else None
+
+
+def _readings(script: str) -> Iterator[str]:
+    yield script
+    for part in _SEPARATOR.split(_QUOTES.sub("", script.replace("\\\n", ""))):
+        words = part.split()[: READINGS_AT_MOST + 1]
+        for n in range(len(words)):
+            rest = words[n:]
+            yield " ".join(rest)
+            if "/" in rest[0]:
+                yield " ".join([rest[0].rpartition("/")[2], *rest[1:]])

@@ -1,0 +1,139 @@
+"""Paths of a script: which ones lead out of the workspace, and which may name secrets. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from gateway.domain.secret_paths import is_secret_path
+from gateway.policy.shell.script import Place
+
+NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+"""Files that keep nothing."""
+SHARED = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 - names in commands, not files of ours
+"""Folders outside the workspace in which a write is asked about, not refused."""
+_SECRET_GLOBS = (
+    ".env*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "*.pem", "*.key", ".netrc",
+    ".git-credentials", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "credentials", ".pgpass",
+    "*.p12", "*.pfx", "*.kdbx", ".htpasswd", ".vault-token",
+)  # fmt: skip
+_SECRET_NAMES = re.compile(
+    r"\.(?:ssh|aws|gnupg|kube|docker|pgpass|htpasswd|vault-token)|credentials|.*\.(?:p12|pfx|kdbx)", re.IGNORECASE
+)
+_PIECES = re.compile(r"[=:,@]")
+_WILD = re.compile(r"\[[^\]]*\]|[*?]")
+
+
+def is_secret(path: str) -> bool:
+    """Return whether a path names a file with secrets, or something in a folder of them."""
+    return is_secret_path(path) or any(_SECRET_NAMES.fullmatch(part) for part in path.split("/"))
+
+
+def may_be_secret(path: str) -> bool:
+    """Return whether a path with wildcards of a shell may stand for a file with secrets."""
+    return any(_part_may_be_secret(part) for part in path.split("/"))
+
+
+def _part_may_be_secret(part: str) -> bool:
+    if not _WILD.search(part):
+        return is_secret(part)
+    seen = as_pattern(part.lower())
+    # A wildcard stands for no dot at the beginning of a name.
+    return any(not (secret[0] == "." and seen[0] in "*?") and overlap(seen, secret) for secret in _SECRET_GLOBS)
+
+
+@lru_cache(maxsize=1024)
+def overlap(one: str, other: str) -> bool:
+    """Return whether some text fits both patterns of `*` and `?`."""
+    if not _may_overlap(one, other):
+        return False
+    reach = {0}
+    for char in [*one, ""]:
+        reach = _closed(reach, other)
+        if char == "":
+            return len(other) in reach
+        if char == "*":
+            reach = set(range(min(reach, default=len(other) + 1), len(other) + 1))
+            continue
+        step: set[int] = set()
+        for at in reach:
+            if at < len(other) and other[at] == "*":
+                step.add(at)
+            elif at < len(other) and (char in ("?", other[at]) or other[at] == "?"):
+                step.add(at + 1)
+        reach = step
+    return False
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    """Return whether the texts before the first wildcards agree, and those after the last ones."""
+    first, second = _WILD.split(one, maxsplit=1)[0], _WILD.split(other, maxsplit=1)[0]
+    most = min(len(first), len(second))
+    return first[:most] == second[:most]
+
+
+def _closed(reach: set[int], other: str) -> set[int]:
+    """Return the positions with those that a `*` of the other pattern lets pass."""
+    found = set(reach)
+    for at in sorted(reach):
+        while at < len(other) and other[at] == "*":
+            at += 1
+            found.add(at)
+    return found
+
+
+def as_pattern(word: str) -> str:
+    """Return a word with wildcards of a shell as a pattern of a rule."""
+    return _WILD.sub(lambda found: "*" if found[0] == "*" else "?", word)
+
+
+def paths_in(word: str) -> Iterator[str]:
+    """Yield what may be a path in a word: the word, the value of an option, and the parts of `a=b` and `a:b`."""
+    if word.startswith("-"):
+        if word.startswith("--"):
+            word = word.partition("=")[2]
+        elif len(word) > 2:
+            yield word[2:]
+            return
+        else:
+            return
+    if word:
+        yield word
+        for piece in _PIECES.split(word)[1:]:
+            if piece:
+                yield piece
+
+
+def resolved(path: str, folders: Sequence[str] | None, place: Place) -> tuple[str, ...] | None:
+    """Return the forms of a path that rules know: relative to the workspace; None when its folder is not known.
+
+    A path outside stays absolute, or begins with `..`.
+    """
+    if path.startswith("/"):
+        return (_within(posixpath.normpath(path), place),)
+    if path.startswith("~"):
+        return (path,)
+    if folders is None:
+        return None
+    return tuple(_within(posixpath.normpath(posixpath.join(place.folder, one, path)), place) for one in folders)
+
+
+def _within(path: str, place: Place) -> str:
+    if place.workspace and path.startswith(f"{place.workspace}/"):
+        return path[len(place.workspace) + 1 :]
+    return "." if path == place.workspace else path
+
+
+def is_outside(path: str) -> bool:
+    """Return whether a resolved path leads out of the workspace."""
+    return path.startswith(("/", "~")) or path == ".." or path.startswith("../")
+
+
+def leaves(path: str, folders: Sequence[str] | None, place: Place) -> bool:
+    """Return whether a path may lead out of the workspace."""
+    if "/" not in path and path != ".." and not path.startswith("~") and folders == ("",):
+        return False
+    found = resolved(path, folders, place)
+    return found is None or any(is_outside(one) for one in found if one not in NOTHING)
