@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.domain.audit import AuditHead, StartBasis
 from gateway.domain.ids import NodeId
 from gateway.domain.turns import ENDED, TurnKind
@@ -11,6 +13,8 @@ from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
+
+pytestmark = pytest.mark.conformance
 
 
 async def test_nothing_started_yet(store: Store) -> None:

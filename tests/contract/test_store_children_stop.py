@@ -321,6 +321,7 @@ async def _forget_the_parent(store: Store, lease: Lease) -> None:
         await store.writer.submit(lambda tx: tx.db.execute(broken, (lease.turn,)).fetchall())
 
 
+@pytest.mark.conformance
 async def test_a_live_child_of_an_ended_turn_is_swept(scene: FamilyScene) -> None:
     """Once: one that is stopping already is left to its holder, or to its lease's end. Mode SESSION is no orphan."""
     lease = await scene.at_work(3)
@@ -343,6 +344,7 @@ async def _listed(scene: FamilyScene, session: SessionId = MAIN, limit: int = 50
     return [line.session.id for line in await scene.store.family(session, limit)]
 
 
+@pytest.mark.conformance
 async def test_live_ones_come_first_then_those_that_ended_last(scene: FamilyScene) -> None:
     lease = await scene.at_work(5)
     a, b, c, d = [(await scene.born(lease, n, SESSION)) for n in (1, 2, 3, 4)]
@@ -356,6 +358,7 @@ async def test_live_ones_come_first_then_those_that_ended_last(scene: FamilyScen
     assert await _listed(scene, GROUP) == await _listed(scene, SessionId("none")) == []
 
 
+@pytest.mark.conformance
 async def test_each_parent_stands_before_its_own(scene: FamilyScene) -> None:
     """Also one that has ended, of a child that goes on or that ended later."""
     lease = await scene.at_work(2)
@@ -373,6 +376,7 @@ async def test_each_parent_stands_before_its_own(scene: FamilyScene) -> None:
     assert await _listed(scene) == [first.session, below.session, second.session]
 
 
+@pytest.mark.conformance
 async def test_the_children_of_a_turn_are_its_own(scene: FamilyScene) -> None:
     """In the order of its steps: none of what those spawned, and none of another turn of the session."""
     before = await scene.at_work()
@@ -392,6 +396,7 @@ async def test_the_children_of_a_turn_are_its_own(scene: FamilyScene) -> None:
     assert await scene.store.children_of(TurnId("none")) == []
 
 
+@pytest.mark.conformance
 async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:
     """The turn that does the task, its open approvals, and the tokens it used so far itself."""
     child = await scene.child()
@@ -406,6 +411,7 @@ async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:
     assert (line.waiting, line.input_tokens, line.output_tokens) == (1, 100, 10)
 
 
+@pytest.mark.conformance
 async def test_a_child_is_listed_among_the_sessions_with_its_lineage(scene: FamilyScene) -> None:
     child = await scene.child()
     lines = {line.session.id: line for line in await scene.store.sessions()}
@@ -414,6 +420,7 @@ async def test_a_child_is_listed_among_the_sessions_with_its_lineage(scene: Fami
     assert (line.queued, line.running) == (1, 0)
 
 
+@pytest.mark.conformance
 async def test_no_number_of_children_hides_a_root_or_a_live_child(scene: FamilyScene, clock: FakeClock) -> None:
     """Roots and ended children are limited apart from each other; live children come with their roots."""
     await scene.parked(to=route(GROUP))

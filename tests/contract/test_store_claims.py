@@ -16,6 +16,8 @@ from gateway.domain.views import Claimed
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.makers import OTHER_CHAT, answer, route, said
 
+pytestmark = pytest.mark.conformance
+
 LONG_S, SHORT_S = 10.0, 0.05
 CHANNELS = ["telegram", "slack"]
 GROUP = route(SessionId("chat:g"))

@@ -21,6 +21,7 @@ PAPER = attachment("paper", source="f2")
 # --- what comes with a message ----------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
     """In its order, and nobody looked yet."""
     await scene.say("look", attachments=(PHOTO, PAPER))
@@ -44,6 +45,7 @@ async def test_what_is_said_beside_the_bot_keeps_its_files_too(scene: Scene) -> 
     assert (received.message.attachments, received.message.unread) == ((PHOTO,), "a voice message")
 
 
+@pytest.mark.conformance
 async def test_what_became_of_them_is_stored_and_seen(scene: Scene) -> None:
     """By the turn's view, the session's rows and whoever follows the session."""
     await scene.say("look", attachments=(PHOTO, PAPER))
@@ -165,6 +167,7 @@ async def test_the_end_of_a_turn_leaves_its_files_alone(scene: Scene) -> None:
     assert (slot.text, slot.file, slot.version) == (new.text, new.file, 1)
 
 
+@pytest.mark.conformance
 async def test_a_file_is_on_every_way_that_a_slot_is_read(scene: Scene) -> None:
     """Claimed, sent, tried again: always with its file, whatever it is called."""
     lease = await scene.started()

@@ -60,6 +60,7 @@ async def test_the_first_message_makes_the_session_and_a_queued_turn(store: Stor
     assert await scene.slots() == []
 
 
+@pytest.mark.conformance
 async def test_a_message_comes_back_as_it_was_stored(store: Store, scene: Scene) -> None:
     """Nothing of an inbound is lost, whatever is in it."""
     where = Conversation(channel="slack", account="work", chat="C0AA", thread="17.5")
@@ -115,6 +116,7 @@ async def test_an_event_of_another_chat_with_the_same_key_is_known(store: Store)
     ).duplicate
 
 
+@pytest.mark.conformance
 async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene) -> None:
     """A dropped event, a control command and a press are known to every other method."""
     assert await store.drop(inbound(key="1"), drop(), "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.domain.ids import OwnerName, Principal, main_session, web_principal
 from gateway.domain.live import SESSIONS, Changed
 from gateway.domain.messages import Conversation
@@ -11,6 +13,8 @@ from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, PAGE, seconds
+
+pytestmark = pytest.mark.conformance
 
 CLEO = OwnerName("cleo")
 OWNERS = {ANN: [ANN_TELEGRAM, ANN_SLACK, web_principal(ANN)]}

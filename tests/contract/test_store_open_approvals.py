@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.domain.ids import Principal, SessionId
 from gateway.domain.routes import Route
 from gateway.domain.sessions import Origin, SessionKind
@@ -92,6 +94,7 @@ async def claimed(scene: Scene) -> list[Slot]:
     return [slot for slot in await scene.send_all() if slot.conversation == CHAT]
 
 
+@pytest.mark.conformance
 async def test_own_slots_go_before_cards_of_other_sessions(scene: Scene) -> None:
     """The owner's answer and own card overtake what a group asked for before; these keep their order."""
     first = await planned(scene, 2)
@@ -110,6 +113,7 @@ async def test_own_slots_go_before_cards_of_other_sessions(scene: Scene) -> None
     ]
 
 
+@pytest.mark.conformance
 async def test_own_slot_waits_for_the_card_being_sent(scene: Scene) -> None:
     """One message of a conversation at a time, as ever; and a card to be tried again holds up no answer."""
     await ask(scene, await planned(scene), 1, most=None)

@@ -52,6 +52,7 @@ async def test_a_claimed_slot_is_being_sent(scene: Scene) -> None:
     assert await scene.store.claim_slots(OTHER_NODE, CHANNELS, 50) == []
 
 
+@pytest.mark.conformance
 async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
     """Not what is for other channels, is being sent, or stands behind what is tried again later."""
     assert not await scene.store.any_due(CHANNELS)
@@ -66,6 +67,7 @@ async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
     assert await scene.store.any_due(CHANNELS)
 
 
+@pytest.mark.conformance
 async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> None:
     """The next only when the one before is through."""
     await _say(scene, "a", "b", "c")
@@ -78,6 +80,7 @@ async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> 
     assert texts == ["a", "b", "c"]
 
 
+@pytest.mark.conformance
 async def test_conversations_are_served_side_by_side_oldest_first(scene: Scene) -> None:
     """The limit takes the oldest."""
     for n in (3, 1, 2):
@@ -86,6 +89,7 @@ async def test_conversations_are_served_side_by_side_oldest_first(scene: Scene) 
     assert [slot.text for slot in await _claim(scene, limit=2)] == ["2a"]
 
 
+@pytest.mark.conformance
 async def test_threads_are_conversations_of_their_own(scene: Scene) -> None:
     """One busy thread does not hold back its chat."""
     thread = Conversation(channel="telegram", account="default", chat=CHAT.chat, thread="9")
@@ -94,6 +98,7 @@ async def test_threads_are_conversations_of_their_own(scene: Scene) -> None:
     assert [slot.text for slot in await _claim(scene)] == ["a", "b"]
 
 
+@pytest.mark.conformance
 async def test_only_the_named_channels_are_served(scene: Scene) -> None:
     """A node takes what it can send."""
     await _say(scene, "t")
@@ -111,6 +116,7 @@ async def test_a_slot_of_the_page_is_sent_by_being_stored(scene: Scene) -> None:
     assert await scene.store.claim_slots(NODE, [*CHANNELS, "web"], 50) == []
 
 
+@pytest.mark.conformance
 async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     """A stranger's refusal goes the same way."""
     await store.drop(inbound(where=chat(5)), drop(told=True), "No.")
@@ -122,6 +128,7 @@ async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
 
 
+@pytest.mark.conformance
 async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) -> None:
     """A crowd of strangers takes no place of anybody else: what is due for others goes first, whenever it came."""
     for number in range(20):
@@ -167,6 +174,7 @@ async def test_a_retry_waits_its_delay(scene: Scene, clock: FakeClock) -> None:
     assert (again.id, again.attempts, again.sent_version) == (slot.id, 2, 0)
 
 
+@pytest.mark.conformance
 async def test_nothing_overtakes_a_slot_that_is_tried_again(scene: Scene, clock: FakeClock) -> None:
     """Order in a conversation is kept, others go on."""
     await _say(scene, "a", "b")
@@ -202,6 +210,7 @@ async def test_a_try_that_was_none_is_not_counted(scene: Scene) -> None:
     assert (await _one(scene)).attempts == 2
 
 
+@pytest.mark.conformance
 async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None:
     """A repetition goes on behind it; what is not whole was not sent."""
     await _say(scene, "a", "b")
@@ -339,6 +348,7 @@ async def test_version_before_the_first_send_is_sent_with_it(scene: Scene) -> No
     assert await _claim(scene) == []
 
 
+@pytest.mark.conformance
 async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> None:
     """Another machine's edit, which no row tells of, may stand over it; there may be many."""
     asked, shown = await _sent_card(scene)

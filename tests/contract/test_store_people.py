@@ -32,6 +32,7 @@ HOUR = seconds(3600)
 # --- sign-in --------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_code_signs_its_owner_in(store: Store) -> None:
     """The cookie is theirs from then on."""
     await store.add_code(ANN, "code", HOUR)
@@ -145,6 +146,7 @@ async def test_successes_do_not_count_as_failures(store: Store) -> None:
 # --- where people are -----------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, clock: FakeClock) -> None:
     """Each principal has one such conversation, the last one."""
     await scene.say(where=chat(1), who=ANN_TELEGRAM)
@@ -174,6 +176,7 @@ async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None
     assert (await store.last_contact(ANN, [ANN_TELEGRAM])).direct == {}
 
 
+@pytest.mark.conformance
 async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> None:
     """The last time, for each owner."""
     await store.saw_page(ANN)

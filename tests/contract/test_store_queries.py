@@ -18,6 +18,8 @@ from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, PAGE, deny, inbound, new_wait, result, route, seconds
 
+pytestmark = pytest.mark.conformance
+
 GROUP = route(SessionId("chat:g"))
 
 

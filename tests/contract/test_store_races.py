@@ -18,6 +18,8 @@ from gateway.errors import LeaseLost
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
 
+pytestmark = pytest.mark.conformance
+
 PRESSES = 1_000
 R = TypeVar("R")
 

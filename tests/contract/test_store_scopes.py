@@ -60,6 +60,7 @@ async def allowed(scene: Scene, *scopes: str, to: Route | None = None) -> Lease:
     return found.lease
 
 
+@pytest.mark.conformance
 async def test_what_was_allowed_and_begun_is_there_and_stays(scene: FamilyScene) -> None:
     found = await asked(scene, HERE, ELSEWHERE, HERE)
     assert await scene.store.allowed_scopes(MAIN) == NONE
@@ -105,6 +106,7 @@ async def test_what_was_not_run_covers_nothing(scene: FamilyScene, clock: FakeCl
     assert await scene.store.allowed_scopes(MAIN) == NONE
 
 
+@pytest.mark.conformance
 async def test_a_new_history_begins_with_nothing_allowed(scene: FamilyScene) -> None:
     lease = await allowed(scene, HERE)
     assert await scene.finish(lease, TurnState.FAILED)
@@ -131,6 +133,7 @@ async def test_another_session_has_its_own(scene: FamilyScene) -> None:
     assert await scene.store.allowed_scopes(SessionId("chat:nobody")) == NONE
 
 
+@pytest.mark.conformance
 async def test_child_has_scopes_from_above_and_gives_none_upwards(scene: FamilyScene) -> None:
     lease = await allowed(scene, HERE)
     await scene.begin_calls(lease)

@@ -18,6 +18,7 @@ from tests.support.makers import CHAT, PAGE, answer, beginning, card, deny, new_
 # --- plan -----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_an_answer_is_stored_whole_with_its_calls(scene: Scene, clock: FakeClock) -> None:
     """A finished model step, then a planned step for each call, in call order."""
     lease = await scene.running()
@@ -80,6 +81,7 @@ async def test_a_stopping_turn_plans_nothing(scene: Scene) -> None:
 # --- open_waits -----------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> None:
     """The steps become ASKED; the card names its rows in order."""
     lease = await scene.planned(2)

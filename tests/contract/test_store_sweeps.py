@@ -40,6 +40,7 @@ from tests.support.makers import (
 # --- expire_waits ---------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(("after_s", "expired"), [(59.999, 0), (60, 1), (61, 1)])
 async def test_an_open_wait_expires_at_its_time(scene: Scene, clock: FakeClock, after_s: float, expired: int) -> None:
     """At the very moment at which a press is too late, not before; its turn is queued and its card edited."""
@@ -54,6 +55,7 @@ async def test_an_open_wait_expires_at_its_time(scene: Scene, clock: FakeClock, 
     assert (await scene.slot_of(asked.turn, SlotKind.CARD)).version == 1 + expired
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(("after_s", "expired"), [(300, 0), (300.5, 1)])
 async def test_an_unused_approval_expires_after_five_minutes(
     scene: Scene, clock: FakeClock, after_s: float, expired: int
@@ -94,6 +96,7 @@ async def test_timers_are_left_to_their_own_sweep(scene: Scene, clock: FakeClock
     assert (await scene.store.counts()).open_approvals == 0  # nobody is asked anything
 
 
+@pytest.mark.conformance
 async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: FakeClock) -> None:
     """It says how many, and is called again while there are more."""
     lease = await scene.planned(510)
@@ -108,6 +111,7 @@ async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: Fake
 # --- reclaim --------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(("after_s", "taken"), [(14.9, 0), (15.1, 1)])
 async def test_a_turn_whose_holder_is_gone_is_queued_again(
     scene: Scene, clock: FakeClock, after_s: float, taken: int
@@ -175,6 +179,7 @@ async def test_a_slot_whose_sender_is_gone_is_due_again(scene: Scene, clock: Fak
     assert [s.id for s in await scene.store.claim_slots(OTHER_NODE, ["telegram"], 5)] == [slot.id]
 
 
+@pytest.mark.conformance
 async def test_a_file_may_be_under_way_for_a_quarter_of_an_hour(scene: Scene, clock: FakeClock) -> None:
     """A way out of a megabit takes minutes for it; whoever sends it gives up before that."""
     lease = await scene.started()
@@ -192,6 +197,7 @@ async def test_a_file_may_be_under_way_for_a_quarter_of_an_hour(scene: Scene, cl
 # --- void_leases ----------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_restart_voids_the_leases_of_its_machine(scene: Scene) -> None:
     """At once, without waiting for them to run out; other machines keep theirs."""
     lease = await scene.running()
@@ -222,6 +228,7 @@ async def test_a_restart_ends_what_was_stopping(scene: Scene) -> None:
     assert step.result.status is ResultStatus.UNKNOWN
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("shown", [False, True])
 async def test_a_restart_takes_back_the_slots_it_was_sending(scene: Scene, shown: bool) -> None:
     """They are due again at once, a create marked as uncertain."""

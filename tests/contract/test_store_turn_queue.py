@@ -42,6 +42,7 @@ async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeCl
     assert await scene.store.reclaim() == 1
 
 
+@pytest.mark.conformance
 async def test_a_view_tells_the_time_under_the_present_lease(scene: Scene, clock: FakeClock) -> None:
     """By the store's clock, and no longer than the lease: after its end nobody works."""
     lease = await scene.planned()
@@ -54,6 +55,7 @@ async def test_a_view_tells_the_time_under_the_present_lease(scene: Scene, clock
     assert (view.held, view.turn.active_ms) == (seconds(0), 15_000)
 
 
+@pytest.mark.conformance
 async def test_several_turns_are_claimed_at_once_as_they_stand(scene: Scene) -> None:
     """The longest waiting comes first; a command lane gives no more than may run; each has all its rows."""
     commands = [(await scene.say(str(n), kind=TurnKind.COMMAND)).turn for n in range(6)]
@@ -71,6 +73,7 @@ async def test_a_turn_is_claimed_by_one(scene: Scene) -> None:
     assert not await scene.store.claim(OTHER_NODE)
 
 
+@pytest.mark.conformance
 async def test_a_session_runs_its_model_turns_one_after_the_other(scene: Scene) -> None:
     """First come, first served; the next only when the one before has ended."""
     turns = [(await scene.say(str(n))).turn for n in range(3)]
@@ -110,6 +113,7 @@ async def test_commands_run_beside_the_model_turn(scene: Scene) -> None:
     assert (await scene.claim()).turn == accepted.turn
 
 
+@pytest.mark.conformance
 async def test_four_commands_of_a_session_run_at_once(scene: Scene) -> None:
     """The fifth waits until one ended; another session's commands do not count."""
     for _ in range(6):
@@ -283,6 +287,7 @@ async def test_a_turn_parks_on_every_kind_of_wait(scene: Scene, kind: WaitKind) 
 # --- finish_turn ----------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_the_end_of_a_turn_is_one_transition(scene: Scene, clock: FakeClock) -> None:
     """The last answer is a model step; messages are given before it; its slots and timers are stored."""
     shown = await _some_slot(scene)
@@ -408,6 +413,7 @@ async def test_a_stopping_turn_ends_when_it_is_released(scene: Scene) -> None:
 # --- fences ---------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["reclaimed", "claimed again", "parked", "ended", "released", "stopped and swept"])
 async def test_a_stale_lease_writes_nothing(scene: Scene, how: str) -> None:
     """Every method refuses it and leaves every row as it was; `release` says nothing."""

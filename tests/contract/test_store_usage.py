@@ -52,6 +52,7 @@ def _spent(
 # --- summaries ------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_the_history_begins_after_its_summary(scene: Scene) -> None:
     """The turns stay: only what a model is given begins later."""
     turns = [await scene.ended() for _ in range(4)]
@@ -72,6 +73,7 @@ async def test_all_of_a_history_can_be_summed_up(scene: Scene) -> None:
     assert await _history(scene) == [turn]
 
 
+@pytest.mark.conformance
 async def test_whoever_reads_a_turn_reads_the_summary_too(scene: Scene) -> None:
     """As it is now, though the turn ended, and was read, before it was made."""
     first, second = await scene.ended(), await scene.ended()
@@ -83,6 +85,7 @@ async def test_whoever_reads_a_turn_reads_the_summary_too(scene: Scene) -> None:
     assert (view.turn.id, view.session.summary) == (second, "In short.")
 
 
+@pytest.mark.conformance
 async def test_a_claimed_turn_brings_the_summary(scene: Scene) -> None:
     """A model is asked with what the claim brought."""
     await _compact(scene, await scene.ended())
@@ -92,6 +95,7 @@ async def test_a_claimed_turn_brings_the_summary(scene: Scene) -> None:
     assert claimed.view.session.summary == "In short."
 
 
+@pytest.mark.conformance
 async def test_lists_leave_the_summary_out(scene: Scene) -> None:
     """It may be long, and nobody reads it there."""
     await _compact(scene, await scene.ended())
@@ -99,6 +103,7 @@ async def test_lists_leave_the_summary_out(scene: Scene) -> None:
     assert line.session.summary == ""
 
 
+@pytest.mark.conformance
 async def test_lists_of_a_family_leave_the_summary_out(store: Store, clock: FakeClock) -> None:
     """A sub-session that was made long is listed like any other."""
     scene = FamilyScene(store, clock)
@@ -183,6 +188,7 @@ async def test_each_session_has_its_own_summary(scene: Scene) -> None:
 # --- what was spent -------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_answers_are_counted_when_they_are_stored(scene: Scene) -> None:
     """Those with calls and the last one, however the turn ends."""
     lease = await scene.running()
@@ -218,6 +224,7 @@ async def test_a_refused_transition_costs_nothing(scene: Scene) -> None:
     assert await scene.store.spent(TODAY) == []
 
 
+@pytest.mark.conformance
 async def test_each_person_and_model_has_a_line(scene: Scene) -> None:
     """In one order in every store: by person, then by model."""
     for who, model in ((BOB, "test"), (ANN_TELEGRAM, "other"), (ANN_TELEGRAM, "test")):
@@ -265,6 +272,7 @@ async def test_a_summary_without_figures_is_not_counted(store: Store, scene: Sce
 # --- what an answer and a result carry ------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_note_and_a_price_come_back(scene: Scene) -> None:
     """With the answer they belong to."""
     last = replace(answer("Hi."), usage=USED, note="`big` did not answer; `small` did.")
@@ -273,6 +281,7 @@ async def test_a_note_and_a_price_come_back(scene: Scene) -> None:
     assert (await scene.step(lease.turn, 0)).answer == last
 
 
+@pytest.mark.conformance
 async def test_pictures_come_back_in_their_order(scene: Scene) -> None:
     """With the result they belong to."""
     lease = await scene.started()

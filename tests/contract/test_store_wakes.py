@@ -49,6 +49,7 @@ async def _heard(scene: Scene, topic: str, doing: Awaitable[object]) -> list[Liv
 # --- turns ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_new_turn_can_be_claimed(scene: Scene) -> None:
     """Runners hear of it."""
     assert TurnsDue() in await _heard(scene, TURNS, scene.say())
@@ -195,6 +196,7 @@ async def test_an_edited_card_can_be_sent(scene: Scene) -> None:
     assert SlotsDue() in await _heard(scene, SLOTS, scene.press(asked.wait))
 
 
+@pytest.mark.conformance
 async def test_the_next_slot_can_be_sent_when_one_is_through(scene: Scene) -> None:
     """Its conversation is free again: sent or dead."""
     lease = await scene.running()
@@ -215,6 +217,7 @@ async def test_a_slot_on_the_page_wakes_no_sender(scene: Scene) -> None:
 # --- sessions -------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
     """On its own topic and on the one of all sessions; another session's readers hear nothing."""
     lease = await scene.planned()
@@ -242,6 +245,7 @@ async def test_an_answer_alone_is_announced(scene: Scene) -> None:
     assert await _heard(scene, session_topic(MAIN), plan) == [CHANGED]
 
 
+@pytest.mark.conformance
 async def test_what_is_announced_can_be_read(scene: Scene) -> None:
     """The wake-up comes after the commit: whoever reads on it sees the change."""
     turn = asyncio.get_running_loop().create_future()
@@ -262,6 +266,7 @@ async def test_what_is_announced_can_be_read(scene: Scene) -> None:
     assert seen == [TurnState.RUNNING]
 
 
+@pytest.mark.conformance
 async def test_a_refused_transition_announces_nothing(scene: Scene) -> None:
     """It wrote nothing."""
     lease = await scene.running()

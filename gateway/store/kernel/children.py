@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.children import Lineage, NewChild, SpawnMode, SpawnRefusal
-from gateway.domain.ids import Principal, SessionId, WaitId, mint
+from gateway.domain.ids import Principal, SessionId, WaitId
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnState
@@ -33,7 +33,7 @@ def spawn(part: Part, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRe
     refused = child_rules.refusal(lineage.depth, in_turn=len(row.children), live=live)
     if refused is not None:
         return refused
-    wait = WaitId(mint("w")) if lineage.mode is SpawnMode.RUN else None
+    wait = WaitId(part.mint("w")) if lineage.mode is SpawnMode.RUN else None
     _begin_child(part, row, child, parent, lineage, wait)
     if wait is not None:
         _wait_for(part, row, n, wait, child)

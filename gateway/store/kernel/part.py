@@ -6,12 +6,12 @@ everything when the transition raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow
-from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotState
 from gateway.domain.turns import ENDED, TurnKind
@@ -35,6 +35,11 @@ _UNCHANGED: Any = object()
 
 class Missing(Exception):
     """A row is not loaded. A backend that cannot load it at once loads it now, and runs the transition again."""
+
+    def __init__(self, rows: str, *key: Any, **named: Any) -> None:
+        """Take the method of `Source` that was called, and its arguments."""
+        super().__init__(rows, *key)
+        self.rows, self.key, self.named = rows, key, named
 
 
 class Rows(Protocol):
@@ -145,8 +150,19 @@ class Table(Generic[K, R]):
 class Part:
     """Rows of one transition, its time and its wake-ups."""
 
-    def __init__(self, rows: Source, now: datetime, rev: int, touched: Notifications | None = None) -> None:
-        """Begin at the store's last revision. `touched` collects the wake-ups of several transitions."""
+    def __init__(
+        self,
+        rows: Source,
+        now: datetime,
+        rev: int,
+        touched: Notifications | None = None,
+        minted: Iterator[str] | None = None,
+    ) -> None:
+        """Begin at the store's last revision.
+
+        `touched` collects the wake-ups of several transitions. `minted` gives the random parts of new ids: the same in
+        each run of one transition, which may load rows by them.
+        """
         self.now = now
         self.index: Index = rows
         self.rev = rev
@@ -171,6 +187,11 @@ class Part:
         self.freed: set[Conversation] = set()
         """Conversations whose next slot may be claimable now."""
         self._rows = rows
+        self._minted = minted
+
+    def mint(self, prefix: str) -> str:
+        """Return a new id."""
+        return mint(prefix) if self._minted is None else f"{prefix}{next(self._minted)}"
 
     def next_rev(self, session: SessionId | None = None) -> int:
         """Return the revision of a new or changed row of a session."""

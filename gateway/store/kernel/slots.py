@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId, mint
+from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.store.answer_rules import last_status, last_word
@@ -18,7 +18,7 @@ def add_slot(
     """Store a new slot, due now; a slot of the page counts as sent once stored."""
     kept = shown_when_stored(new.conversation)
     slot = Slot(
-        id=new.id or SlotId(mint("o")),
+        id=new.id or SlotId(part.mint("o")),
         conversation=new.conversation,
         session=session,
         turn=turn,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
+from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Step, StepState, Usage
@@ -68,7 +68,7 @@ def unended(row: SessionRow) -> tuple[TurnId, ...]:
 def new_turn(session: SessionRow, kind: TurnKind, message: Inbound, principal: Principal, part: Part) -> Turn:
     """Return a queued turn in the message's conversation."""
     return Turn(
-        id=TurnId(mint("t")),
+        id=TurnId(part.mint("t")),
         session=session.session.id,
         epoch=session.session.epoch,
         kind=kind,

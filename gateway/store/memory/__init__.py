@@ -55,9 +55,13 @@ class MemoryStore(MemoryQueries):
         """Run a transition at once; publish its wake-ups."""
         part = Part(self, self.clock.now(), self.rev)
         result = transition(part)
+        self.commit(part)
+        return result
+
+    def commit(self, part: Part) -> None:
+        """Store the changes of a transition and publish its wake-ups."""
         self._apply(part)
         part.touched.publish(self.live_bus)
-        return result
 
     async def claim_turns(
         self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float

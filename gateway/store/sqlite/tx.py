@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.domain.ids import SessionId
 from gateway.store.codec import from_us, storable
 from gateway.store.notifications import Notifications
 
@@ -36,14 +35,6 @@ class ReadTx:
         rows = self.run(name, *values)
         return rows[0] if rows else None
 
-    def count(self, name: str, *values: Any) -> int:
-        """Run a writing statement and return how many rows it changed."""
-        try:
-            return self.db.execute(self._sql[name], values).rowcount
-        except UnicodeEncodeError:
-            clean = tuple(storable(value) if isinstance(value, str) else value for value in values)
-            return self.db.execute(self._sql[name], clean).rowcount
-
 
 class Tx(ReadTx):
     """One transition, run by one function within one savepoint."""
@@ -58,9 +49,3 @@ class Tx(ReadTx):
     def moment(self) -> datetime:
         """Return the time of the transition."""
         return from_us(self.now)
-
-    def next_rev(self, session: SessionId) -> int:
-        """Return the revision for a changed row of a session."""
-        self.rev += 1
-        self.touched.sessions.add(session)
-        return self.rev
