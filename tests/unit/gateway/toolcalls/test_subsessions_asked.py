@@ -180,13 +180,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
     await answered_later(engine, parent)
     told.clear()
-    await engine.calls.settle(
-        await engine.store.turn(parent.turn),
-        engine.registry.snapshot(),
-        parent,
-        Cancellation(),
-        lambda now: told.append(now.text),
-    )
+    await engine.settle_telling(await engine.store.turn(parent.turn), parent, told.append)
     assert told == []
 
 
@@ -200,13 +194,7 @@ async def answered_later(engine: Engine, parent: Lease) -> None:
 async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
-    await engine.calls.settle(
-        await engine.store.turn(parent.turn),
-        engine.registry.snapshot(),
-        parent,
-        Cancellation(),
-        lambda now: told.append(now.text),
-    )
+    await engine.settle_telling(await engine.store.turn(parent.turn), parent, told.append)
 
     assert told == ["sessions_spawn: b", "waits for a decision"]
 
