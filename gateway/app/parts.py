@@ -117,6 +117,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             metrics=core.metrics,
             redactor=core.redactor,
             subsessions=subsessions,
+            key_value=core.store,
             program_limits=_program_limits(core.loaded.sandbox),
         ),
         clock=core.clock,

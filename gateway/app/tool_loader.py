@@ -44,6 +44,7 @@ def load_tools(
                     run=run,
                     call_scope=_call_scope(module, policy),
                     prepare=getattr(module, "prepare", None),
+                    check=getattr(module, "check", None),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
                     missing=_missing(module.SPEC),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -95,8 +95,11 @@ def unrender(shown: str) -> str:
     return "".join(out)
 
 
-def render_action(action: Action, shows: str | None) -> str:
-    """Show a whole action: the argument that runs first, then every other one, by name."""
+def render_action(action: Action, shows: str | None, in_preview: Collection[str] = ()) -> str:
+    """Show a whole action: the argument that runs first, then every other one, by name.
+
+    `in_preview`: arguments whose effect the preview shows.
+    """
     arguments = dict(action.arguments)
     lines: list[str] = []
     if shows is not None and isinstance(arguments.get(shows), str):
@@ -104,7 +107,7 @@ def render_action(action: Action, shows: str | None) -> str:
     lines += [
         f"{render(name)} = {render(json.dumps(value, ensure_ascii=False, sort_keys=True))}"
         for name, value in sorted(arguments.items())
-        if value is not None
+        if value is not None and name not in in_preview
     ]
     return "\n".join(lines)
 

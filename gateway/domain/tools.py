@@ -43,6 +43,8 @@ class Effect(StrEnum):
     """Run again."""
     IDEMPOTENT = "idempotent"
     """Run again, with the step's id as its idempotency key."""
+    CHECKABLE = "checkable"
+    """The tool tells what became of the call: it is reported as done, or run again."""
     UNSAFE = "unsafe"
     """Never run again automatically; the outcome is reported as unknown."""
 
@@ -96,6 +98,8 @@ class ToolSpec:
     """Argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
     """Argument that a card shows as the code to run; the others are listed below it."""
+    in_preview: frozenset[str] = frozenset()
+    """Arguments whose whole effect a `Preview` shows, so that a card with one leaves them out."""
     approval: Mapping[str, ApprovalMode] = field(default_factory=dict[str, ApprovalMode])
     """Default approval by kind of session, where it differs from the risk's default."""
     settings: type[Any] | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gateway.domain.children import SpawnMode
+from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
 from gateway.domain.ids import SessionId
 from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
@@ -116,6 +117,45 @@ class Files(FileReader, Protocol):
         ...
 
 
+class KnownFiles(Protocol):
+    """Contents that this session's history knows: a file is edited only when it is as it was read or written last."""
+
+    async def seen(self, path: str) -> str:
+        """Return the SHA-256 of a file's content when it was last read or written here; empty when it never was."""
+        ...
+
+    async def undo(self) -> Undo | None:
+        """Return the changes that take back those of the last turn that made some; None when there are none.
+
+        Raises `BadRequest` when an old content was too large to keep.
+        """
+        ...
+
+
+class FileChanges(KnownFiles, Protocol):
+    """Changes of workspace files that can be taken back, and whose outcome is known after a crash."""
+
+    async def saw(self, path: str, data: bytes) -> None:
+        """Record that this content of a file was read."""
+        ...
+
+    async def apply(self, changes: Sequence[FileChange], *, undoes: str = "") -> None:
+        """Apply the changes of this call: each file has its old content or its new one, never a part of one.
+
+        Old and new contents are stored first, durably. `undoes`: the turn whose changes are taken back. Raises
+        `BadRequest` when a file is no longer as `FileChange.before` says; then none is changed.
+        """
+        ...
+
+    async def resume(self) -> None:
+        """Complete the changes of this call that a crash interrupted. Raises `BadRequest` as `apply`."""
+        ...
+
+    async def outcome(self) -> ChangeOutcome:
+        """Return what became of the changes of this call, from the files as they are now."""
+        ...
+
+
 class Process(Protocol):
     """Programs of one call."""
 
@@ -156,6 +196,20 @@ class PrepareContext(Protocol):
         """Files of the workspace."""
         ...
 
+    @property
+    def changes(self) -> KnownFiles:
+        """Contents and changes that this session knows."""
+        ...
+
+
+class CheckContext(Protocol):
+    """Everything that a tool may use to find out what became of its call after a crash."""
+
+    @property
+    def changes(self) -> FileChanges:
+        """Changes of this call."""
+        ...
+
 
 class ToolContext(Protocol):
     """Everything that a tool may use, by parts. One for each call."""
@@ -163,6 +217,11 @@ class ToolContext(Protocol):
     @property
     def files(self) -> Files:
         """Files of the workspace."""
+        ...
+
+    @property
+    def changes(self) -> FileChanges:
+        """Changes of workspace files."""
         ...
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.ids import Principal, SessionId, WaitId
+from gateway.domain.ids import WaitId
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import head_and_tail_bytes
@@ -38,7 +38,7 @@ from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.policy.permission import decide, default_approval
-from gateway.ports import FileReader
+from gateway.ports import FileChanges, FileReader
 from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -53,10 +53,6 @@ from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
-SESSIONS_FULL = 2
-"""Sessions in which one person may reach the limit of open approvals, or as many approvals in more sessions."""
-EXAMINED = 10_000
-"""Open approvals that are read before more are opened."""
 PREPARED_WITHIN_S = 10.0
 """Timeout in seconds for a tool's look at the workspace."""
 CHILD_BYTES = 32_768
@@ -114,6 +110,16 @@ class _Prepare:
     """`ports.PrepareContext` of one call."""
 
     files: FileReader
+    changes: FileChanges
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Outcome of `CallDecider.check`: nothing of the call has happened, or it can be completed."""
+
+
+Checked: TypeAlias = ToolResult | RunAgain | None
+"""Outcome of an interrupted call as its tool tells it. A result: it happened. None: the tool does not tell."""
 
 
 class SameCalls:
@@ -146,6 +152,8 @@ class CallDecider:
     limits: TurnLimits
     metrics: Metrics
     redactor: Redactor
+    changes: Callable[[TurnView, int, Path], FileChanges]
+    """Return the changes of workspace files by one call."""
     prepared_within_s: float = PREPARED_WITHIN_S
     _log: Any = field(default_factory=lambda: log("decide"))
 
@@ -164,13 +172,32 @@ class CallDecider:
             if isinstance(call, Deny):
                 return None  # `first` refuses it
             async with asyncio.timeout(self.prepared_within_s):
-                return await tool.prepare(_Prepare(files=WorkspaceFiles(Path(call.action.cwd))), call.arguments)
+                return await tool.prepare(self._context(view, step, call), call.arguments)
         except DragomanError as error:
             return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("preview failed", tool=tool.spec.name, turn=step.turn, n=step.n)
             hint = f"{tool.spec.name} could not prepare this call, so nothing was run."
             return ToolResult(status=ResultStatus.ERROR, text="", code="crashed", hint=hint)
+
+    def _context(self, view: TurnView, step: Step, call: Prepared) -> _Prepare:
+        folder = Path(call.action.cwd)
+        return _Prepare(files=WorkspaceFiles(folder), changes=self.changes(view, step.n, folder))
+
+    async def check(self, view: TurnView, step: Step) -> Checked:
+        """Let the tool of an interrupted call tell what became of it, within 10 s. Never raises."""
+        tool = None if step.call is None else self.tools.get(step.call.tool)
+        if tool is None or tool.check is None or tool.spec.effect is not Effect.CHECKABLE:
+            return None
+        try:
+            call = self._prepare(view, step, ())
+            if isinstance(call, Deny):
+                return None
+            async with asyncio.timeout(self.prepared_within_s):
+                return await tool.check(self._context(view, step, call), call.arguments) or RunAgain()
+        except Exception:  # noqa: BLE001 - without an answer the outcome is unknown (house rules 3, 9)
+            self._log.exception("check failed", tool=tool.spec.name, turn=step.turn, n=step.n)
+            return None
 
     def first(
         self,
@@ -208,7 +235,13 @@ class CallDecider:
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
     def later(
-        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes = (), previewed: Previewed = None
+        self,
+        view: TurnView,
+        step: Step,
+        wait: Wait | None,
+        allowed: Scopes = (),
+        previewed: Previewed = None,
+        checked: Checked = None,
     ) -> Runnable | ToolResult | None:
         """Decide a call that was asked about or started before; None: it still waits. `wait`: the call's last one."""
         if wait is not None and wait.state is WaitState.OPEN:
@@ -223,7 +256,7 @@ class CallDecider:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._interrupted(view, step, wait, allowed)
+            return self._interrupted(view, step, wait, allowed, checked)
         if wait is None or wait.approval is None:
             return None
         found = self._approved(view, step, wait, wait.approval, allowed)
@@ -281,9 +314,15 @@ class CallDecider:
         )
         return Runnable(call=call, wait=wait.id)
 
-    def _interrupted(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Runnable | ToolResult:
+    def _interrupted(
+        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes, checked: Checked
+    ) -> Runnable | ToolResult:
         """Decide a call that an earlier holder started and did not finish: run a repeatable one again."""
+        if isinstance(checked, ToolResult):
+            return checked
         call = self._as_allowed(view, step, wait, allowed)
+        if call is not None and isinstance(checked, RunAgain):
+            return Runnable(call=call, wait=None)
         if call is not None and call.tool.prepare is not None and call.prepared is None:
             return outcome_unknown(step.started_at)  # what it had seen is gone, so it cannot tell what it did
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
@@ -359,7 +398,7 @@ class CallDecider:
         # Redact before rendering, which may escape a secret, and after it, where keys are text too.
         arguments, within = self.redactor.known_in(dict(call.action.arguments))
         action = replace(call.action, arguments=arguments)
-        text = asking.render_action(action, call.tool.spec.shows)
+        text = asking.render_action(action, call.tool.spec.shows, call.tool.spec.in_preview if call.preview else ())
         if call.preview:
             text = f"{text}\n{asking.render(call.preview)}"
         shown, hidden = self.redactor.known(text)
@@ -416,30 +455,6 @@ def changed_since_asked() -> ToolResult:
     """Return the result of an approved call whose files are no longer those that its card showed."""
     hint = "The files changed after it was asked, so the approval does not hold; nothing was run. Look and ask again."
     return ToolResult(status=ResultStatus.DENIED, text="", code="changed", hint=hint)
-
-
-def room_to_ask(waiting: Sequence[Wait], session: SessionId, requester: Principal, most: int) -> tuple[int, Deny]:
-    """Return how many more approvals a person may open in a session, and the refusal of calls beyond.
-
-    `waiting`: the first `EXAMINED` open approvals of all sessions. `most`: the limit in one session. As many
-    approvals as are read at most leave no room, since those of the person may be among the others.
-    """
-    theirs = [wait for wait in waiting if wait.approval is not None and wait.approval.requester == requester]
-    here = most - sum(wait.session == session for wait in theirs)
-    anywhere = SESSIONS_FULL * most - len(theirs) if len(waiting) < EXAMINED else 0
-    if anywhere < here:
-        return max(0, anywhere), too_many_open(SESSIONS_FULL * most, "all sessions")
-    return max(0, here), too_many_open(most, "this session")
-
-
-def too_many_open(most: int, where: str) -> Deny:
-    """Return the refusal of a call that would open more than `most` approvals of one person."""
-    waiting = "One call of yours waits" if most == 1 else f"{most} calls of yours wait"
-    hint = (
-        f"Not asked, and nothing was run: {waiting} for a decision in {where}, and no more may. "
-        "Ask again when one of them is decided, or withdraw them with /stop."
-    )
-    return Deny(reason=DenyReason.TOO_MANY_OPEN, hint=hint)
 
 
 def after_a_wait(tool: str) -> ToolResult:

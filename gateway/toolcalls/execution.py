@@ -31,13 +31,25 @@ from gateway.domain.tools import (
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.ports import Artifacts, Clock, EventBus, Files, Output, Process, ProcessEnd, Subsessions
+from gateway.ports import (
+    Artifacts,
+    Clock,
+    EventBus,
+    FileChanges,
+    Files,
+    KeyValue,
+    Output,
+    Process,
+    ProcessEnd,
+    Subsessions,
+)
 from gateway.sandbox import Containment, ProcessLimits, run_contained
 from gateway.system.cancellation import HALTED_TEXT, Cancellation
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
+from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
@@ -121,6 +133,7 @@ class _Context:
     """`ports.ToolContext` of one call."""
 
     files: Files
+    changes: FileChanges
     process: Process
     artifacts: Artifacts
     sessions: Subsessions
@@ -163,6 +176,7 @@ class Execution:
     metrics: Metrics
     redactor: Redactor
     subsessions: SubsessionService
+    key_value: KeyValue
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each program that a call starts."""
     _log: Any = field(default_factory=lambda: log("execution"))
@@ -227,6 +241,7 @@ class Execution:
             )
         return _Context(
             files=WorkspaceFiles(cwd),
+            changes=self.changes(call.view, call.step.n, cwd),
             process=_Process(
                 sandbox=call.action.sandbox,
                 workspace=cwd,
@@ -245,6 +260,18 @@ class Execution:
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
             prepared=call.prepared or {},
+        )
+
+    def changes(self, view: TurnView, n: int, workspace: Path) -> CallFileChanges:
+        """Return the changes of workspace files by one call."""
+        return CallFileChanges(
+            key_value=self.key_value,
+            workspace=workspace,
+            folder=self.workspaces.outputs(works_in(view.session)) / "changes",
+            session=view.session.id,
+            epoch=view.turn.epoch,
+            turn=view.turn.id,
+            n=n,
         )
 
     def _output(self, call: Prepared, lease: Lease) -> OutputBuffer:

@@ -1,4 +1,4 @@
-"""Files of a call's workspace, opened without following links. Used by `execution` and `decide`.
+"""Files of a call's workspace, opened without following links. Used by `execution`, `decide`, `file_changes`.
 
 Programs of the session write into the workspace, and a page may have taken over the browser: neither folder is
 trusted. The functions block; `WorkspaceFiles` calls them in a thread.
@@ -56,7 +56,7 @@ class WorkspaceFiles:
 
     async def read(self, path: str, most: int) -> bytes:
         """Return the content of a regular file."""
-        return await asyncio.to_thread(_read, self._root, self.parts(path), most)
+        return await asyncio.to_thread(read_file, self._root, self.parts(path), most)
 
     async def create(self, path: str, data: bytes) -> Path:
         """Write a new file."""
@@ -64,7 +64,7 @@ class WorkspaceFiles:
 
     async def replace(self, path: str, data: bytes) -> Path:
         """Write a file, atomically."""
-        return await asyncio.to_thread(_replace, self._root, self.new_parts(path), data)
+        return await asyncio.to_thread(replace_file, self._root, self.new_parts(path), data)
 
     async def take_in(self, source: Path, path: str, most: int) -> Path:
         """Copy a file from a folder of the tool into the workspace."""
@@ -77,7 +77,8 @@ class WorkspaceFiles:
         return await asyncio.to_thread(_copy_new, self._root, parts, folder, within, most)
 
 
-def _read(root: Path, parts: tuple[str, ...], most: int) -> bytes:
+def read_file(root: Path, parts: tuple[str, ...], most: int) -> bytes:
+    """Return the content of a regular file. Raises `NotFound`, `BadRequest` and `TooLarge`."""
     with _opened(root, parts, most) as file, os.fdopen(os.dup(file), "rb") as stream:
         data = stream.read(most + 1)
     if len(data) > most:
@@ -91,7 +92,17 @@ def _create(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
     return root.joinpath(*parts)
 
 
-def _replace(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
+def remove_file(root: Path, parts: tuple[str, ...]) -> None:
+    """Remove a file. Raises `BadRequest` when that is not possible."""
+    try:
+        with _folder(root, parts[:-1], make=False) as folder:
+            os.unlink(parts[-1], dir_fd=folder)
+    except OSError as error:
+        raise BadRequest(f"`{'/'.join(parts)}` cannot be removed: {error.strerror}.", cure=_BENEATH) from None
+
+
+def replace_file(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
+    """Write a file atomically and durably, and return its path. Raises `BadRequest` when that is not possible."""
     shown, new = "/".join(parts), f".{parts[-1][:100]}.{secrets.token_hex(6)}"
     try:
         with _folder(root, parts[:-1], make=True) as folder:

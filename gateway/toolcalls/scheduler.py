@@ -35,7 +35,6 @@ from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.toolcalls.decide import (
-    EXAMINED,
     Asked,
     CallDecider,
     Found,
@@ -44,10 +43,9 @@ from gateway.toolcalls.decide import (
     Scopes,
     after_a_wait,
     not_approved,
-    room_to_ask,
-    too_many_open,
 )
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
+from gateway.toolcalls.open_limits import EXAMINED, room_to_ask, too_many_open
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.result_files import file_slots
@@ -96,6 +94,7 @@ class ToolCalls:
             limits=self.limits,
             metrics=self.metrics,
             redactor=self.execution.redactor,
+            changes=self.execution.changes,
         )
 
     async def settle(
@@ -184,7 +183,8 @@ class ToolCalls:
         else:
             approved = wait is not None and wait.state is WaitState.APPROVED
             previewed = await look.deciding.preview(view, step) if approved else None
-            found = look.deciding.later(view, step, wait, allowed, previewed)
+            checked = await look.deciding.check(view, step) if step.state is StepState.STARTED else None
+            found = look.deciding.later(view, step, wait, allowed, previewed, checked)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):

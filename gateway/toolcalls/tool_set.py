@@ -15,7 +15,7 @@ from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResul
 from gateway.errors import ConfigError
 from gateway.policy.layers import in_force
 from gateway.policy.permission import withheld
-from gateway.ports import PrepareContext, ToolContext
+from gateway.ports import CheckContext, PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -34,6 +34,8 @@ class Tool:
     """Return the scope of a call with these arguments. None: the risk in the spec, and nothing else."""
     prepare: Callable[[PrepareContext, Any], Awaitable[Preview | ToolResult]] | None = None
     """Read the workspace before anybody is asked. A `ToolResult` ends the call: it cannot work. None: it need not."""
+    check: Callable[[CheckContext, Any], Awaitable[ToolResult | None]] | None = None
+    """Tell what became of an interrupted call: its result, or None to run it again. For `Effect.CHECKABLE`."""
     schema: Mapping[str, Any] | None = None
     """Schema offered to models, where the settings block a part of `arguments`. None: that of `arguments`."""
     keeps: bool = False

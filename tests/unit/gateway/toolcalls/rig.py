@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from gateway.domain.tools import CallScope, Effect, Risk, ToolCall
 from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
 from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.store.memory import MemoryStore
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.decide import Asked, CallDecider, Found, SameCalls
+from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.workspaces import Workspaces
+from tests.support.clock import FakeClock
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
 from tests.support.turns import turn_view
@@ -56,7 +60,15 @@ def deciding(
         limits=limits or TurnLimits(),
         metrics=Metrics(),
         redactor=Redactor(secrets),
+        changes=partial(_changes, MemoryStore(FakeClock()), folder),
     )
+
+
+def _changes(store: MemoryStore, folder: Path, view: TurnView, n: int, workspace: Path) -> CallFileChanges:
+    return CallFileChanges(
+        key_value=store, workspace=workspace, folder=folder / "changes", session=view.session.id,
+        epoch=view.turn.epoch, turn=view.turn.id, n=n,
+    )  # fmt: skip
 
 
 def first(by: CallDecider, one: Step, view: TurnView | None = None, *, askable: bool = True) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from gateway.domain.steps import StepState
 from gateway.domain.tools import Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnState
-from gateway.ports import ToolContext
+from gateway.errors import BadRequest
+from gateway.ports import CheckContext, ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, ToolBox, done
@@ -78,6 +80,34 @@ async def test_a_call_that_a_crash_cut_in_half(tmp_path: Path, effect: Effect, s
     assert (found.status, len(tool.calls)) == (status, runs)
     assert len(set(tool.keys)) == 1  # the same key, for a tool that can use it
     assert ("Do not assume success or failure" in found.hint) == (status is UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "runs"),
+    [(ToolResult(status=OK, text="it is done"), OK, 1), (None, OK, 2), (BadRequest("nobody knows"), UNKNOWN, 1)],
+)
+async def test_a_checkable_call_is_asked_what_became_of_it(
+    tmp_path: Path, told: ToolResult | BadRequest | None, status: ResultStatus, runs: int
+) -> None:
+    async def check(_ctx: CheckContext, args: Text) -> ToolResult | None:
+        assert args.text == "a"
+        if isinstance(told, BadRequest):
+            raise told
+        return told
+
+    tool = FakeTool(name="tool", risk=Risk.READ, effect=Effect.CHECKABLE, hold=True)
+    engine = Engine(tmp_path, [replace(tool.tool(), check=check)])
+    lease = await engine.planned("tool:a")
+    work = asyncio.create_task(engine.settle(lease, Cancellation(why=CancelReason.LOST)))
+    await tool.until_begun()
+    work.cancel()
+    await asyncio.wait([work])
+    engine.clock.advance(16)
+    await engine.store.reclaim()
+
+    tool.release.set()
+    assert await engine.settle(await woken(engine, lease))
+    assert ((await engine.result(lease.turn, 1)).status, len(tool.calls)) == (status, runs)
 
 
 async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(engine: Engine, tools: ToolBox) -> None:

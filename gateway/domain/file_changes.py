@@ -1,0 +1,39 @@
+"""Changes of workspace files by a call: what a tool asks for, and what became of it. Used by ports and `toolcalls`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """New content of one file, or its removal."""
+
+    path: str
+    """Path in the workspace, relative to it."""
+    before: str
+    """SHA-256 of the content that it replaces; empty when there must be no such file."""
+    data: bytes | None
+    """New content; None removes the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undo:
+    """Changes that take back those of one turn."""
+
+    turn: str
+    changes: tuple[FileChange, ...]
+
+
+class ChangeOutcome(StrEnum):
+    """State of a call's files after a crash."""
+
+    NONE = "none"
+    """No file was changed: the call can run again."""
+    DONE = "done"
+    """Every file has its new content."""
+    PART = "part"
+    """Some files have their new content, the others their old one: the call can run again, and completes them."""
+    UNKNOWN = "unknown"
+    """Something else changed a file since."""

@@ -1,0 +1,258 @@
+"""Changes of workspace files: known contents, a journal of each change, and undo. Used by `execution` and `decide`.
+
+The journal of a step is a file beside the session's outputs, out of reach of tools. It names each file with the hash
+of its old and its new content; both contents are stored beside it before the first file changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
+from gateway.domain.ids import SessionId, TurnId
+from gateway.errors import BadRequest, DragomanError, NotFound
+from gateway.ports import KeyValue
+from gateway.toolcalls.files import WorkspaceFiles, read_file, remove_file, replace_file
+
+SEEN_FOR = timedelta(days=30)
+"""Time for which the content of a file counts as known to a session."""
+JOURNALS = 200
+"""Journals that stay; older changes cannot be taken back."""
+UNDO_BYTES = 20 * 2**20
+"""Bytes of old contents that are stored for the changes of one turn."""
+READ_BYTES = 64 * 2**20
+"""Bytes of the largest file that is hashed."""
+_ENDING = ".json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One file of a journal."""
+
+    path: str
+    before: str
+    """SHA-256; empty for a file that did not exist."""
+    after: str
+    """SHA-256; empty for a file that is removed."""
+    kept: bool
+    """Whether the old content is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Journal:
+    """Changes of one step."""
+
+    stem: str
+    seq: int
+    """Grows with each journal of the session."""
+    turn: str
+    undoes: str
+    entries: tuple[_Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFileChanges:
+    """`ports.FileChanges` of one call."""
+
+    key_value: KeyValue
+    workspace: Path
+    folder: Path
+    """Folder of the session's journals."""
+    session: SessionId
+    epoch: int
+    turn: TurnId
+    n: int
+
+    @property
+    def _namespace(self) -> str:
+        return f"seen/{self.session}/{self.epoch}"
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.turn}-{self.n}"
+
+    async def seen(self, path: str) -> str:
+        """Return the SHA-256 of the content that this session knows of a file; empty when it knows none."""
+        return (await self.key_value.items(self._namespace)).get(self._name(path), "")
+
+    async def saw(self, path: str, data: bytes) -> None:
+        """Record a content that was read."""
+        await self._record(self._name(path), _sha(data))
+
+    async def undo(self) -> Undo | None:
+        """Return the changes that take back those of the last turn with changes."""
+        return await asyncio.to_thread(_undo, self.folder)
+
+    async def apply(self, changes: Sequence[FileChange], *, undoes: str = "") -> None:
+        """Store a journal, then change the files."""
+        named = [(self._name(change.path), change) for change in changes]
+        await asyncio.to_thread(self._begin, named, undoes)
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Change the files of this call's journal that still have their old content."""
+        entries = await asyncio.to_thread(self._complete)
+        for entry in entries:
+            await self._record(entry.path, entry.after)
+
+    async def outcome(self) -> ChangeOutcome:
+        """Return what became of the changes of this call."""
+        return await asyncio.to_thread(self._outcome)
+
+    async def _record(self, name: str, sha: str) -> None:
+        await self.key_value.put(self._namespace, name, sha, SEEN_FOR)
+
+    def _name(self, path: str) -> str:
+        return "/".join(WorkspaceFiles(self.workspace).parts(path))
+
+    # --- in a thread --------------------------------------------------------------------------
+
+    def _begin(self, named: Sequence[tuple[str, FileChange]], undoes: str) -> None:
+        """Check that every file is as it was seen, and store the journal with old and new contents."""
+        checked = [(name, change, self._current(name)) for name, change in named]
+        changed = [name for name, change, data in checked if _sha(data) != change.before]
+        if changed:
+            raise _changed(changed[0])
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = list(_journals(self.folder))
+        left = UNDO_BYTES - sum(_kept_bytes(self.folder, one) for one in known if one.turn == self.turn)
+        entries: list[_Entry] = []
+        for n, (name, change, data) in enumerate(checked):
+            kept = data is not None and len(data) <= left
+            if data is not None and kept:
+                left -= len(data)
+                _store(self.folder / f"{self._stem}-{n}.before", data)
+            if change.data is not None:
+                _store(self.folder / f"{self._stem}-{n}.after", change.data)
+            entries.append(_Entry(path=name, before=change.before, after=_sha(change.data), kept=kept or data is None))
+        journal = _Journal(
+            stem=self._stem,
+            seq=1 + max((one.seq for one in known), default=0),
+            turn=self.turn,
+            undoes=undoes,
+            entries=tuple(entries),
+        )
+        _store(self.folder / f"{self._stem}{_ENDING}", json.dumps(asdict(journal)).encode())
+        for old in sorted(known, key=lambda one: one.seq)[: max(0, len(known) + 1 - JOURNALS)]:
+            _remove(self.folder, old)
+
+    def _complete(self) -> tuple[_Entry, ...]:
+        journal = _read(self.folder / f"{self._stem}{_ENDING}")
+        if journal is None:
+            return ()
+        for n, entry in enumerate(journal.entries):
+            now = _sha(self._current(entry.path))
+            if now == entry.after:
+                continue
+            if now != entry.before:
+                raise _changed(entry.path)
+            parts = tuple(entry.path.split("/"))
+            if entry.after:
+                replace_file(self.workspace, parts, (self.folder / f"{self._stem}-{n}.after").read_bytes())
+            else:
+                remove_file(self.workspace, parts)
+        for n in range(len(journal.entries)):
+            (self.folder / f"{self._stem}-{n}.after").unlink(missing_ok=True)
+        return journal.entries
+
+    def _outcome(self) -> ChangeOutcome:
+        journal = _read(self.folder / f"{self._stem}{_ENDING}")
+        if journal is None:
+            return ChangeOutcome.NONE
+        now = [(_sha(self._current(entry.path)), entry) for entry in journal.entries]
+        if all(sha == entry.after for sha, entry in now):
+            return ChangeOutcome.DONE
+        if not all(sha in (entry.before, entry.after) for sha, entry in now):
+            return ChangeOutcome.UNKNOWN
+        return ChangeOutcome.NONE if all(sha == entry.before for sha, entry in now) else ChangeOutcome.PART
+
+    def _current(self, name: str) -> bytes | None:
+        """Return the content of a file, or None when there is none. Raises `BadRequest` for what is no regular file."""
+        try:
+            return read_file(self.workspace, tuple(name.split("/")), READ_BYTES)
+        except NotFound:
+            return None
+
+
+def _changed(path: str) -> BadRequest:
+    return BadRequest(f"`{path}` changed meanwhile; nothing more was changed.", cure="Read it again, then edit again.")
+
+
+def _sha(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _undo(folder: Path) -> Undo | None:
+    journals = sorted(_journals(folder), key=lambda one: one.seq)
+    undone = {one.undoes for one in journals if one.undoes}
+    made = [one for one in journals if not one.undoes and one.turn not in undone]
+    if not made:
+        return None
+    turn = made[-1].turn
+    back: dict[str, FileChange] = {}
+    for journal in (one for one in made if one.turn == turn):
+        for n, entry in enumerate(journal.entries):
+            first = back.get(entry.path)
+            if first is not None:
+                back[entry.path] = FileChange(path=entry.path, before=entry.after, data=first.data)
+                continue
+            if not entry.kept:
+                hint = "Restore it from a backup or from version control."
+                raise BadRequest(f"The old content of `{entry.path}` was too large to keep.", cure=hint)
+            old = (folder / f"{journal.stem}-{n}.before").read_bytes() if entry.before else None
+            back[entry.path] = FileChange(path=entry.path, before=entry.after, data=old)
+    return Undo(turn=turn, changes=tuple(one for one in back.values() if _sha(one.data) != one.before))
+
+
+def _journals(folder: Path) -> Iterator[_Journal]:
+    with suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if path.name.endswith(_ENDING) and (journal := _read(path)) is not None:
+                yield journal
+
+
+def _read(path: Path) -> _Journal | None:
+    """Return a journal, or None when there is none. A damaged one counts as none: it was never complete."""
+    try:
+        found = json.loads(path.read_bytes())
+        entries = tuple(_Entry(**entry) for entry in found.pop("entries"))
+        return _Journal(**found, entries=entries)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _kept_bytes(folder: Path, journal: _Journal) -> int:
+    found = 0
+    for n in range(len(journal.entries)):
+        with suppress(FileNotFoundError):
+            found += (folder / f"{journal.stem}-{n}.before").stat().st_size
+    return found
+
+
+def _remove(folder: Path, journal: _Journal) -> None:
+    (folder / f"{journal.stem}{_ENDING}").unlink(missing_ok=True)
+    for n in range(len(journal.entries)):
+        for ending in ("before", "after"):
+            (folder / f"{journal.stem}-{n}.{ending}").unlink(missing_ok=True)
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Write a private file durably, whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        raise DragomanError(f"The change could not be recorded: {error}.", cure="Free space on the disk.") from error

@@ -1,0 +1,128 @@
+"""Changes of files by calls: old or new content at every point of a crash, and what the tool tells afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.file_changes import ChangeOutcome, FileChange
+from gateway.domain.ids import SessionId, TurnId
+from gateway.errors import BadRequest
+from gateway.store.memory import MemoryStore
+from gateway.toolcalls import file_changes
+from gateway.toolcalls.file_changes import CallFileChanges
+from tests.support.clock import FakeClock
+
+NAMES = ("a", "b", "c")
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def changes_in(folder: Path) -> CallFileChanges:
+    return CallFileChanges(
+        key_value=MemoryStore(FakeClock()), workspace=folder / "workspace", folder=folder / "changes",
+        session=SessionId("main:ann"), epoch=0, turn=TurnId("t1"), n=1,
+    )  # fmt: skip
+
+
+def made(folder: Path) -> CallFileChanges:
+    """Return the changes of a call in a new workspace of three files."""
+    (folder / "workspace").mkdir()
+    for name in NAMES:
+        (folder / "workspace" / name).write_bytes(b"old")
+    return changes_in(folder)
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> CallFileChanges:
+    return made(tmp_path)
+
+
+def three() -> list[FileChange]:
+    """Return the change of one file, the removal of another and of a third again a change."""
+    data = {"a": b"new", "b": None, "c": b"new"}
+    return [FileChange(path=name, before=sha(b"old"), data=data[name]) for name in NAMES]
+
+
+def contents(changes: CallFileChanges) -> list[bytes | None]:
+    files = [changes.workspace / name for name in NAMES]
+    return [file.read_bytes() if file.exists() else None for file in files]
+
+
+async def test_all_files_have_their_new_content(changes: CallFileChanges) -> None:
+    await changes.apply(three())
+    assert contents(changes) == [b"new", None, b"new"]
+    assert await changes.outcome() is ChangeOutcome.DONE
+    assert (await changes.seen("a"), await changes.seen("b")) == (sha(b"new"), "")
+
+
+async def test_nothing_changes_when_one_file_is_not_as_it_was(changes: CallFileChanges) -> None:
+    (changes.workspace / "c").write_bytes(b"other")
+    with pytest.raises(BadRequest, match="`c` changed meanwhile"):
+        await changes.apply(three())
+    assert contents(changes) == [b"old", b"old", b"other"]
+    assert await changes.outcome() is ChangeOutcome.NONE
+
+
+DIES = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.unit.gateway.toolcalls.test_file_changes import changes_in, three
+
+left = [int(sys.argv[2])]
+
+def die(event, _arguments):
+    if event in ("os.rename", "os.remove"):
+        left[0] -= 1
+        if left[0] < 0:
+            os._exit(9)
+
+sys.addaudithook(die)
+asyncio.run(changes_in(Path(sys.argv[1])).apply(three()))
+"""
+"""Program that changes the files and dies at its n-th rename or removal."""
+
+
+@pytest.mark.parametrize("writes", range(13))
+async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Path, writes: int) -> None:
+    changes = made(tmp_path)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(tmp_path), str(writes))
+    assert await child.wait() == (0 if writes == 12 else 9)
+    assert all(found in (b"old", b"new", None) for found in contents(changes))
+    if await changes.outcome() is ChangeOutcome.NONE:
+        assert contents(changes) == [b"old"] * 3
+    if (changes.folder / "t1-1.json").exists():
+        await changes.resume()
+    else:
+        await changes.apply(three())
+    assert contents(changes) == [b"new", None, b"new"]
+    assert await changes.outcome() is ChangeOutcome.DONE
+
+
+async def test_something_else_in_a_file_makes_the_outcome_unknown(changes: CallFileChanges) -> None:
+    await changes.apply(three())
+    (changes.workspace / "a").write_bytes(b"other")
+    assert await changes.outcome() is ChangeOutcome.UNKNOWN
+
+
+async def test_known_contents_belong_to_one_history(changes: CallFileChanges) -> None:
+    await changes.saw("./a", b"old")
+    assert await changes.seen("a") == sha(b"old")
+    assert await replace(changes, epoch=1).seen("a") == ""
+    assert await replace(changes, session=SessionId("main:bob")).seen("a") == ""
+
+
+async def test_old_content_beyond_the_limit_is_not_kept(changes: CallFileChanges) -> None:
+    big = b"x" * (file_changes.UNDO_BYTES + 1)
+    (changes.workspace / "a").write_bytes(big)
+    await changes.apply([FileChange(path="a", before=sha(big), data=b"new")])
+    assert contents(changes)[0] == b"new"
+    with pytest.raises(BadRequest, match="too large to keep"):
+        await changes.undo()
