@@ -1,0 +1,109 @@
+"""Text of a file: encoding, line breaks, binary files, and numbered lines for a model. Used by the file tools. Pure."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import hashlib
+from dataclasses import dataclass
+
+from gateway.domain.tools import PICTURES
+from gateway.errors import BadRequest
+
+FILE_BYTES = 10_000_000
+"""Largest file that is read or edited as text."""
+LINE_CHARS = 2000
+"""Characters of a line that are shown."""
+SNIFFED_BYTES = 4096
+BINARY_SHARE = 0.3
+"""Share of control characters from which the beginning of a file is no text."""
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
+_BOM = "\ufeff"
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Text of a file with `\\n` as its only line break, and what is needed to write it back the same."""
+
+    text: str
+    bom: bool = False
+    newline: str = "\n"
+
+    def encode(self, text: str) -> bytes:
+        """Return another text in the form of this file. Raises `BadRequest` for text that UTF-8 cannot hold."""
+        shaped = text.replace("\r\n", "\n").replace("\n", self.newline)
+        try:
+            return f"{_BOM if self.bom else ''}{shaped}".encode()
+        except UnicodeEncodeError:
+            raise BadRequest("The text has half a character (a lone surrogate).", cure="Write it again.") from None
+
+
+def media_type(data: bytes) -> str:
+    """Return the media type of a picture or PDF by its first bytes; empty for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
+
+
+def is_picture(data: bytes) -> bool:
+    """Return whether these bytes begin like a picture that models and people can be shown."""
+    return media_type(data) in PICTURES
+
+
+def is_binary(data: bytes) -> bool:
+    """Return whether the beginning of a file is no text: a NUL, or many control characters."""
+    head = data[:SNIFFED_BYTES]
+    if b"\0" in head:
+        return True
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in head)
+    return controls > BINARY_SHARE * len(head)
+
+
+def decode(data: bytes, path: str) -> Text:
+    """Return the text of a file. Raises `BadRequest` for a binary one, and for text that is not UTF-8."""
+    if is_binary(data):
+        kind = media_type(data) or "binary"
+        cure = "Use the shell for files that are not text."
+        raise BadRequest(f"`{path}` is not text: {kind}, {len(data):,} bytes.", cure=cure)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        cure = "Convert it first, for instance with iconv in the shell."
+        raise BadRequest(f"`{path}` is not UTF-8: byte {error.start + 1} is not valid.", cure=cure) from None
+    bom = data.startswith(codecs.BOM_UTF8)
+    breaks = text.count("\n")
+    newline = "\r\n" if breaks and text.count("\r\n") * 2 > breaks else "\n"
+    return Text(text=text.removeprefix(_BOM).replace("\r\n", "\n"), bom=bom, newline=newline)
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of a file's bytes in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def diff(path: str, before: str, after: str, *, new_path: str = "") -> str:
+    """Return a unified diff of a file's text, with three lines of context."""
+    name = new_path or path
+    old = f"a/{path}" if before else "/dev/null"
+    new = f"b/{name}" if after or before == after else "/dev/null"
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm="")
+    return "\n".join(lines)
+
+
+def numbered(text: str, offset: int, limit: int) -> tuple[str, int, int]:
+    """Return lines `offset` (from 1) and following as `N: text`, how many they are, and how many there are in all."""
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    chosen = lines[offset - 1 : offset - 1 + limit]
+    shown = [
+        f"{offset + n}: {line[:LINE_CHARS]}{'…' if len(line) > LINE_CHARS else ''}" for n, line in enumerate(chosen)
+    ]
+    return "\n".join(shown), len(chosen), len(lines)

@@ -1,0 +1,290 @@
+"""The tools that read and change files: what they show, what they refuse, and what is in the files afterwards."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_tools import apply_patch, edit, multiedit, read, undo, write
+from gateway.domain.tools import Effect, Preview, ResultStatus, Risk
+from gateway.errors import BadRequest, DragomanError, NotFound, TooLarge
+from tests.unit.agent_tools.files.conftest import Bench
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
+CHANGING = (write, edit, multiedit, apply_patch, undo)
+
+
+def arguments_of(tool: ModuleType, path: str) -> dict[str, Any]:
+    """Return arguments that change `a` to `b` in a file."""
+    if tool is write:
+        return {"path": path, "content": "b\n"}
+    if tool is edit:
+        return {"path": path, "old": "a", "new": "b"}
+    if tool is multiedit:
+        return {"files": [{"path": path, "edits": [{"old": "a", "new": "b"}]}]}
+    return {"patch": f"*** Begin Patch\n*** Update File: {path}\n-a\n+b\n*** End Patch"}
+
+
+EDITING = (write, edit, multiedit, apply_patch)
+
+
+def test_specs_ask_before_a_change() -> None:
+    assert {tool.SPEC.risk for tool in CHANGING} == {Risk.WRITE}
+    assert {tool.SPEC.effect for tool in CHANGING} == {Effect.CHECKABLE}
+    assert (read.SPEC.risk, read.SPEC.effect) == (Risk.READ, Effect.PURE)
+
+
+# --- read ---------------------------------------------------------------------------------------
+
+
+async def test_read_returns_numbered_lines_and_the_hash(bench: Bench) -> None:
+    bench.path("notes").write_text("one\ntwo\nthree\n")
+    result = await bench.call(read, path="notes", offset=2, limit=1)
+    assert result.text.split("\n") == [
+        "notes, lines 2 to 2 of 3, hash " + result.text.split("hash ")[1][:8],
+        "2: two",
+        "Go on with offset=3.",
+    ]
+    assert result.untrusted
+
+
+@pytest.mark.parametrize("alias", ["path", "filePath", "file_path"])
+async def test_read_takes_the_names_that_models_use(bench: Bench, alias: str) -> None:
+    bench.path("notes").write_text("x")
+    assert (await bench.call(read, **{alias: "notes"})).status is ResultStatus.OK
+
+
+async def test_read_shows_a_picture(bench: Bench) -> None:
+    bench.path("a.png").write_bytes(PNG)
+    result = await bench.call(read, path="a.png")
+    assert [picture.media_type for picture in result.pictures] == ["image/png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("bin", b"a\0b", "is not text: binary, 3 bytes"),
+        ("ctl", bytes(range(1, 9)) * 8, "is not text"),
+        ("a.pdf", b"%PDF-1.7\0", "application/pdf"),
+        ("latin", "ä".encode("latin-1") + b" text", "is not UTF-8: byte 1"),
+    ],
+)
+async def test_read_refuses_what_is_no_text(bench: Bench, name: str, data: bytes, why: str) -> None:
+    bench.path(name).write_bytes(data)
+    with pytest.raises(BadRequest, match=why):
+        await bench.call(read, path=name)
+
+
+async def test_read_refuses_lines_that_are_not_there(bench: Bench) -> None:
+    bench.path("notes").write_text("one\n")
+    with pytest.raises(BadRequest, match="has 1 lines"):
+        await bench.call(read, path="notes", offset=5)
+    bench.path("empty").write_text("")
+    assert (await bench.call(read, path="empty")).text == "empty is empty."
+
+
+async def test_read_refuses_a_sparse_giant_at_once(bench: Bench) -> None:
+    with bench.path("giant").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TooLarge):
+        await bench.call(read, path="giant")
+
+
+@pytest.mark.parametrize("more", [{"offset": 0}, {"limit": 0}, {"limit": 2001}, {"path": ""}, {"other": 1}])
+def test_read_refuses_wrong_arguments(more: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        read.Args.model_validate({"path": "notes", **more})
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", EDITING)
+async def test_a_file_that_was_not_read_is_not_changed(bench: Bench, tool: ModuleType) -> None:
+    bench.path("notes").write_text("a\n")
+    with pytest.raises(BadRequest, match="was not read in this session"):
+        await bench.call(tool, **arguments_of(tool, "notes"))
+    assert bench.text("notes") == "a\n"
+
+
+@pytest.mark.parametrize("tool", EDITING)
+async def test_a_file_that_changed_since_it_was_read_is_not_changed(bench: Bench, tool: ModuleType) -> None:
+    bench.path("notes").write_text("a\n")
+    await bench.call(read, path="notes")
+    bench.path("notes").write_text("a\nc\n")
+    with pytest.raises(BadRequest, match="changed since it was read: its hash is"):
+        await bench.call(tool, **arguments_of(tool, "notes"))
+
+
+@pytest.mark.parametrize("tool", EDITING)
+async def test_a_file_that_was_read_is_changed_after_its_diff(bench: Bench, tool: ModuleType) -> None:
+    bench.path("notes").write_text("a\n")
+    await bench.call(read, path="notes")
+    shown = await bench.preview(tool, **arguments_of(tool, "notes"))
+    assert isinstance(shown, Preview)
+    assert "-a\n+b" in shown.text
+    assert list(shown.state) == ["notes"]
+    result = await bench.call(tool, **arguments_of(tool, "notes"))
+    assert result.text.startswith("notes: changed, hash ")
+    assert bench.text("notes") == "b\n"
+    await bench.call(edit, path="notes", old="b", new="c")  # what was written is known
+
+
+@pytest.mark.parametrize("tool", EDITING)
+async def test_a_file_that_was_swapped_after_its_card_is_not_changed(bench: Bench, tool: ModuleType) -> None:
+    bench.path("notes").write_text("a\n")
+    await bench.call(read, path="notes")
+    args = arguments_of(tool, "notes")
+    shown = await bench.preview(tool, **args)
+    assert isinstance(shown, Preview)
+    bench.path("notes").write_text("a \n")
+    await bench.call(read, path="notes")
+    with pytest.raises(BadRequest, match="not as it was shown"):
+        await tool.run(bench.context(shown.state), tool.Args.model_validate(args))
+    assert bench.text("notes") == "a \n"
+
+
+async def test_write_creates_folders_and_says_so(bench: Bench) -> None:
+    result = await bench.call(write, path="a/b/c.txt", content="x\ny\n")
+    assert result.text.startswith("a/b/c.txt: created, hash ")
+    assert result.text.endswith("+2 -0 lines.")
+    assert bench.text("a/b/c.txt") == "x\ny\n"
+
+
+async def test_line_breaks_and_mark_of_a_file_stay(bench: Bench) -> None:
+    bench.path("dos").write_bytes("\ufeffone\r\ntwo\r\n".encode())
+    await bench.call(read, path="dos")
+    await bench.call(edit, path="dos", old="one\ntwo", new="one\nand\ntwo")
+    assert bench.path("dos").read_bytes() == "\ufeffone\r\nand\r\ntwo\r\n".encode()
+
+
+async def test_permissions_of_a_file_stay(bench: Bench) -> None:
+    bench.path("run.sh").write_text("a\n")
+    bench.path("run.sh").chmod(0o755)
+    await bench.call(read, path="run.sh")
+    await bench.call(edit, path="run.sh", old="a", new="b")
+    assert bench.path("run.sh").stat().st_mode & 0o777 == 0o755
+
+
+async def test_several_edits_are_one_write_or_none(bench: Bench) -> None:
+    bench.path("notes").write_text("a b c\n")
+    await bench.call(read, path="notes")
+    with pytest.raises(BadRequest, match="Edit 2 of 2"):
+        await bench.call(edit, path="notes", edits=[{"old": "a", "new": "x"}, {"old": "q", "new": "y"}])
+    assert bench.text("notes") == "a b c\n"
+    await bench.call(edit, path="notes", edits=[{"oldString": "a", "newString": "x"}, {"old": "b", "new": "y"}])
+    assert bench.text("notes") == "x y c\n"
+
+
+async def test_a_loosely_found_text_is_named_on_card_and_result(bench: Bench) -> None:
+    bench.path("notes").write_text("a = 1\n")
+    await bench.call(read, path="notes")
+    args = {"path": "notes", "old": "a  =  1", "new": "a = 2"}
+    shown = await bench.preview(edit, **args)
+    assert isinstance(shown, Preview)
+    assert "found by whitespace_normalized" in shown.text
+    assert "found by whitespace_normalized" in (await bench.call(edit, **args)).text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "x"},
+        {"path": "x", "old": "a"},
+        {"path": "x", "old": "a", "new": "b", "edits": [{"old": "a", "new": "b"}]},
+        {"path": "x", "edits": []},
+        {"path": "x", "old": None, "new": None},
+    ],
+)
+def test_edit_refuses_half_arguments(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        edit.Args.model_validate(arguments)
+
+
+async def test_edits_that_undo_each_other_are_refused(bench: Bench) -> None:
+    bench.path("notes").write_text("a\n")
+    await bench.call(read, path="notes")
+    with pytest.raises(BadRequest, match="undo each other"):
+        await bench.call(edit, path="notes", edits=[{"old": "a", "new": "b"}, {"old": "b", "new": "a"}])
+
+
+async def test_a_patch_adds_moves_and_removes(bench: Bench) -> None:
+    for name in ("old", "gone"):
+        bench.path(name).write_text("a\n")
+        await bench.call(read, path=name)
+    patch = (
+        "*** Begin Patch\n*** Add File: new\n+x\n*** Update File: old\n*** Move to: sub/moved\n-a\n+b\n"
+        "*** Delete File: gone\n*** End Patch"
+    )
+    assert apply_patch.scope(apply_patch.Args(patch=patch), None).subjects == (
+        "path:new", "path:old", "path:sub/moved", "path:gone"
+    )  # fmt: skip
+    await bench.call(apply_patch, patch=patch)
+    assert sorted(str(path.relative_to(bench.workspace)) for path in bench.workspace.rglob("*") if path.is_file()) == [
+        "new",
+        "sub/moved",
+    ]
+    assert bench.text("sub/moved") == "b\n"
+
+
+def test_a_malformed_patch_is_refused_before_anybody_is_asked() -> None:
+    scope = apply_patch.scope(apply_patch.Args(patch="nonsense"), None)
+    assert "no begin or no end" in scope.refused
+
+
+ELSEWHERE = ["../x", "/etc/passwd", "a/../../x", "a\0b", "dir", "fifo", "link", "links/x", "."]
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+@pytest.mark.parametrize("tool", [read, *EDITING])
+async def test_paths_that_lead_elsewhere_are_refused(bench: Bench, tmp_path: Path, tool: ModuleType, path: str) -> None:
+    (tmp_path / "x").write_text("a\n")
+    bench.path("dir").mkdir()
+    bench.path("link").symlink_to(tmp_path / "x")
+    bench.path("links").symlink_to(tmp_path)
+    os.mkfifo(bench.path("fifo"))
+    arguments = {"path": path} if tool is read else arguments_of(tool, path)
+    with pytest.raises(DragomanError):
+        await bench.call(tool, **arguments)
+    assert (tmp_path / "x").read_text() == "a\n"
+
+
+async def test_a_missing_file_is_not_edited(bench: Bench) -> None:
+    with pytest.raises(NotFound):
+        await bench.call(edit, path="none", old="a", new="b")
+
+
+# --- undo ---------------------------------------------------------------------------------------
+
+
+async def test_undo_takes_back_a_turn_and_then_the_one_before(bench: Bench) -> None:
+    await bench.call(write, path="notes", content="one\n")
+    bench.turn = 2
+    await bench.call(edit, path="notes", old="one", new="two")
+    await bench.call(edit, path="notes", old="two", new="three")
+    await bench.call(write, path="more", content="x\n")
+    bench.turn = 3
+    shown = await bench.preview(undo)
+    assert isinstance(shown, Preview)
+    assert "-three\n+one" in shown.text
+    await bench.call(undo)
+    assert bench.text("notes") == "one\n"
+    assert not bench.path("more").exists()
+    bench.turn = 4
+    await bench.call(undo)
+    assert not bench.path("notes").exists()
+    bench.turn = 5
+    assert (await bench.call(undo)).code == "nothing"
+
+
+async def test_undo_refuses_a_file_that_changed_since(bench: Bench) -> None:
+    await bench.call(write, path="notes", content="one\n")
+    bench.path("notes").write_text("by hand\n")
+    with pytest.raises(BadRequest, match="changed meanwhile"):
+        await bench.call(undo)
+    assert bench.text("notes") == "by hand\n"
