@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.tools import Artifact, Picture, SandboxMode
-from gateway.ports import ProcessEnd, Subsessions
+from gateway.ports import FileChanges, ProcessEnd, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
 
 
@@ -37,6 +37,11 @@ class BareCall:
     def artifacts(self) -> BareCall:
         """The call itself."""
         return self
+
+    @property
+    def changes(self) -> FileChanges:
+        """None, unless a test says so."""
+        raise AssertionError("this tool changes no file")
 
     @property
     def sessions(self) -> Subsessions:

@@ -12,7 +12,9 @@ import pytest
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.tools import Picture, Preview, ToolResult
 from gateway.store.memory import MemoryStore
+from gateway.system.redaction import Redactor
 from gateway.toolcalls.file_changes import CallFileChanges
+from gateway.toolcalls.output import OutputBuffer
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 
@@ -22,9 +24,14 @@ class Call(BareCall):
 
     def __init__(self, workspace: Path, changes: CallFileChanges, prepared: Mapping[str, Any]) -> None:
         super().__init__(workspace)
-        self.changes = changes
+        self.output = OutputBuffer(workspace.parent / "output", "step.txt", FakeClock(), Redactor())
         self.prepared = prepared
+        self._changes = changes
         self.pictures: list[bytes] = []
+
+    @property
+    def changes(self) -> CallFileChanges:
+        return self._changes
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         self.pictures.append(data)
