@@ -252,7 +252,7 @@ async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
 
 def every_tool() -> list[Tool]:
     """Return the tools of this version, in their default policy."""
-    names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__) if not module.name.startswith("_")]
     modules = [importlib.import_module(f"agent_tools.{name}") for name in names]
     return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=ModelArguments(m.Args), run=_never) for m in modules]
 
