@@ -53,9 +53,9 @@ class Payload(Generic[T]):
 
 
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
-    """Write an absent sandbox as an empty string, and leave out an absent summary and preview, as earlier rows did."""
+    """Write an absent sandbox as an empty string, and leave out absent fields that earlier rows did not have."""
     data = dump(request)
-    for absent in [key for key in ("summary", "prepared") if data[key] in ("", None)]:
+    for absent in [key for key in ("summary", "prepared", "always") if data[key] in ("", None)]:
         del data[absent]
     data["action"]["sandbox"] = data["action"]["sandbox"] or ""
     return data
