@@ -49,6 +49,7 @@ class Args(BaseModel):
     ]
     agent: Annotated[Name | None, Field(description="A configured agent.")] = None
     model: Annotated[Name | None, Field(description="A configured model; this session's when not given.")] = None
+    preset: Annotated[Name | None, Field(description="A preset that limits it further, such as explore.")] = None
     tools: Annotated[
         list[Name] | None, Field(max_length=100, description="The only tools it may use; all of yours when not given.")
     ] = None
@@ -77,6 +78,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
             text=args.task,
             agent=args.agent or "",
             model=args.model or "",
+            preset=args.preset or "",
             tools=args.tools,
             mode=SpawnMode(args.mode),
             timeout_s=args.timeout_s,

@@ -136,7 +136,7 @@ class PromptBuilder:
         return self._measured[1]
 
     def _system(self, session: Session, offered: ToolSet, tools: Sequence[ToolOffer]) -> str:
-        parts = [self.system, self.instructions, self._agents(offered, tools)]
+        parts = [self.system, self.instructions, offered.preset_of(session).prompt, self._agents(offered, tools)]
         if session.lineage is not None:
             agent = self.agents.get(session.lineage.agent)
             parts += [self.child_system, agent.instructions if agent else ""]

@@ -34,4 +34,4 @@ class ConfiguredExplainer:
         """
         route = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
         session = replace(empty_session(route, self._clock.now()), preset=preset)
-        return Explainer(tools=self._tools, session=session, workspace=lambda: "").explain(tool, text)
+        return Explainer(tools=self._tools, session=session, workspace=lambda: "", openly=True).explain(tool, text)

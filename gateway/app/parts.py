@@ -137,6 +137,7 @@ def make_subsessions(core: Core) -> SubsessionService:
     """Wire the spawning of sub-sessions."""
     return SubsessionService(
         children=core.store,
+        journal=core.store,
         queries=core.store,
         registry=core.registry,
         agents=core.loaded.agents,

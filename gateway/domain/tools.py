@@ -118,6 +118,9 @@ class ToolSpec:
     """True for a tool that spawns or manages sub-sessions. A session that may have none is not offered it."""
     subjects: frozenset[SubjectKind] | None = None
     """Kinds of the subjects that its calls touch, for the checks of rules; None: not stated."""
+    leaves_plan: bool = False
+    """True for a tool that ends the planning. It exists only under a read-only preset of people, and a person decides
+    about each call of it, whatever rules and grants say."""
     returns_child_text: bool = False
     """True for a tool whose result text is a sub-session's last text: Markdown to be shown as such, not output of a
     program."""

@@ -27,7 +27,10 @@ CONTROL: Mapping[str, str] = MappingProxyType(
         "status": "show what is running and waiting",
         "new": "stop and begin a new history",
         "stop": "stop what is running or waiting here",
-        "tools": "list the tools of this session",
+        "tools": "list the tools of this session; `/tools off NAME` takes one away, `/tools on NAME` gives it back",
+        "plan": "look and plan only, until a plan is agreed to or /build ends it",
+        "build": "work without the limits of a plan",
+        "preset": "show the presets, or choose one with `/preset NAME`",
         "sessions": "list the sessions that you may see",
         "approvals": "list what waits for a decision",
         "tree": "list the sub-sessions of this session",
@@ -110,12 +113,18 @@ def start_text(offered: ToolSet, session: Session) -> str:
     return f"{GREETING}\n\n{help_text(offered, session)}"
 
 
-def tools_text(offered: ToolSet, session: Session) -> str:
-    """Return the reply to /tools."""
+def tools_text(offered: ToolSet, session: Session, *, owner: bool = False) -> str:
+    """Return the reply to /tools. An owner also reads why the other tools do not exist here."""
     tools = offered.seen_by(session)
+    lines = ["Tools of this session:", "", *(_tool_line(tool) for tool in tools)]
     if not tools:
-        return "This session may use no tools."
-    return "\n".join(["Tools of this session:", "", *(_tool_line(tool) for tool in tools)])
+        lines = ["This session may use no tools."]
+    hidden = offered.hidden_from(session) if owner else []
+    if hidden:
+        preset = as_code(offered.preset_of(session).name)
+        lines += ["", f"Not here (the preset is {preset}):", ""]
+        lines += [f"- {as_code(tool.spec.name)}: {deny.hint}" for tool, deny in hidden]
+    return "\n".join(lines)
 
 
 def _tool_line(tool: Tool) -> str:

@@ -8,8 +8,10 @@ from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.messages import Inbound
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.text import split_command
 from gateway.domain.turns import STOPPED_TEXT
 from gateway.inbound import commands
+from gateway.inbound.session_limits import SWITCHES, answer, change_preset, switch_tool
 from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
 from gateway.ports import Children, Clock, Control, ControlEffect, Queries, UsageStore
 from gateway.toolcalls.registry import Registry
@@ -60,12 +62,31 @@ class ControlReplies:
                     stopped_text=STOPPED_TEXT,
                 )
             case "new":
-                return _answer("Only an owner can begin a new history here.")
+                return answer("Only an owner can begin a new history here.")
+            case "plan" | "build" | "preset":
+                session, tools = await self._session(found), self._registry.snapshot()
+                rest, owner = _rest(message), self._people.owner_of(message.principal) is not None
+                return change_preset(name, rest, session, tools, owner=owner)
+            case "tools" if _rest(message).split(" ")[0] in SWITCHES:
+                session, tools = await self._session(found), self._registry.snapshot()
+                owner = self._people.owner_of(message.principal) is not None
+                return switch_tool(_rest(message), session, tools, owner=owner)
             case _:
-                return _answer(await self._reply(name, message, found))
+                return answer(await self._reply(name, message, found))
+
+    async def hides(self, word: str, found: Route) -> bool:
+        """Return whether the tool of a command must look like one that nobody has: owners are told why instead."""
+        tools = self._registry.snapshot()
+        spec = tools.commands.get(word)
+        if spec is None or found.kind is SessionKind.MAIN:
+            return False
+        return tools.is_hidden(spec.name, await self._session(found))
+
+    async def _session(self, found: Route) -> Session:
+        return await self._queries.session(found.session) or empty_session(found, self._clock.now())
 
     async def _reply(self, name: str, message: Inbound, found: Route) -> str:
-        session = await self._queries.session(found.session) or empty_session(found, self._clock.now())
+        session = await self._session(found)
         owner = self._people.owner_of(message.principal)
         match name:
             case "help":
@@ -73,7 +94,7 @@ class ControlReplies:
             case commands.START:
                 return commands.start_text(self._registry.snapshot(), session)
             case "tools":
-                return commands.tools_text(self._registry.snapshot(), session)
+                return commands.tools_text(self._registry.snapshot(), session, owner=owner is not None)
             case "status" | "sessions" | "approvals" | "tree":
                 return await self._list(name, session, owner)
             case "usage":
@@ -110,6 +131,7 @@ class ControlReplies:
         return commands.usage_text(spent, commands.UsageScope(persons=own, all=main), today, self._currency)
 
 
-def _answer(reply: str) -> Control:
-    """Return a control without an effect, only a reply."""
-    return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")
+def _rest(message: Inbound) -> str:
+    """Return the text after the command."""
+    command = split_command(message.text)
+    return "" if command is None else command[1].strip()

@@ -119,6 +119,8 @@ class Ingress:
 
     async def _take(self, message: Inbound, found: Route) -> Accepted | None:
         asked = commands.parse(message.text, self._registry.snapshot().commands)
+        if isinstance(asked, commands.ToolCommand) and await self._replies.hides(asked.tool, found):
+            asked = commands.UnknownCommand(asked.tool)
         match asked:
             case commands.ControlCommand(name) | commands.UnknownCommand(name):
                 control = await self._replies.of(name, message, found)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.patterns import fits
-from gateway.domain.presets import BUILD, Ceiling, Preset, Presets
+from gateway.domain.presets import BUILD, Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
@@ -89,11 +89,14 @@ def _gone(name: str) -> Preset:
     return Preset(name=name, rules=(rule,))
 
 
-def withheld_by(preset: Preset, spec: ToolSpec) -> Deny | None:
+def withheld_by(preset: Preset, spec: ToolSpec, session: Session) -> Deny | None:
     """Return the reason why a preset permits no call of a tool; None when it permits some."""
     needed = generation_of(spec.name)
     if needed > preset.generation:
         hint = f"{spec.name} is of generation {needed}; here tools go up to generation {preset.generation}."
+        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+    if spec.leaves_plan and not (preset.read_only and preset.mode is PresetMode.PRIMARY and session.lineage is None):
+        hint = f"There is no plan to leave: {spec.name} is for sessions whose preset plans. /plan begins planning."
         return Deny(reason=DenyReason.CONFIGURED, hint=hint)
     for ceiling in preset.ceilings:
         if spec.risk not in ceiling.risks and not _excepts(ceiling, spec):

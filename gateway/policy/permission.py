@@ -54,7 +54,7 @@ def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Prese
 
     Shared by the filter of tools offered to a model and by the decision on a call. `preset`: the one in force.
     """
-    refused = available(spec.name, policy.availability, session) or withheld_by(preset, spec)
+    refused = available(spec.name, policy.availability, session) or withheld_by(preset, spec, session)
     if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
         return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
     rules = rules_of_call(spec, policy, session, preset)
@@ -171,6 +171,8 @@ def decide(
     rules = rules_of_call(spec, policy, session, preset, granted)
     found = _by_rules(rules, spec, policy, session, call_scope, note)
     found = _granted(found, grant, note)
+    if spec.leaves_plan and isinstance(found, Allow):
+        found = Ask(because="a person decides about every plan", rule=found.rule)
     return _after_exposure(_answerable(found, spec, note, askable=askable))
 
 

@@ -45,10 +45,11 @@ class Task:
     mode: SpawnMode = SpawnMode.RUN
     timeout_s: float | None = None
     """Maximum seconds of work."""
+    preset: str = ""
 
 
 class Subsessions(Protocol):
-    """Sub-sessions of the session that a call belongs to."""
+    """Sub-sessions of the session that a call belongs to, and its own preset."""
 
     async def spawn(self, task: Task) -> ToolResult | Park:
         """Start a sub-session. Idempotent by the step; checks the rights of the session whatever the call asks for.
@@ -66,6 +67,10 @@ class Subsessions(Protocol):
 
         Raises `NotFound`; raises `Forbidden` for another person's sub-session in a conversation of several people.
         """
+        ...
+
+    async def choose_preset(self, preset: str) -> None:
+        """Give this session another preset. Idempotent by the step. Raises `NotFound` in a sub-session."""
         ...
 
 

@@ -358,6 +358,8 @@ class CallDecider:
         given = step.call.arguments
         found = resolve_call(self.tools, view.session, step.call.tool, lambda _: given, self._workspace(view.session))
         if isinstance(found, Deny):
+            if self.tools.is_hidden(step.call.tool, view.session):
+                self._log.info("call of a tool that does not exist here", turn=step.turn, n=step.n)
             return found
         tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:

@@ -48,6 +48,8 @@ class Explainer:
     """Grants that hold in this session. Those of one exact action are not considered: its sandbox is not known here."""
     askable: bool = True
     """True when somebody can be asked."""
+    openly: bool = False
+    """True to say why a tool does not exist, also outside main sessions: an owner asks."""
 
     def explain(self, name: str, text: str) -> Explanation:
         """Return how a call would be decided. `name`: of the tool, or its command.
@@ -65,7 +67,7 @@ class Explainer:
         def typed(tool: Tool) -> str | Deny:
             return _as_json(tool, self.tools, self.session, text)
 
-        found = resolve_call(self.tools, self.session, name, typed, self.workspace, note)
+        found = resolve_call(self.tools, self.session, name, typed, self.workspace, note, openly=self.openly)
         if isinstance(found, Deny):
             return found
         spec, policy, call_scope = found.tool.spec, found.tool.policy, found.call_scope

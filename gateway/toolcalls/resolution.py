@@ -38,9 +38,14 @@ def resolve_call(
     text: Callable[[Tool], str | Deny],
     workspace: Workspace,
     note: Note = unnoted,
+    *,
+    openly: bool = False,
 ) -> ResolvedCall | Deny:
-    """Return the resolved call, or the refusal of the first step that fails. `text`: JSON arguments for the tool."""
-    tool = tools.resolve(name, session)
+    """Return the resolved call, or the refusal of the first step that fails. `text`: JSON arguments for the tool.
+
+    `openly`: as in `ToolSet.resolve`.
+    """
+    tool = tools.resolve(name, session, openly=openly)
     if isinstance(tool, Deny):
         note(f"available: refused, {tool.reason.value}")
         return tool

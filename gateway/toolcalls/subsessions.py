@@ -25,11 +25,12 @@ from gateway.domain.decisions import DenyReason
 from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.text import one_line
+from gateway.domain.tool_groups import generation_of
 from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
-from gateway.ports import Children, Clock, Models, Queries, Task
+from gateway.ports import Children, Clock, Models, Queries, Task, TurnJournal
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -137,6 +138,8 @@ def rights_of_child(
         tools &= set(task.tools)
     if agent is not None and agent.tools is not None:
         tools &= set(agent.tools)
+    if agent is not None:
+        tools = frozenset(name for name in tools if generation_of(name) <= agent.generation)
     if depth == MAX_DEPTH:  # it can have no children
         tools -= frozenset(of_children)
     return Rights(
@@ -159,6 +162,7 @@ class SubsessionService:
     """Service behind the sub-sessions of every call: store, registry, limits, and the budget of running children."""
 
     children: Children
+    journal: TurnJournal
     queries: Queries
     registry: Registry
     agents: Mapping[str, Agent]
@@ -254,6 +258,10 @@ class CallSubsessions:
         only = self.view.turn.principal if shared else None
         return await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
 
+    async def choose_preset(self, preset: str) -> None:
+        """Give this session another preset, as the effect of this call's step."""
+        await self.subsessions.journal.choose_preset(self.lease, self.n, preset)
+
     async def _left(self) -> Left:
         """Return the turn's remaining budget. A child of this very call, left by a crash, does not count."""
         service, turn = self.subsessions, self.view.turn
@@ -282,6 +290,10 @@ class CallSubsessions:
             return SpawnDenied(code="nobody_asked", hint=hint)
         agent = service.agents.get(task.agent)
         tools = service.registry.snapshot()
+        preset = task.preset or (agent.preset if agent else "")
+        unknown = _unknown("preset", preset, {one.name for one in tools.presets.for_children()})
+        if unknown:
+            return unknown
         visible = [tool.spec.name for tool in tools.seen_by(self.view.session)]
         parent = rights_of(self.view.session, visible, service.limits)
         at_most_s = service.limits.child_active.total_seconds()
@@ -295,6 +307,7 @@ class CallSubsessions:
             task=task.text,
             tools=tuple(sorted(rights.tools)),
             mode=task.mode,
+            preset=preset,
             # Stored, not looked up later: a grandchild without settings of its own inherits its parent's.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),

@@ -11,6 +11,7 @@ from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.tool_names import repaired
 from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
 from gateway.policy.layers import in_force
@@ -88,8 +89,8 @@ class ToolSet:
         return self._of_children
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        return self._tools.get(name)
+        """Return the tool that this name means, or None: also by its name elsewhere, such as `bash`."""
+        return self._tools.get(repaired(name, self._tools))
 
     @property
     def presets(self) -> Presets:
@@ -104,17 +105,33 @@ class ToolSet:
         """Return the tools that exist in this session, sorted by name."""
         return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
 
+    def hidden_from(self, session: Session) -> list[tuple[Tool, Deny]]:
+        """Return the tools that do not exist in this session, sorted by name, each with the reason."""
+        refused = ((tool, self._missing(tool, session)) for _, tool in sorted(self._tools.items()))
+        return [(tool, deny) for tool, deny in refused if deny is not None]
+
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
         """Return the tools offered to a model in this session; the same object for a tool each time."""
         return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
 
-    def resolve(self, name: str, session: Session) -> Tool | Deny:
-        """Return the tool when it exists in the session, else the refusal. Never raises."""
-        tool = self._tools.get(name)
-        if tool is None:
-            names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
-            return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
-        return self._missing(tool, session) or tool
+    def resolve(self, name: str, session: Session, *, openly: bool = False) -> Tool | Deny:
+        """Return the tool when it exists in the session, else the refusal. Never raises.
+
+        Outside main sessions a tool that is not there is refused like one that nobody has, unless `openly`.
+        """
+        tool = self.get(name)
+        missing = None if tool is None else self._missing(tool, session)
+        if tool is not None and missing is None:
+            return tool
+        if missing is not None and (openly or session.root_kind is SessionKind.MAIN):
+            return missing
+        names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
+        return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
+
+    def is_hidden(self, name: str, session: Session) -> bool:
+        """Return whether a tool is there, but not in this session."""
+        tool = self.get(name)
+        return tool is not None and self._missing(tool, session) is not None
 
     def _missing(self, tool: Tool, session: Session) -> Deny | None:
         if tool.missing:

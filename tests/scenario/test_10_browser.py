@@ -256,7 +256,7 @@ async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: Scrip
         asked = slack.mention("U0ANN", QUESTION, channel="C0CC")
         await slack.see("C0CC", "I have no browser here.", thread=asked.ts)
         assert "browser" not in json.dumps(model.requests[0].body.get("tools", []))
-        assert "only_in_main" in results(model)[0]
+        assert "unknown_tool" in results(model)[0]
         assert pages.asked == []
 
         model.replies.extend([Reply(text="Good morning."), *task(url)])

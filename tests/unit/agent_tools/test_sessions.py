@@ -40,6 +40,7 @@ class FakeFamily:
     tasks: list[Task] = field(default_factory=list[Task])
     stopped: list[SessionId] = field(default_factory=list[SessionId])
     lines: Sequence[ChildLine] = ()
+    presets: list[str] = field(default_factory=list[str])
 
     async def spawn(self, task: Task) -> ToolResult | Park:
         self.tasks.append(task)
@@ -47,6 +48,9 @@ class FakeFamily:
 
     async def members(self) -> Sequence[ChildLine]:
         return self.lines
+
+    async def choose_preset(self, preset: str) -> None:
+        self.presets.append(preset)
 
     async def stop(self, child: SessionId) -> int:
         if child != KNOWN:
@@ -113,11 +117,13 @@ async def test_a_task_alone_leaves_the_rest_to_the_parent(call: Call) -> None:
 
 @pytest.mark.parametrize("named", ["timeout", "timeout_s", "timeout_seconds"])
 async def test_everything_that_is_asked_is_passed_on(call: Call, named: str) -> None:
-    args = {"task": "x", "agent": "a", "model": "m", "tools": ["shell"], "mode": "session", named: 5}
+    args = {
+        "task": "x", "agent": "a", "model": "m", "preset": "p", "tools": ["shell"], "mode": "session", named: 5,
+    }  # fmt: skip
     await sessions_spawn.run(call, sessions_spawn.Args.model_validate(args))
 
     assert call.family.tasks == [
-        Task(text="x", agent="a", model="m", tools=["shell"], mode=SpawnMode.SESSION, timeout_s=5)
+        Task(text="x", agent="a", model="m", preset="p", tools=["shell"], mode=SpawnMode.SESSION, timeout_s=5)
     ]
 
 

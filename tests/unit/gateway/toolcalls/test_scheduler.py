@@ -218,7 +218,7 @@ async def test_ten_megabytes_of_arguments_are_refused_at_once(engine: Engine, to
     assert tools.trusted.calls == []
 
 
-@pytest.mark.parametrize("name", ["", "SHELL", "shell ", "shell\x00", "../shell", "x" * 100_000, "invalid", "ѕhell"])
+@pytest.mark.parametrize("name", ["", "SHELLS", "shell ", "shell\x00", "../shell", "x" * 100_000, "invalid", "ѕhell"])
 async def test_a_tool_that_there_is_not_is_a_short_result(engine: Engine, tools: ToolBox, name: str) -> None:
     lease = await nonsense(engine, ToolCall(id=CallId("c0"), tool=name, arguments="{}"))
 

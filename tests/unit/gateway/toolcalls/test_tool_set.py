@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.ids import SessionId
+from gateway.domain.presets import Ceiling, Preset, Presets
 from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.tool_names import ALIASES
 from gateway.domain.tools import (
     ARGUMENTS_AT_MOST,
     ApprovalMode,
@@ -119,7 +121,7 @@ def test_a_tool_denied_outright_is_neither_offered_nor_resolved(
     found, where = ToolSet([made], sandboxed=True), session(kind, root=root)
 
     assert (names(found, where), len(found.offers(where))) == (["shell"] if seen else [], int(seen))
-    resolved = found.resolve("shell", where)
+    resolved = found.resolve("shell", where, openly=True)
     assert (resolved.reason if isinstance(resolved, Deny) else None) is (None if seen else DenyReason.CONFIGURED)
 
 
@@ -143,16 +145,65 @@ def test_tool_names_and_commands_are_unique_and_plain() -> None:
     [
         ("read", SessionKind.DM, None),
         ("nosuch", SessionKind.MAIN, DenyReason.UNKNOWN_TOOL),
-        ("READ", SessionKind.MAIN, DenyReason.UNKNOWN_TOOL),
+        ("READ", SessionKind.MAIN, None),
+        ("bash", SessionKind.MAIN, None),
+        ("Read_File", SessionKind.DM, None),
+        ("write_file", SessionKind.MAIN, DenyReason.UNKNOWN_TOOL),
         ("", SessionKind.MAIN, DenyReason.UNKNOWN_TOOL),
         ("gone", SessionKind.MAIN, DenyReason.BLOCKED),
         ("mine", SessionKind.DM, DenyReason.ONLY_IN_MAIN),
     ],
 )
 def test_a_name_is_resolved_or_refused_with_a_reason(name: str, kind: SessionKind, reason: DenyReason | None) -> None:
-    found = tool_set().resolve(name, session(kind))
+    found = tool_set().resolve(name, session(kind), openly=True)
 
     assert (found.reason if isinstance(found, Deny) else None) is reason
+
+
+@pytest.mark.parametrize(
+    "where",
+    [session(SessionKind.DM), session(SessionKind.NON_MAIN), session(SessionKind.NON_MAIN, root=SessionKind.DM)],
+)
+@pytest.mark.parametrize("name", ["mine", "gone", "MINE"])
+def test_hidden_tool_is_refused_like_one_that_nobody_has(where: Session, name: str) -> None:
+    found = tool_set().resolve(name, where)
+    nobodys = tool_set().resolve("none", where)
+
+    assert isinstance(found, Deny)
+    assert isinstance(nobodys, Deny)
+    assert (found.reason, found.hint) == (nobodys.reason, nobodys.hint.replace("'none'", repr(name)))
+    assert tool_set().is_hidden(name, where)
+    assert not tool_set().is_hidden("none", where)
+
+
+def test_owner_is_told_why_a_tool_is_hidden() -> None:
+    found = tool_set().resolve("gone", session(SessionKind.MAIN))
+
+    assert isinstance(found, Deny)
+    assert found.reason is DenyReason.BLOCKED
+
+
+def test_alias_of_a_tool_is_not_offered() -> None:
+    tools = tool_set()
+
+    assert tools.get("bash") is tools.get("shell")
+    assert not {offer.name for offer in tools.offers(session())} & set(ALIASES)
+
+
+def test_set_offers_by_the_preset_of_the_session() -> None:
+    plan = Preset(name="plan", ceilings=(Ceiling(preset="plan", risks=frozenset({Risk.NONE, Risk.READ})),))
+    presets = Presets(by_name={"build": Preset(name="build"), "plan": plan})
+    tools = [one.tool() for one in (READ, SHELL)]
+    found = ToolSet(tools, sandboxed=True, presets=presets)
+    planning = replace(session(), preset="plan")
+
+    assert names(found, session()) == ["read", "shell"]
+    assert names(found, planning) == ["read"]
+    assert [offer.name for offer in found.offers(planning)] == ["read"]
+    assert [(tool.spec.name, deny.reason) for tool, deny in found.hidden_from(planning)] == [
+        ("shell", DenyReason.CONFIGURED)
+    ]
+    assert isinstance(found.resolve("bash", planning), Deny)
 
 
 def test_an_unknown_tool_is_answered_with_those_that_exist_here_and_no_others() -> None:
@@ -168,7 +219,7 @@ def test_without_a_sandbox_what_needs_one_exists_in_main_alone() -> None:
 
     assert names(found, session()) == ["mine", "read", "shell"]
     assert names(found, session(SessionKind.DM)) == ["read"]
-    refused = found.resolve("shell", session(SessionKind.NON_MAIN))
+    refused = found.resolve("shell", session(SessionKind.NON_MAIN), openly=True)
     assert isinstance(refused, Deny)
     assert refused.reason is DenyReason.SANDBOX_MISSING
     # Nor in a child of a main session: nobody reads along when it runs on the host.
