@@ -36,7 +36,7 @@ from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tool_groups import NEWEST
-from gateway.domain.tools import ApprovalMode, Availability, SandboxPolicy
+from gateway.domain.tools import ApprovalMode, Availability, NetworkPolicy, SandboxPolicy
 from gateway.domain.turns import TurnLimits
 from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER
 
@@ -332,7 +332,14 @@ class ToolSettings(Table):
         "owners, except about an owner's own session.",
     )
     sandbox: SandboxPolicy | None = Field(
-        default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'
+        default=None,
+        description='Containment in main: "off", "basic", "full" (basic with secret files hidden), "auto". Elsewhere '
+        'it is at least "basic".',
+    )
+    network: NetworkPolicy | None = Field(
+        default=None,
+        description='Network of its contained programs: "none", "public" (vetted public hosts over HTTP and HTTPS), '
+        '"host", "auto" (in main with basic the host\'s after a press; otherwise none).',
     )
 
 

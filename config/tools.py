@@ -18,7 +18,15 @@ from config.settings import ToolSettings
 from config.values import Flaw, spoken
 from gateway.domain.approvers import ApproverRules
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tools import ApprovalMode, Availability, Risk, ToolPolicy, ToolSpec
+from gateway.domain.tools import (
+    ApprovalMode,
+    Availability,
+    NetworkPolicy,
+    Risk,
+    SandboxPolicy,
+    ToolPolicy,
+    ToolSpec,
+)
 from gateway.errors import ConfigError
 
 TIMEOUTS, FOLDER, PACKAGES = "timeouts", "folder", "packages"
@@ -225,6 +233,21 @@ def _check_fits(settings: ToolSettings, spec: ToolSpec, path: KeyPath, reader: T
         _check_timeout(settings.timeout, spec, (*path, "timeout"), reader)
     if settings.sandbox is not None and spec.sandbox is None:
         reader.wrong((*path, "sandbox"), f"{spec.name} starts no process, so nothing can be contained", "Remove it")
+    _check_network(settings, spec, path, reader)
+
+
+def _check_network(settings: ToolSettings, spec: ToolSpec, path: KeyPath, reader: TableReader) -> None:
+    network, sandbox = settings.network, settings.sandbox or spec.sandbox
+    if network is None:
+        return
+    if spec.sandbox is None or spec.network is None:
+        reader.wrong((*path, "network"), f"{spec.name} starts no program whose network could be chosen", "Remove it")
+    elif sandbox is SandboxPolicy.FULL and network is NetworkPolicy.HOST:
+        cure = 'Write network = "public" or "none", or sandbox = "basic"'
+        reader.wrong((*path, "network"), 'the sandbox "full" never shares the host\'s network', cure)
+    elif sandbox is SandboxPolicy.OFF and network in (NetworkPolicy.NONE, NetworkPolicy.PUBLIC):
+        cure = 'Write sandbox = "basic" or "full", or leave the network out'
+        reader.wrong((*path, "network"), "without a sandbox its programs use the host's network", cure)
 
 
 def _check_timeout(timeout: timedelta, spec: ToolSpec, path: KeyPath, reader: TableReader) -> None:
@@ -243,6 +266,7 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
         timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
         actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
         sandbox=settings.sandbox or spec.sandbox,
+        network=settings.network or spec.network,
         ceilings=frozenset({action for action, set_ in actions.items() if set_} | ({spec.name} if timeout else set())),
         settings=_own(spec, settings),
         deciding=ApproverRules(
@@ -276,4 +300,5 @@ def describe(name: str, policy: ToolPolicy) -> str:
     parts.append(spoken(timedelta(seconds=policy.timeout_s)))
     parts += [f"{one} {spoken(timedelta(seconds=policy.timeout_of(name, one)))}" for one in sorted(policy.actions)]
     parts += [f"sandbox {policy.sandbox.value}"] if policy.sandbox else []
+    parts += [f"network {policy.network.value}"] if policy.sandbox and policy.network else []
     return ", ".join(parts)

@@ -61,6 +61,7 @@ SPEC = ToolSpec(
         "close": 30.0,
     },
     sandbox=SandboxPolicy.AUTO,
+    network=None,
     positional="action",
     shows="url",
     approval={"dm": ApprovalMode.DENY, "non-main": ApprovalMode.DENY},

@@ -104,7 +104,7 @@ async def chromium(
                     downloads_path=_made(sandbox_session.folder / "files"),
                     env={"PATH": os.defpath},  # for the launcher, which sets Chromium's own
                     # Chromium's own sandbox refuses root only, and nobody is root inside the sandbox session.
-                    chromium_sandbox=sandbox == SandboxMode.BASIC or os.geteuid() != 0,
+                    chromium_sandbox=sandbox in (SandboxMode.BASIC, SandboxMode.FULL) or os.geteuid() != 0,
                     proxy={"server": NOWHERE, "bypass": "<-loopback>"},
                     handle_sighup=False,
                     handle_sigint=False,

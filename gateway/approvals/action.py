@@ -24,9 +24,19 @@ _SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|."
 
 
 def canonical(action: Action) -> str:
-    """Return the canonical text of an action, with every field and argument."""
+    """Return the canonical text of an action, with every field that is set and every argument."""
+    fields: dict[str, Any] = {
+        "tool": action.tool,
+        "arguments": dict(action.arguments),
+        "cwd": action.cwd,
+        "sandbox": action.sandbox or "",
+    }
+    if action.network is not None:
+        fields["network"] = action.network
+    if action.read_only:
+        fields["read_only"] = True
     return json.dumps(
-        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox or ""},
+        fields,
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=True,

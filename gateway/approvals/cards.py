@@ -19,14 +19,27 @@ from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.ids import Handle, OwnerName, Person, Principal, web_principal
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.slots import ANSWER_BY, Button, CardRow
-from gateway.domain.tools import SandboxMode
+from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.domain.turns import Turn
 from gateway.domain.waits import ESCALATED, ApprovalRequest, PressResult, PressVerdict, Verb, Vote, Wait, WaitState
 from gateway.policy.routing import AllowedPeople, may_see
 from gateway.ports import Accounts
 
 _SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
-    {None: "none needed", SandboxMode.OFF: "none: it runs on the host", SandboxMode.BASIC: "basic"}
+    {
+        None: "none needed",
+        SandboxMode.OFF: "none: it runs on the host",
+        SandboxMode.BASIC: "basic",
+        SandboxMode.FULL: "full: secret files are hidden",
+    }
+)
+_NETWORKS: Mapping[NetworkMode | None, str] = MappingProxyType(
+    {
+        None: "",
+        NetworkMode.NONE: "none",
+        NetworkMode.PUBLIC: "public hosts only",
+        NetworkMode.HOST: "the host's, with private networks",
+    }
 )
 
 
@@ -139,7 +152,8 @@ class Approvals:
             ("Risk", request.risk.value),
             ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
             ("Folder", render(request.action.cwd)),
-            ("Sandbox", _SANDBOXES[request.action.sandbox]),
+            ("Sandbox", _sandbox(request.action)),
+            ("Network", _NETWORKS[request.action.network]),
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
@@ -156,3 +170,7 @@ class Approvals:
             return ""
         names = ", ".join(render(vote.person) for vote in Vote.of(wait))
         return f"{len(Vote.of(wait))} of {quorum}{f': {names}' if names else ''}"
+
+
+def _sandbox(action: Action) -> str:
+    return f"{_SANDBOXES[action.sandbox]}{'; it cannot write here' if action.read_only else ''}"

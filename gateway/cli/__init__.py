@@ -323,7 +323,9 @@ def check(options: _Options) -> int:
         store_url=loaded.settings.store.url,
         host=http.host,
         port=http.port,
-        contained=[name for name, policy in loaded.tools.items() if policy.sandbox is SandboxPolicy.BASIC],
+        contained=[
+            name for name, policy in loaded.tools.items() if policy.sandbox in (SandboxPolicy.BASIC, SandboxPolicy.FULL)
+        ],
     )
     findings += [CheckResult(level=Level.PROBLEM, what=one.message, cure=one.cure) for one in refusals(loaded)]
     findings += [

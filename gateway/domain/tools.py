@@ -58,14 +58,16 @@ class ApprovalMode(StrEnum):
 
 
 class SandboxPolicy(StrEnum):
-    """Configured containment of a tool's processes."""
+    """Configured containment of a tool's processes, each stricter than the one before."""
 
     OFF = "off"
     """On the host, in an own process namespace where the system has one."""
-    BASIC = "basic"
-    """Workspace writable, system read-only, home hidden, environment constructed, limits."""
     AUTO = "auto"
     """Main sessions only: basic where a probe succeeds, else the host; every card states which."""
+    BASIC = "basic"
+    """Workspace writable, system read-only, home hidden, environment constructed, limits."""
+    FULL = "full"
+    """Basic with secret files of the workspace hidden, and never with the host's network."""
 
 
 class SandboxMode(StrEnum):
@@ -73,6 +75,39 @@ class SandboxMode(StrEnum):
 
     OFF = "off"
     BASIC = "basic"
+    FULL = "full"
+
+
+class NetworkPolicy(StrEnum):
+    """Configured network of a tool's contained programs."""
+
+    AUTO = "auto"
+    """In main with the sandbox `basic`: the host's network after a press, else none. Elsewhere none."""
+    NONE = "none"
+    PUBLIC = "public"
+    """Public hosts only, over HTTP and HTTPS through an egress proxy."""
+    HOST = "host"
+
+
+class NetworkMode(StrEnum):
+    """Actual network of one call's programs, decided from the `NetworkPolicy`, the sandbox and who allowed it."""
+
+    NONE = "none"
+    """A network namespace of its own, with nothing in it but its own loopback."""
+    PUBLIC = "public"
+    """As NONE, with an egress proxy as the one way out."""
+    HOST = "host"
+    """The host's, with its loopback and its private networks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxFloor:
+    """Least containment that a session demands of every call, whatever a tool's settings say. Presets set it."""
+
+    mode: SandboxMode = SandboxMode.OFF
+    """Weakest sandbox."""
+    read_only: bool = False
+    """True when programs may not write to the workspace; needs a sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +129,8 @@ class ToolSpec:
     """Timeout in seconds by action, for tools with an argument `action`."""
     sandbox: SandboxPolicy | None = None
     """Default sandbox in main; elsewhere it is at least basic. None: the tool starts no process."""
+    network: NetworkPolicy | None = NetworkPolicy.AUTO
+    """Default network of its contained programs. None: the tool opens ways out by itself, as a browser does."""
     positional: str | None = None
     """Argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
@@ -141,6 +178,7 @@ class ToolPolicy:
     timeout_s: float
     actions: Mapping[str, float]
     sandbox: SandboxPolicy | None
+    network: NetworkPolicy | None = NetworkPolicy.AUTO
     ceilings: frozenset[str] = frozenset()
     """Actions whose timeout the owner has set, and the tool's name where its own is set: a call may only lower
     these."""
@@ -200,6 +238,10 @@ class Action:
     cwd: str
     sandbox: SandboxMode | None
     """None for a tool that starts no process."""
+    network: NetworkMode | None = None
+    """None for a tool that starts no process, or opens ways out by itself."""
+    read_only: bool = False
+    """True when its programs cannot write to the workspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,30 @@
-"""Containment of tool processes. Stands between a tool's `spawn` and the kernel.
+"""Containment of tool processes. Stands between a tool's part `process` and the kernel.
 
-`probe` finds out once what this machine can do, `choose` picks the mode of a call, `run_contained` runs it.
-`enclosed` opens a sandbox session for a program that outlives calls. Import from here; the modules are private.
+`probe` finds out once what this machine can do, `choose` and `network_for` pick the mode and the network of a call,
+`run_contained` runs it. `enclosed` opens a sandbox session for a program that outlives calls. Import from here; the
+modules are private.
 """
 
 from __future__ import annotations
 
-from gateway.sandbox.plan import Containment, ProcessLimits, choose
+from gateway.sandbox.choice import NO_FLOOR, choose, network_for
+from gateway.sandbox.plan import Containment, ProcessLimits
 from gateway.sandbox.probe import probe
-from gateway.sandbox.run import run_contained
+from gateway.sandbox.public import Serve
+from gateway.sandbox.run import Confinement, run_contained
 from gateway.sandbox.session import enclosed
+from gateway.sandbox.terminal import Terminal
 
-__all__ = ["Containment", "ProcessLimits", "choose", "enclosed", "probe", "run_contained"]
+__all__ = [
+    "NO_FLOOR",
+    "Confinement",
+    "Containment",
+    "ProcessLimits",
+    "Serve",
+    "Terminal",
+    "choose",
+    "enclosed",
+    "network_for",
+    "probe",
+    "run_contained",
+]

@@ -134,3 +134,8 @@ def _remove(folder: Path) -> None:
             if not os.path.islink(below):
                 os.chmod(below, 0o700)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def above(fd: int) -> int:
+    """Duplicate a descriptor to a number of 10 or more: programs on the way use the low ones."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)

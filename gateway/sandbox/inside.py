@@ -1,7 +1,7 @@
-"""First program in a sandbox session: makes the egress proxies' sockets, sends them to the daemon, runs the program.
+"""First program in a sandbox with egress proxies: makes their sockets, sends them to the daemon, runs the program.
 
-Run as a script by `gateway.sandbox.session`. A socket stays in the network namespace that it was made in, so the
-daemon accepts the program's connections outside, without a relay.
+Run as a script by `gateway.sandbox.session` and `gateway.sandbox.public`. A socket stays in the network namespace that
+it was made in, so the daemon accepts the program's connections outside, without a relay.
 
 Only light imports, all from Python's own library: none of our other modules is visible in a sandbox session.
 """
@@ -14,13 +14,21 @@ import socket
 import sys
 
 BACKLOG = 128
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+"""Variables by which programs find their proxy."""
+TOLD, NOT_TOLD = "told", "not-told"
+"""Fourth argument: whether the program is told of the first proxy by its environment, once it is served."""
 
 
-def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[str]) -> None:
+def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[str], *, told: bool) -> None:
     """Send `gates` listening sockets, set up the descriptors (target, source) and exec `argv`; never returns."""
     listening = [socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) for _ in range(gates)]
     with socket.socket(fileno=to_daemon) as daemon:
         socket.send_fds(daemon, [b"gates"], [gate.fileno() for gate in listening])
+        if told and not daemon.recv(1):
+            os._exit(127)  # the daemon is gone
+    if told:
+        os.environ.update(dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{listening[0].getsockname()[1]}"))
     for gate in listening:
         gate.close()
     for target, source in given:
@@ -30,7 +38,7 @@ def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[st
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     try:
-        os.execv(argv[0], argv)  # noqa: S606 - the script's purpose
+        os.execvp(argv[0], argv)  # noqa: S606 - the script's purpose
     except OSError as error:
         os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())
         os._exit(127)
@@ -38,4 +46,5 @@ def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[st
 
 if __name__ == "__main__":
     pairs = [pair.split("=") for pair in sys.argv[3].split(",") if pair]
-    main(int(sys.argv[1]), int(sys.argv[2]), [(int(to), int(source)) for to, source in pairs], sys.argv[4:])
+    lent = [(int(to), int(source)) for to, source in pairs]
+    main(int(sys.argv[1]), int(sys.argv[2]), lent, sys.argv[5:], told=sys.argv[4] == TOLD)

@@ -1,7 +1,7 @@
 """Command lines, environment and limits that contain a tool's program. Starts no process. Used by `run` and `session`.
 
-Four ways, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
-bubblewrap with only a process namespace, or util-linux' unshare, or our own `gateway.sandbox.supervisor`.
+Four ways, best first: `basic` and `full` are bubblewrap with its own view of the files. `off` sees the host's files and
+is bubblewrap with only a process namespace, or util-linux' unshare, or our own `gateway.sandbox.supervisor`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from gateway.domain.tools import SandboxMode, SandboxPolicy
+from gateway.domain.tools import NetworkMode, SandboxMode
 from gateway.errors import BadRequest, NotFound, SandboxMissing
 from gateway.sandbox import supervisor
+from gateway.sandbox.masks import Masks
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
@@ -57,7 +58,10 @@ COPY_BYTES = 2**19
 # It starts nothing before the daemon answers on its input. PDEATHSIG, which ties a tree to the daemon's life, is set by
 # each process for itself and does nothing if the parent is dead already. When this shell runs all of it is set, and a
 # daemon that has died since does not answer.
-INIT = 'exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null; (exec "$@" 2>&3 3>&-); exit $?'
+_READY = "exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null; "
+INIT = _READY + '(exec "$@" 2>&3 3>&-); exit $?'
+# Output goes to the terminal already, and input comes from there; `setsid --ctty` makes it the program's own.
+INIT_TERMINAL = _READY + '(exec "$@" <&3 2>&3 3>&-); exit $?'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,9 @@ class ProcessLimits:
     """Seconds between TERM and KILL. All processes have ended about 0.1 s after that."""
 
 
+NO_MASKS = Masks()
+
+
 class Holder(StrEnum):
     """Program that contains a tree; decides how the tree is killed."""
 
@@ -115,7 +122,13 @@ class SandboxPlace:
     readable: Sequence[Path] = ()
     """Paths that `basic` shows read-only besides the system; missing ones are left out."""
     enclosed: bool = False
-    """A sandbox session: in `basic` no network, but user namespaces, which a browser's own sandbox needs."""
+    """A sandbox session: user namespaces are there, which a browser's own sandbox needs."""
+    network: NetworkMode = NetworkMode.NONE
+    """Network of a contained program. An egress proxy of its own is not a matter of the command line."""
+    read_only: bool = False
+    """True when the workspace is shown read-only."""
+    masks: Masks = NO_MASKS
+    """Paths of the workspace that `full` hides."""
 
 
 class Copies:
@@ -157,24 +170,12 @@ class Copies:
             os.close(self.descriptors.pop())
 
 
-def choose(wanted: SandboxPolicy, kind_is_main: bool, containment: Containment) -> SandboxMode:
-    """Return the mode of a call. Raises `SandboxMissing` when the least mode required is not available.
-
-    OFF is honoured in main only; everywhere else it is at least basic. AUTO in main is basic where it works.
-    """
-    if kind_is_main and (wanted is SandboxPolicy.OFF or (wanted is SandboxPolicy.AUTO and not containment.can_bwrap)):
-        return SandboxMode.OFF
-    if not containment.can_bwrap:
-        raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
-    return SandboxMode.BASIC
-
-
 def holder_for(mode: SandboxMode, containment: Containment) -> Holder:
-    """Return the best available holder for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
+    """Return the best available holder for a mode. Raises `SandboxMissing`; only `off` may be the host."""
     if containment.can_bwrap:
         return Holder.BWRAP
-    if mode == SandboxMode.BASIC:
-        raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
+    if mode != SandboxMode.OFF:
+        raise SandboxMissing(f"This needs the sandbox `{mode}`: {containment.why_no_bwrap or 'no probe was made'}.")
     return Holder.UNSHARE if containment.can_pid_namespace else Holder.SUPERVISOR
 
 
@@ -213,7 +214,7 @@ def check_program(program: str, mode: SandboxMode, place: SandboxPlace, env: Map
     if found is None:
         raise NotFound(f"There is no program `{program}`.", cure=f"Install it, or name one that is in {PATH}.")
     seen = [*SYSTEM, str(place.workspace)]
-    if mode == SandboxMode.BASIC and not any(Path(found).is_relative_to(root) for root in seen):
+    if mode != SandboxMode.OFF and not any(Path(found).is_relative_to(root) for root in seen):
         raise NotFound(
             f"The program {found} cannot be seen in the sandbox.",
             cure="Install it under /usr, or put it into the workspace.",
@@ -255,22 +256,26 @@ def bounds(holder: Holder, limits: ProcessLimits, containment: Containment) -> d
 
 
 def command(holder: Holder, mode: SandboxMode, argv: Sequence[str], place: SandboxPlace, *, limits: ProcessLimits,
-            containment: Containment, copies: Copies) -> list[str]:  # fmt: skip
+            containment: Containment, copies: Copies, terminal: bool = False) -> list[str]:  # fmt: skip
     """Return the command line that contains `argv`. Its input is the control socket, see `gateway.sandbox.tree`.
 
-    Pass it the descriptors that are in `copies` afterwards.
+    Pass it the descriptors that are in `copies` afterwards. `terminal`: its output is one, to be the program's own.
     """
     if holder is Holder.SUPERVISOR:
         bound = ",".join(f"{number}={value}" for number, value in bounds(holder, limits, containment).items())
-        return [sys.executable, "-I", "-S", supervisor.__file__, bound, *argv]
+        how = supervisor.WITH_TERMINAL if terminal else supervisor.WITHOUT
+        return [sys.executable, "-I", "-S", supervisor.__file__, bound, how, *argv]
+    init = INIT_TERMINAL if terminal else INIT
     if holder is Holder.UNSHARE:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
         # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.
         outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]
         namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
-        return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *argv]
-    view = _basic(place, limits, containment, copies) if mode == SandboxMode.BASIC else _host()
-    tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", INIT, "sh", *argv]
+        own_session = [helper("setsid"), "--ctty"] if terminal else [helper("setsid")]
+        return [*outside, *namespace, "/bin/sh", "-c", init, "sh", *own_session, *argv]
+    view = _host() if mode == SandboxMode.OFF else _contained(place, limits, containment, copies)
+    own_session = [helper("setsid"), "--ctty"] if terminal else []
+    tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", init, "sh", *own_session, *argv]
     return [helper("bwrap"), "--die-with-parent", "--new-session", "--as-pid-1", *view, *tail]
 
 
@@ -278,16 +283,15 @@ def _host() -> Iterator[str]:
     yield from ("--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc", "/proc")
 
 
-def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment, copies: Copies) -> Iterator[str]:
+def _contained(place: SandboxPlace, limits: ProcessLimits, containment: Containment, copies: Copies) -> Iterator[str]:
     # Later mounts cover earlier ones: the workspace may be in the home or in /tmp, hidden folders in the workspace.
     yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
-    if place.enclosed:
-        if os.geteuid() == 0:
-            yield from ("--uid", INSIDE, "--gid", INSIDE)
-    else:
+    if place.network is NetworkMode.HOST:
         yield "--share-net"
-        if containment.hardened:
-            yield "--disable-userns"
+    if place.enclosed and os.geteuid() == 0:
+        yield from ("--uid", INSIDE, "--gid", INSIDE)
+    if not place.enclosed and containment.hardened:
+        yield "--disable-userns"
     yield from _system(copies, containment)
     # Kernel settings belong to the machine, and root writes them by its user id alone, without any capability.
     yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev")
@@ -299,11 +303,21 @@ def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment,
         yield from ("--tmpfs", folder)
     for path in place.readable:
         yield from ("--ro-bind-try", str(path.resolve()), str(path))
-    yield from ("--symlink", TMP, f"/var{TMP}", "--bind", str(place.workspace), str(place.workspace))
+    bind = "--ro-bind" if place.read_only else "--bind"
+    yield from ("--symlink", TMP, f"/var{TMP}", bind, str(place.workspace), str(place.workspace))
     for hidden in place.hide:
         if hidden.is_dir() and hidden.is_relative_to(place.workspace):
             yield from ("--tmpfs", str(hidden))
+    yield from _masked(place.masks)
     yield from ("--remount-ro", "/", "--remount-ro", "/dev")
+
+
+def _masked(masks: Masks) -> Iterator[str]:
+    # A device does not work on a mount without devices: who opens the file is refused, rather than shown an empty one.
+    for path in masks.files:
+        yield from ("--ro-bind", os.devnull, path)
+    for path in masks.folders:
+        yield from ("--tmpfs", path, "--remount-ro", path)
 
 
 def _system(copies: Copies, containment: Containment) -> Iterator[str]:

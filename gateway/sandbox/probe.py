@@ -14,7 +14,7 @@ from pathlib import Path
 from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
 from gateway.sandbox.plan import PATH, Containment, ProcessLimits
-from gateway.sandbox.run import run_contained
+from gateway.sandbox.run import Confinement, run_contained
 
 PROBE_S = 5.0
 """Timeout in seconds for one probe."""
@@ -74,7 +74,7 @@ async def _try_in(folder: Path, mode: SandboxMode, asked: Containment) -> tuple[
     try:
         async with asyncio.timeout(PROBE_S):
             ended = await run_contained(
-                ["readlink", "/proc/self/ns/user"], mode=mode, workspace=folder, cwd=folder,
+                ["readlink", "/proc/self/ns/user"], within=Confinement(mode=mode), workspace=folder, cwd=folder,
                 output=printed, containment=asked, limits=ProcessLimits(),
             )  # fmt: skip
     except TimeoutError:

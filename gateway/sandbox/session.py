@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shlex
 import signal
@@ -18,16 +17,15 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 from gateway.domain.tools import SandboxMode
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import EgressProxy, SandboxSession
 from gateway.sandbox import inside, launch
-from gateway.sandbox.folders import folder_of_its_own, program_file, short_tmp, visible
+from gateway.sandbox.folders import above, folder_of_its_own, program_file, short_tmp, visible
 from gateway.sandbox.plan import (
     TMP,
     Containment,
@@ -39,10 +37,8 @@ from gateway.sandbox.plan import (
     environment,
     holder_for,
 )
+from gateway.sandbox.public import Serve
 from gateway.sandbox.tree import HeldTree
-
-Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[EgressProxy]]
-"""Serve connections to a listening socket, given with its address inside; the callee closes the socket."""
 
 START_S = 20.0
 """Timeout in seconds for the program's start."""
@@ -80,13 +76,13 @@ async def enclosed(
     if not 0 < gates <= MAX_GATES:
         raise BadRequest(f"A sandbox session has 1 to {MAX_GATES} egress proxies, not {gates}.", cure="Ask for fewer.")
     file = program_file(program)
-    seen = visible(file, readable, parent) if mode == SandboxMode.BASIC else ()
+    seen = visible(file, readable, parent) if mode != SandboxMode.OFF else ()
     async with folder_of_its_own(parent) as base:
         folder = base / "shared"
         place = SandboxPlace(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
         session = _Session(base, place, gates, serve, start_s)
         try:
-            tmp = TMP if mode == SandboxMode.BASIC else str(short_tmp(base))
+            tmp = TMP if mode != SandboxMode.OFF else str(short_tmp(base))
             session.open(_Start(file, tmp, holder, mode, containment))
             yield session
         finally:
@@ -125,10 +121,11 @@ class _Start:
         """Start it; return the tree, and the socket on which the proxies' sockets come. Raises as `Tree.start`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            handed = _above(theirs.fileno())
+            handed = above(theirs.fileno())
         tree = HeldTree(self._holder, output, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
+        first.append(inside.NOT_TOLD)
         argv = [*first, str(self._program), *asked.arguments]
         try:
             with Copies() as copies:
@@ -156,7 +153,7 @@ class _LaunchRequest:
         message, received, flags, _ = socket.recv_fds(asking, MAX_ASKED, 5, socket.MSG_CMSG_CLOEXEC)
         targets, *arguments = message.split(b"\0")
         self.arguments = [os.fsdecode(argument) for argument in arguments]
-        self.lent = [(int(chr(target)), _above(fd)) for target, fd in zip(targets, received, strict=False)]
+        self.lent = [(int(chr(target)), above(fd)) for target, fd in zip(targets, received, strict=False)]
         for fd in received:
             os.close(fd)
         if not self.lent or len(self.lent) < len(targets) or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
@@ -347,11 +344,6 @@ class _Session:
         if sock := self._sockets.pop(name, None):
             asyncio.get_running_loop().remove_reader(sock)
             sock.close()
-
-
-def _above(fd: int) -> int:
-    """Duplicate a descriptor to a number of 10 or more: programs on the way use the low ones."""
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
 def _drop_backlog(listening: socket.socket) -> None:

@@ -13,17 +13,21 @@ Only light imports: this file's start is paid with each call.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import select
 import signal
 import sys
+import termios
 from collections.abc import Mapping
 from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
 ORDERS = 0
 """File descriptor on which orders come."""
+WITH_TERMINAL, WITHOUT = "terminal", "no-terminal"
+"""Second argument: whether the output is a terminal that becomes the program's own."""
 MAX_DEPTH = 64
 """Deepest chain of parents that is followed."""
 
@@ -127,10 +131,11 @@ def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone:
     return True
 
 
-def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
+def main(bounds: list[tuple[int, int]], argv: list[str], *, terminal: bool) -> int:
     """Run `argv` to its end under resource limits (number, value), then kill all its descendants.
 
-    Return its exit code, 128 + signal for a signal.
+    `terminal`: the output is one, and becomes the program's controlling terminal. Return its exit code, 128 + signal
+    for a signal.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         os.write(2, b"dragoman: this kernel has no child subreaper\n")
@@ -140,7 +145,7 @@ def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     program = os.fork()
     if program == 0:
-        _become(bounds, argv)
+        _become(bounds, argv, terminal=terminal)
     code = _wait(woken, program)
     _sweep()
     return code
@@ -150,10 +155,12 @@ def _noted(number: int, frame: object) -> None:
     """Do nothing: the wake-up descriptor is written only if the signal has a handler."""
 
 
-def _become(bounds: list[tuple[int, int]], argv: list[str]) -> None:
+def _become(bounds: list[tuple[int, int]], argv: list[str], *, terminal: bool) -> None:
     try:
-        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), ORDERS)
+        os.dup2(1 if terminal else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), ORDERS)
         os.setsid()  # so that `kill 0` does not reach the supervisor
+        if terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -214,4 +221,5 @@ def _sweep() -> None:
 
 if __name__ == "__main__":
     pairs = [pair.split("=") for pair in sys.argv[1].split(",")]
-    sys.exit(main([(int(number), int(value)) for number, value in pairs], sys.argv[2:]))
+    limits = [(int(number), int(value)) for number, value in pairs]
+    sys.exit(main(limits, sys.argv[3:], terminal=sys.argv[2] == WITH_TERMINAL))

@@ -30,6 +30,7 @@ from gateway.ports import Output
 from gateway.sandbox.keyring import own_keyring
 from gateway.sandbox.plan import Containment, Holder, ProcessLimits, SandboxPlace, bounds
 from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_of
+from gateway.sandbox.terminal import Terminal
 
 CHUNK = 65_536
 WATCH_S = 0.1
@@ -53,12 +54,20 @@ class Tree:
     """Process tree: one program and all it starts."""
 
     def __init__(
-        self, holder: Holder, output: Output, limits: ProcessLimits, containment: Containment, *, watched: bool
+        self,
+        holder: Holder,
+        output: Output,
+        limits: ProcessLimits,
+        containment: Containment,
+        *,
+        watched: bool,
+        terminal: Terminal | None = None,
     ) -> None:
-        """Prepare a tree; `watched`: count its processes where the kernel does not."""
+        """Prepare a tree. `watched`: count its processes where the kernel does not. `terminal`: for input, output."""
         self._holder = holder
         self._output = output
         self._limits = limits
+        self._terminal = terminal
         self._bounds = bounds(holder, limits, containment)
         self._watched = watched and resource.RLIMIT_NPROC not in self._bounds
         self._fds: dict[str, int] = {}
@@ -80,8 +89,7 @@ class Tree:
 
         Raises `BadRequest` when the system refuses.
         """
-        out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(out_end, True)
+        out, out_end = _pipe() if self._terminal is None else self._terminal.open()
         self._fds = {"output": out}
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -278,6 +286,8 @@ class Tree:
             data = os.read(self._fds["output"], CHUNK)
         except BlockingIOError:
             return False
+        except OSError:  # a terminal that no program has open any more
+            data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._fds["output"])
             return False
@@ -297,6 +307,8 @@ class Tree:
 
     def _close_fds(self) -> None:
         self._close_control()
+        if self._terminal is not None:
+            self._terminal.close()
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
@@ -335,6 +347,13 @@ class HeldTree(Tree):
         """End the tree; return when no process is left. Call once."""
         asyncio.get_running_loop().remove_reader(self._fds["leader"])
         await super().close()
+
+
+def _pipe() -> tuple[int, int]:
+    """Return both ends of a pipe; only ours does not block."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(theirs, True)
+    return ours, theirs
 
 
 async def _readable(fd: int, within: float | None) -> bool:

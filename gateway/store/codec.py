@@ -53,11 +53,14 @@ class Payload(Generic[T]):
 
 
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
-    """Write an absent sandbox as an empty string, and leave out absent fields that earlier rows did not have."""
+    """Write an absent sandbox as an empty string, and leave out other absent fields, as earlier rows did."""
     data = dump(request)
-    for absent in [key for key in ("summary", "prepared", "always") if data[key] in ("", None)]:
+    for absent in [key for key in ("summary", "prepared") if data[key] in ("", None)]:
         del data[absent]
-    data["action"]["sandbox"] = data["action"]["sandbox"] or ""
+    action = data["action"]
+    action["sandbox"] = action["sandbox"] or ""
+    for absent in [key for key in ("network", "read_only") if not action[key]]:
+        del action[absent]
     return data
 
 

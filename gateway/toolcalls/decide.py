@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,18 +15,19 @@ from typing import Any, TypeAlias
 
 from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.ids import GrantId, WaitId
-from gateway.domain.sessions import Session, SessionKind, works_in
+from gateway.domain.ids import WaitId
+from gateway.domain.sessions import Session, works_in
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import head_and_tail_bytes
 from gateway.domain.tools import (
     ACTION_BYTES,
-    Action,
+    EVERY_SCOPE,
+    ApprovalMode,
+    CallScope,
     Effect,
     Preview,
     ResultStatus,
     SandboxMode,
-    SandboxPolicy,
     ToolResult,
     outcome_unknown,
 )
@@ -34,20 +35,19 @@ from gateway.domain.turns import TurnLimits, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.grants import covering
-from gateway.policy.permission import decide
+from gateway.policy.permission import decide, default_approval
 from gateway.ports import FileChanges, FileReader
-from gateway.sandbox import Containment, choose
+from gateway.sandbox import Containment
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments
+from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.files import WorkspaceFiles
-from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.resolution import resolve_call, resolve_scope
-from gateway.toolcalls.tool_set import ToolSet
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -93,13 +93,15 @@ class Runnable:
 
     call: Prepared
     wait: WaitId | None
-    grant: GrantId | None = None
-    """As in `Allow.grant`: it must still hold when the call starts."""
+    scoped: bool = False
+    """As in `Allow.scoped`."""
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
 Previewed: TypeAlias = Preview | ToolResult | None
 """Outcome of `CallDecider.preview`. A result: the call cannot work, and nobody is asked."""
+Scopes: TypeAlias = Collection[tuple[str, str]]
+"""Pairs of tool and scope that people allowed for longer than one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +203,7 @@ class CallDecider:
         view: TurnView,
         step: Step,
         same: SameCalls,
-        granted: Granted = (),
+        allowed: Scopes = (),
         *,
         askable: bool,
         previewed: Previewed = None,
@@ -209,15 +211,15 @@ class CallDecider:
         """Decide a new call; `askable`: True when a person can be asked. Never raises."""
         try:
             preview = previewed if isinstance(previewed, Preview) else None
-            call = self._prepare(view, step, granted, preview)
+            call = self._prepare(view, step, allowed, preview)
             if isinstance(call, Deny):
                 return self.refuse(call)
             if isinstance(previewed, ToolResult):
                 return previewed
             repeated = repeats(view, step.n, same)
-            match checked(self._decided(call, granted, askable=askable), repeated):
+            match checked(self._decided(call, allowed, askable=askable), repeated):
                 case Allow() as allow:
-                    return Runnable(call=call, wait=None, grant=allow.grant)
+                    return self._allowed(view, call, allow, repeated, askable=askable)
                 case Deny() as deny:
                     return self.refuse(deny)
                 case Ask() if not askable:  # the loop guard asks about calls that are otherwise allowed
@@ -231,12 +233,23 @@ class CallDecider:
             self._log.exception("decision failed", turn=step.turn, n=step.n)
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
+    def _allowed(
+        self, view: TurnView, call: Prepared, allow: Allow, repeated: int, *, askable: bool
+    ) -> Runnable | Asked | ToolResult:
+        """Return the call as it may run; ask where its network cannot be closed as the decision wants it."""
+        try:
+            return Runnable(call=as_allowed(call, allow), wait=None, scoped=allow.scoped)
+        except SandboxMissing as error:
+            if allow.no_network and askable:
+                return self._request(view, call, repeated)
+            return self.refuse(Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error)))
+
     def later(
         self,
         view: TurnView,
         step: Step,
         wait: Wait | None,
-        granted: Granted = (),
+        allowed: Scopes = (),
         previewed: Previewed = None,
         checked: Checked = None,
     ) -> Runnable | ToolResult | None:
@@ -253,10 +266,10 @@ class CallDecider:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._interrupted(view, step, wait, granted, checked)
+            return self._interrupted(view, step, wait, allowed, checked)
         if wait is None or wait.approval is None:
             return None
-        found = self._approved(view, step, wait, wait.approval, granted)
+        found = self._approved(view, step, wait, wait.approval, allowed)
         if isinstance(found, Runnable) and found.call.tool.prepare is not None:
             now = previewed.state if isinstance(previewed, Preview) else None
             if now is None or now != wait.approval.prepared:
@@ -273,7 +286,7 @@ class CallDecider:
     # --- approved calls -----------------------------------------------------------------------
 
     def _approved(
-        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, granted: Granted
+        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, allowed: Scopes
     ) -> Runnable | ToolResult:
         """Return the call with the action of its approval, not of the transcript; check again that the tool exists."""
         bound = (view.session.id, step.turn, step.n, request.requester, request.prepared)
@@ -306,49 +319,47 @@ class CallDecider:
             action=request.action,
             action_sha=request.action_sha,
             call_scope=call_scope,
-            scopes=scopes_for(tool, view.session, call_scope, granted),
+            scopes=_scopes(tool, view.session, call_scope, allowed),
             prepared=request.prepared,
         )
         return Runnable(call=call, wait=wait.id)
 
     def _interrupted(
-        self, view: TurnView, step: Step, wait: Wait | None, granted: Granted, checked: Checked
+        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes, checked: Checked
     ) -> Runnable | ToolResult:
         """Decide a call that an earlier holder started and did not finish: run a repeatable one again."""
         if isinstance(checked, ToolResult):
             return checked
-        found = self._as_allowed(view, step, wait, granted)
-        if found is None:
-            return outcome_unknown(step.started_at)
-        if isinstance(checked, RunAgain):
-            return found
-        if found.call.tool.prepare is not None and found.call.prepared is None:
+        call = self._as_allowed(view, step, wait, allowed)
+        if call is not None and isinstance(checked, RunAgain):
+            return Runnable(call=call, wait=None)
+        if call is not None and call.tool.prepare is not None and call.prepared is None:
             return outcome_unknown(step.started_at)  # what it had seen is gone, so it cannot tell what it did
-        if found.call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
-            return found
+        if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
+            return Runnable(call=call, wait=None)
         return outcome_unknown(step.started_at)
 
-    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, granted: Granted) -> Runnable | None:
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Prepared | None:
         """Return the call allowed before; None when settings changed over a restart and it would not be allowed now."""
         if wait is not None and wait.approval is not None:
-            found = self._approved(view, step, wait, wait.approval, granted)
-            return replace(found, wait=None) if isinstance(found, Runnable) else None
-        call = self._prepare(view, step, granted)
+            found = self._approved(view, step, wait, wait.approval, allowed)
+            return found.call if isinstance(found, Runnable) else None
+        call = self._prepare(view, step, allowed)
         if isinstance(call, Deny):
             return None
-        decided = self._decided(call, granted, askable=True)
-        return Runnable(call=call, wait=None, grant=decided.grant) if isinstance(decided, Allow) else None
+        return allowed_again(call, self._decided(call, allowed, askable=True))
 
     # --- the exact action ---------------------------------------------------------------------
 
-    def _decided(self, call: Prepared, granted: Granted, *, askable: bool) -> Decision:
-        """Return the policy's decision about a call, with the grants that hold for it."""
+    def _decided(self, call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
+        """Return the policy's decision about a call, with the scopes that people allowed before."""
+        name = call.tool.spec.name
+        permitted = frozenset(scope for tool, scope in allowed if tool == name)
         spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
-        grant = covering(granted, spec.name, asking.action_key(call.action), call.call_scope) if granted else None
         preset = self.tools.preset_of(session)
-        return decide(spec, policy, session, call.call_scope, askable=askable, preset=preset, grant=grant)
+        return decide(spec, policy, session, call.call_scope, askable=askable, permitted=permitted, preset=preset)
 
-    def _prepare(self, view: TurnView, step: Step, granted: Granted, preview: Preview | None = None) -> Prepared | Deny:
+    def _prepare(self, view: TurnView, step: Step, allowed: Scopes, preview: Preview | None = None) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix the exact action."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
@@ -363,13 +374,13 @@ class CallDecider:
             return found
         tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:
-            sandbox = self._sandbox(tool.policy.sandbox, view.session)
             cwd = str(self.workspaces.workspace(works_in(view.session)))
+            least = floor_of(self.tools.preset_of(view.session))
+            action = action_of(tool, arguments, cwd, view.session, self.containment, least)
         except SandboxMissing as error:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
         except DragomanError as error:
             return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
-        action = Action(tool=tool.spec.name, arguments=tool.arguments.dump(arguments), cwd=cwd, sandbox=sandbox)
         key, prepared = asking.action_key(action), None if preview is None else preview.state
         sha = asking.action_sha(key, view.session.id, step.turn, step.n, view.turn.principal, prepared)
         return Prepared(
@@ -380,19 +391,13 @@ class CallDecider:
             action=action,
             action_sha=sha,
             call_scope=call_scope,
-            scopes=scopes_for(tool, view.session, call_scope, granted),
+            scopes=_scopes(tool, view.session, call_scope, allowed),
             prepared=prepared,
             preview="" if preview is None else preview.text,
         )
 
     def _workspace(self, session: Session) -> Callable[[], str]:
         return lambda: str(self.workspaces.workspace(works_in(session)))
-
-    def _sandbox(self, wanted: SandboxPolicy | None, session: Session) -> SandboxMode | None:
-        """Return the sandbox mode of a call; a child's is at least basic, whatever its root's."""
-        if wanted is None:
-            return None
-        return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
         # Redact configured secrets only: text that merely looks like a secret is part of the action.
@@ -432,9 +437,18 @@ class CallDecider:
             scope=call.call_scope.scope,
             summary=self.redactor.text(call.call_scope.summary),
             prepared=call.prepared,
-            always=None if hidden or repeated >= ASK_FROM else offer_for(call, shown),
         )
         return Asked(step=call.step, request=request)
+
+
+def _scopes(tool: Tool, session: Session, call_scope: CallScope, allowed: Scopes) -> frozenset[str]:
+    """Return the scopes allowed for the tool, with this call's own; every scope where approval is not needed."""
+    found = {scope for name, scope in allowed if name == tool.spec.name}
+    if call_scope.scope:
+        found.add(call_scope.scope)
+    if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
+        found.add(EVERY_SCOPE)
+    return frozenset(found)
 
 
 def not_approved() -> ToolResult:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 from gateway.domain.live import OutputDelta, session_topic
@@ -20,6 +22,7 @@ from gateway.domain.tools import (
     Action,
     Artifact,
     CallScope,
+    NetworkMode,
     Park,
     Picture,
     ResultStatus,
@@ -30,10 +33,12 @@ from gateway.domain.tools import (
 )
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
+from gateway.egress import Egress
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.ports import (
     Artifacts,
     Clock,
+    EgressProxy,
     EventBus,
     FileChanges,
     Files,
@@ -43,7 +48,7 @@ from gateway.ports import (
     ProcessEnd,
     Subsessions,
 )
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from gateway.system.cancellation import HALTED_TEXT, Cancellation
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -85,30 +90,46 @@ def cut_short(cancellation: Cancellation) -> ToolResult | None:
     return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
 
 
+def confinement(action: Action) -> Confinement:
+    """Return what the programs of a decided call may reach. Raises `SandboxMissing` when its tool starts none."""
+    if action.sandbox is None:
+        raise SandboxMissing("This tool was not planned to start a process.")
+    return Confinement(mode=action.sandbox, network=action.network or NetworkMode.NONE, read_only=action.read_only)
+
+
+def _serve(egress: Egress, sock: socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
+    return egress.gate(sock, hosts=(), address=address)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Process:
     """`ports.Process` of one call."""
 
-    sandbox: SandboxMode | None
+    action: Action
     workspace: Path
     output: Output
     containment: Containment
     limits: ProcessLimits
     state: Path
+    egress: Egress
+
+    @property
+    def sandbox(self) -> SandboxMode | None:
+        """Sandbox of this call's programs."""
+        return self.action.sandbox
 
     async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run a program in this call's sandbox."""
-        if self.sandbox is None:
-            raise SandboxMissing("This tool was not planned to start a process.")
         return await run_contained(
             argv,
-            mode=self.sandbox,
+            within=confinement(self.action),
             workspace=self.workspace,
             cwd=cwd or self.workspace,
             output=self.output,
             containment=self.containment,
             limits=self.limits,
             hide=[self.state],
+            serve=partial(_serve, self.egress),
         )
 
 
@@ -179,6 +200,8 @@ class Execution:
     key_value: KeyValue
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each program that a call starts."""
+    egress: Egress = field(default_factory=Egress)
+    """Maker of the egress proxies of programs in the network `public`."""
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
@@ -243,12 +266,13 @@ class Execution:
             files=WorkspaceFiles(cwd),
             changes=self.changes(call.view, call.step.n, cwd),
             process=_Process(
-                sandbox=call.action.sandbox,
+                action=call.action,
                 workspace=cwd,
                 output=output,
                 containment=self.containment,
                 limits=self.program_limits,
                 state=self.workspaces.root,
+                egress=self.egress,
             ),
             artifacts=_Artifacts(
                 store=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),

@@ -13,10 +13,19 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import shell
-from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, SandboxMode, SandboxPolicy, ToolResult
+from gateway.domain.tools import (
+    Availability,
+    Effect,
+    NetworkMode,
+    ResultStatus,
+    Risk,
+    SandboxMode,
+    SandboxPolicy,
+    ToolResult,
+)
 from gateway.errors import SandboxMissing
 from gateway.ports import ProcessEnd
-from gateway.sandbox import Containment, ProcessLimits, probe, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import OutputBuffer
 from tests.support.calls import BareCall
@@ -32,8 +41,9 @@ class Call(BareCall):
         self._containment = containment
 
     async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+        within = Confinement(mode=SandboxMode.BASIC, network=NetworkMode.HOST)
         return await run_contained(
-            argv, mode=SandboxMode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
+            argv, within=within, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
             containment=self._containment, limits=ProcessLimits(),
         )  # fmt: skip
 

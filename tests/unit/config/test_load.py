@@ -478,7 +478,7 @@ def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
     assert rows["model"] == "openai:x, key set"
     assert rows["listens on"] == "127.0.0.1:any free port"
     assert rows["$DRAGOMAN_HTTP__PORT"] == "overrides it"
-    assert rows["tool shell"] == "main, 2m, sandbox auto"
+    assert rows["tool shell"] == "main, 2m, sandbox auto, network auto"
     assert (
         rows["limits of a turn"]
         == "50 calls, 15m of work, 1000000 tokens; a sub-session 10m; 3 open approvals a person"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, create_model
 
 from gateway.approvals.action import action_key, action_sha, canonical, needs_escape, render, render_action, unrender
 from gateway.domain.ids import Principal, SessionId, TurnId
-from gateway.domain.tools import Action, SandboxMode
+from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from tests.support.proof import examples
 
 ACTION = Action(tool="shell", arguments={"command": "date", "timeout": None}, cwd="/w", sandbox=SandboxMode.BASIC)
@@ -176,11 +176,15 @@ def test_every_field_of_an_action_is_in_its_key() -> None:
         "arguments": replace(ACTION, arguments={**ACTION.arguments, "command": "date "}),
         "cwd": replace(ACTION, cwd="/w2"),
         "sandbox": replace(ACTION, sandbox=SandboxMode.OFF),
+        "network": replace(ACTION, network=NetworkMode.NONE),
+        "read_only": replace(ACTION, read_only=True),
     }
 
     assert set(changed) == {field.name for field in fields(Action)}
     assert len({action_key(ACTION), *(action_key(one) for one in changed.values())}) == len(changed) + 1
-    assert set(json.loads(canonical(ACTION))) == {field.name for field in fields(Action)}
+    whole = replace(ACTION, network=NetworkMode.HOST, read_only=True)
+    assert set(json.loads(canonical(whole))) == {field.name for field in fields(Action)}
+    assert len({action_key(replace(ACTION, network=one)) for one in NetworkMode}) == len(NetworkMode)
 
 
 @given(st.from_regex(r"[a-z]{1,9}", fullmatch=True).filter(lambda name: name != "command"), st.integers() | st.text())

@@ -9,7 +9,7 @@ import pytest
 from gateway.approvals import Approvals, ButtonTokens, title
 from gateway.approvals.action import outcome_line
 from gateway.domain.ids import Principal, SessionId
-from gateway.domain.tools import Risk, SandboxMode
+from gateway.domain.tools import NetworkMode, Risk, SandboxMode
 from gateway.domain.waits import Verb, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -64,13 +64,38 @@ def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_th
 
 @pytest.mark.parametrize(
     ("sandbox", "words"),
-    [(SandboxMode.BASIC, "basic"), (SandboxMode.OFF, "none: it runs on the host"), (None, "none needed")],
+    [
+        (SandboxMode.BASIC, "basic"),
+        (SandboxMode.FULL, "full: secret files are hidden"),
+        (SandboxMode.OFF, "none: it runs on the host"),
+        (None, "none needed"),
+    ],
 )
 def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: SandboxMode | None, words: str) -> None:
     request = approval(1)
     request = replace(request, action=replace(request.action, sandbox=sandbox))
 
     assert ("Sandbox", words) in asking.row(replace(wait(), approval=request), "o1").facts
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (NetworkMode.NONE, [("Network", "none")]),
+        (NetworkMode.PUBLIC, [("Network", "public hosts only")]),
+        (NetworkMode.HOST, [("Network", "the host's, with private networks")]),
+        (None, []),
+    ],
+)
+def test_a_card_says_what_the_action_reaches(
+    asking: Approvals, network: NetworkMode | None, words: list[tuple[str, str]]
+) -> None:
+    request = approval(1)
+    request = replace(request, action=replace(request.action, network=network, read_only=True))
+    facts = asking.row(replace(wait(), approval=request), "o1").facts
+
+    assert [fact for fact in facts if fact[0] == "Network"] == words
+    assert ("Sandbox", "basic; it cannot write here") in facts
 
 
 def test_a_card_shows_the_first_eight_digits_of_what_it_binds(asking: Approvals) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.tools import SandboxMode
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from gateway.sandbox.plan import COPY_BYTES, Copies
 
 KNOWN = Path("/etc/passwd").read_bytes() + Path("/etc/nsswitch.conf").read_bytes()
@@ -58,8 +58,8 @@ async def test_basic_shows_system_files_read_only(tmp_path: Path, machine: Conta
         "cat /etc/passwd /etc/nsswitch.conf; (echo evil >> /etc/passwd; rm /etc/passwd; chmod 666 /etc/passwd) 2>&1"
     )
     await run_contained(
-        ["/bin/bash", "-c", script], mode=SandboxMode.BASIC, workspace=tmp_path, cwd=tmp_path, output=printed,
-        containment=machine, limits=ProcessLimits(),
+        ["/bin/bash", "-c", script], within=Confinement(mode=SandboxMode.BASIC), workspace=tmp_path, cwd=tmp_path,
+        output=printed, containment=machine, limits=ProcessLimits(),
     )  # fmt: skip
     assert printed.data.startswith(KNOWN)
     assert printed.data.count(b"Read-only file system") == 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from gateway.sandbox.keyring import own_keyring
 from tests.unit.gateway.sandbox.session_rig import WAYS
 
@@ -67,8 +67,8 @@ async def test_a_key_of_the_daemons_session_is_not_inherited(way: str, tmp_path:
     printed = Printed()
     with key() as serial:
         ended = await run_contained(
-            ["/usr/bin/python3", "-I", "-c", INSIDE, str(KEYCTL), str(serial)], mode=mode, workspace=tmp_path,
-            cwd=tmp_path, output=printed, containment=containment, limits=ProcessLimits(),
+            ["/usr/bin/python3", "-I", "-c", INSIDE, str(KEYCTL), str(serial)], within=Confinement(mode=mode),
+            workspace=tmp_path, cwd=tmp_path, output=printed, containment=containment, limits=ProcessLimits(),
         )  # fmt: skip
     assert ended.exit_code == 0
     assert printed.data.startswith(b"found False read False")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from tests.unit.gateway.sandbox.session_rig import WAYS
 
 MB = 1024 * 1024
@@ -20,7 +20,7 @@ LARGE_PARENT = """
 import asyncio, sys
 from pathlib import Path
 from gateway.domain.tools import SandboxMode
-from gateway.sandbox import ProcessLimits, probe, run_contained
+from gateway.sandbox import Confinement, ProcessLimits, probe, run_contained
 
 class Printed:
     def write(self, data):
@@ -30,7 +30,8 @@ async def run():
     data = bytearray(300 * 2**20)
     limits = ProcessLimits(memory_bytes=256 * 2**20)
     given = {"workspace": Path.cwd(), "cwd": Path.cwd(), "output": Printed(), "containment": await probe()}
-    ended = await run_contained(["/bin/false"], mode=SandboxMode(sys.argv[1]), limits=limits, **given)
+    within = Confinement(mode=SandboxMode(sys.argv[1]))
+    ended = await run_contained(["/bin/false"], within=within, limits=limits, **given)
     print("ended with", ended.exit_code)
 
 asyncio.run(run())
@@ -55,7 +56,13 @@ async def _run(
     mode, missing = WAYS[way]
     printed, containment = Printed(), replace(machine, **missing)
     ended = await run_contained(
-        argv, mode=mode, workspace=folder, cwd=folder, output=printed, containment=containment, limits=limits
+        argv,
+        within=Confinement(mode=mode),
+        workspace=folder,
+        cwd=folder,
+        output=printed,
+        containment=containment,
+        limits=limits,
     )
     return ended.exit_code, printed.data.decode()
 

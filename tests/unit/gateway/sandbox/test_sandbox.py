@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.tools import SandboxMode, SandboxPolicy
+from gateway.domain.tools import NetworkMode, SandboxMode
 from gateway.errors import BadRequest, NotFound, SandboxMissing
-from gateway.sandbox import Containment, ProcessLimits, choose, probe, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
 from gateway.sandbox.plan import environment
 
-BOTH = Containment(can_bwrap=True, can_pid_namespace=True)
 NEITHER = Containment(can_bwrap=False, can_pid_namespace=False, why_no_bwrap="bubblewrap is not installed")
 
 # name: mode, and the features of the machine to simulate as missing
@@ -61,6 +60,7 @@ class Bench:
         self.workspace.mkdir(parents=True)
         (self.state / "secret").write_text("token-of-the-daemon")
         self.mode = mode
+        self.network = NetworkMode.NONE
         self.containment = containment
         self.printed = Printed()
         self.mark = f"3{secrets.randbelow(10**9):09d}"
@@ -72,7 +72,13 @@ class Bench:
     async def program(self, argv: list[str], *, limits: ProcessLimits | None = None, **more: Any) -> int:
         folders = {"cwd": self.workspace, "workspace": self.workspace}
         given: dict[str, Any] = {**folders, "limits": limits or ProcessLimits(), **more}
-        ended = await run_contained(argv, mode=self.mode, output=self.printed, containment=self.containment, **given)
+        ended = await run_contained(
+            argv,
+            within=Confinement(mode=self.mode, network=self.network),
+            output=self.printed,
+            containment=self.containment,
+            **given,
+        )
         return ended.exit_code
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -127,35 +133,7 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-# --- deciding -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wanted", "is_main", "containment", "mode"),
-    [
-        (SandboxPolicy.OFF, True, BOTH, SandboxMode.OFF),
-        (SandboxPolicy.OFF, True, NEITHER, SandboxMode.OFF),
-        (SandboxPolicy.OFF, False, BOTH, SandboxMode.BASIC),
-        (SandboxPolicy.OFF, False, NEITHER, None),
-        (SandboxPolicy.BASIC, True, BOTH, SandboxMode.BASIC),
-        (SandboxPolicy.BASIC, True, NEITHER, None),
-        (SandboxPolicy.BASIC, False, BOTH, SandboxMode.BASIC),
-        (SandboxPolicy.BASIC, False, NEITHER, None),
-        (SandboxPolicy.AUTO, True, BOTH, SandboxMode.BASIC),
-        (SandboxPolicy.AUTO, True, NEITHER, SandboxMode.OFF),
-        (SandboxPolicy.AUTO, False, BOTH, SandboxMode.BASIC),
-        (SandboxPolicy.AUTO, False, NEITHER, None),
-        (SandboxPolicy.BASIC, True, replace(NEITHER, can_pid_namespace=True), None),
-    ],
-)
-def test_the_host_is_for_main_only(
-    wanted: SandboxPolicy, is_main: bool, containment: Containment, mode: SandboxMode | None
-) -> None:
-    if mode is not None:
-        assert choose(wanted, is_main, containment) == mode
-        return
-    with pytest.raises(SandboxMissing, match=r"bubblewrap is not installed.* `dragoman check`"):
-        choose(wanted, is_main, containment)
+# --- the sandbox itself ------------------------------------------------------------------------
 
 
 async def test_basic_never_runs_on_the_host_instead(basic: Bench) -> None:
@@ -323,7 +301,8 @@ async def test_basic_refuses_a_folder_outside_or_a_system_workspace(basic: Bench
         await basic.program([str(outside)])
 
 
-async def test_basic_has_the_network(basic: Bench, listener: socket.socket) -> None:
+async def test_basic_may_have_the_hosts_network(basic: Bench, listener: socket.socket) -> None:
+    basic.network = NetworkMode.HOST
     port = listener.getsockname()[1]
     assert await basic.run(f"echo hello > /dev/tcp/127.0.0.1/{port}; getent hosts localhost") == 0
     with closing(listener.accept()[0]) as connection:
@@ -436,7 +415,8 @@ async def test_a_flood_is_read_to_its_end(bench: Bench) -> None:
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.domain.tools import SandboxMode
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 
 class Out:
     def write(self, data):
@@ -446,7 +426,8 @@ class Out:
 workspace = Path(sys.argv[1])
 
 async def run():
-    await run_contained(["/bin/bash", "-c", sys.argv[4]], mode=sys.argv[2], workspace=workspace, cwd=workspace,
+    within = Confinement(mode=SandboxMode(sys.argv[2]))
+    await run_contained(["/bin/bash", "-c", sys.argv[4]], within=within, workspace=workspace, cwd=workspace,
         output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=ProcessLimits())
 """
 LIVES = """

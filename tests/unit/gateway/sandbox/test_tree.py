@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import SandboxMissing
-from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from tests.unit.gateway.sandbox.session_rig import WAYS
 
 
@@ -48,7 +48,11 @@ async def test_program_is_not_started_when_it_cannot_be_watched(way: str, tmp_pa
     given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "limits": ProcessLimits()}
     work = asyncio.create_task(
         run_contained(
-            ["/bin/touch", "ran"], mode=mode, output=printed, containment=replace(machine, **missing), **given
+            ["/bin/touch", "ran"],
+            within=Confinement(mode=mode),
+            output=printed,
+            containment=replace(machine, **missing),
+            **given,
         )
     )
     await asyncio.sleep(0)  # it is started now, and its process 1 has said nothing yet

@@ -12,7 +12,7 @@ import pytest
 from gateway.domain.ids import CallId
 from gateway.domain.messages import Conversation
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import Picture, ResultStatus, SandboxMode, ToolCall, ToolResult
+from gateway.domain.tools import NetworkMode, Picture, ResultStatus, SandboxMode, ToolCall, ToolResult
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
@@ -40,6 +40,13 @@ def test_an_approval_of_earlier_is_read_and_written_as_it_was(stored: str, sandb
 
     assert found.action.sandbox is sandbox
     assert APPROVAL.dump(found) == OF_EARLIER.format(stored)
+
+
+def test_an_approval_keeps_its_network_and_read_only_workspace() -> None:
+    request = approval(3)
+    for network in NetworkMode:
+        action = replace(request.action, network=network, read_only=True)
+        assert APPROVAL.load(APPROVAL.dump(replace(request, action=action))).action == action
 
 
 def test_an_approval_whose_sandbox_nobody_knows_is_not_read() -> None:

@@ -11,7 +11,7 @@ from gateway.domain.decisions import DenyReason
 from gateway.domain.tools import Availability, Risk, SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, SandboxMissing
 from gateway.policy.permission import available
-from gateway.sandbox import Containment, ProcessLimits, probe, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
 from gateway.sandbox.plan import environment, holder_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
@@ -84,7 +84,7 @@ async def test_a_program_in_a_sandbox_has_nothing_of_the_workspace_beside_its_ow
     (theirs / "note").write_text("for them alone")
     ended = await run_contained(
         ["/bin/bash", "-c", "cat ../theirs/note; echo x > ../theirs/new; echo x > ../new; echo x > own && echo end"],
-        mode=SandboxMode.BASIC,
+        within=Confinement(mode=SandboxMode.BASIC),
         workspace=mine,
         cwd=mine,
         output=printed,

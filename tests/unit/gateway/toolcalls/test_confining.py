@@ -1,0 +1,155 @@
+"""Network and sandbox of a call: what a card states, and what a call gets that nobody was asked about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.approvals import action_key
+from gateway.domain.decisions import Allow
+from gateway.domain.ids import GrantId
+from gateway.domain.presets import Ceiling, Preset
+from gateway.domain.tools import (
+    ApprovalMode,
+    NetworkMode,
+    NetworkPolicy,
+    ResultStatus,
+    Risk,
+    SandboxFloor,
+    SandboxMode,
+    SandboxPolicy,
+    ToolResult,
+)
+from gateway.errors import SandboxMissing
+from gateway.sandbox import Containment
+from gateway.toolcalls.confining import action_of, as_allowed, floor_of, sha_of
+from gateway.toolcalls.decide import Asked, CallDecider, Runnable
+from gateway.toolcalls.tool_set import Tool
+from tests.support.fakes import Text
+from tests.unit.gateway.toolcalls.rig import deciding, first, step, tool
+
+WORKS = Containment(can_bwrap=True, can_pid_namespace=True)
+ALLOWED = {"main": ApprovalMode.ALLOW}
+
+
+def shell(network: NetworkPolicy = NetworkPolicy.AUTO, **given: Any) -> Tool:
+    settings: dict[str, Any] = {"sandbox": SandboxPolicy.BASIC, **given}
+    made = tool(Risk.EXECUTE, **settings)
+    return replace(made, policy=replace(made.policy, network=network))
+
+
+def by(folder: Path, one: Tool, containment: Containment = WORKS) -> CallDecider:
+    return replace(deciding(folder, one), containment=containment)
+
+
+@pytest.mark.parametrize(
+    ("network", "shown"),
+    [
+        (NetworkPolicy.AUTO, NetworkMode.HOST),
+        (NetworkPolicy.NONE, NetworkMode.NONE),
+        (NetworkPolicy.PUBLIC, NetworkMode.PUBLIC),
+        (NetworkPolicy.HOST, NetworkMode.HOST),
+    ],
+)
+def test_a_card_states_the_network_that_a_press_gives(
+    tmp_path: Path, network: NetworkPolicy, shown: NetworkMode
+) -> None:
+    found = first(by(tmp_path, shell(network)), step())
+
+    assert isinstance(found, Asked)
+    assert (found.request.action.sandbox, found.request.action.network) == (SandboxMode.BASIC, shown)
+
+
+@pytest.mark.parametrize(
+    ("network", "given"),
+    [
+        (NetworkPolicy.AUTO, NetworkMode.NONE),
+        (NetworkPolicy.NONE, NetworkMode.NONE),
+        (NetworkPolicy.PUBLIC, NetworkMode.PUBLIC),
+        (NetworkPolicy.HOST, NetworkMode.HOST),
+    ],
+)
+def test_network_is_closed_for_calls_that_run_unasked(
+    tmp_path: Path, network: NetworkPolicy, given: NetworkMode
+) -> None:
+    found = first(by(tmp_path, shell(network, approval=ALLOWED)), step())
+
+    assert isinstance(found, Runnable)
+    assert found.call.action.network is given
+
+
+@pytest.mark.parametrize(
+    ("allow", "network"),
+    [
+        (Allow(because="a rule"), NetworkMode.NONE),
+        (Allow(because="a scope", scoped=True), NetworkMode.HOST),
+        (Allow(because="a grant", grant=GrantId("g1")), NetworkMode.HOST),
+        (Allow(because="a grant", grant=GrantId("g1"), no_network=True), NetworkMode.NONE),
+    ],
+)
+def test_a_grant_stands_for_the_press_that_made_it(tmp_path: Path, allow: Allow, network: NetworkMode) -> None:
+    found = first(by(tmp_path, shell(approval=ALLOWED)), step())
+    assert isinstance(found, Runnable)
+    action = replace(found.call.action, network=NetworkMode.HOST)
+    asked = replace(found.call, action=action, action_sha=sha_of(action, found.call))
+    call = as_allowed(asked, allow)
+
+    assert call.action.network is network
+    assert (call.action_sha == asked.action_sha) == (network is NetworkMode.HOST)
+    assert (action_key(call.action) == action_key(asked.action)) == (network is NetworkMode.HOST)
+
+
+def test_on_the_host_no_network_can_be_closed(tmp_path: Path) -> None:
+    """A decision that allows a call only without a network does not allow it on the host."""
+    here = by(tmp_path, shell(sandbox=SandboxPolicy.OFF, approval=ALLOWED))
+    found = first(here, step())
+    assert isinstance(found, Runnable)
+    with pytest.raises(SandboxMissing, match="its decision excludes"):
+        as_allowed(found.call, Allow(because="it only reads", no_network=True))
+
+
+def test_without_a_sandbox_a_closed_network_is_a_refusal(tmp_path: Path) -> None:
+    nothing = Containment(can_bwrap=False, can_pid_namespace=True, why_no_bwrap="bubblewrap is not installed")
+    here = by(tmp_path, shell(NetworkPolicy.NONE, sandbox=SandboxPolicy.AUTO, approval=ALLOWED), nothing)
+    found = first(here, step())
+
+    assert isinstance(found, ToolResult)
+    assert (found.status, found.code) == (ResultStatus.DENIED, "sandbox_missing")
+    assert "network = none" in found.hint
+
+
+def test_a_tool_that_starts_nothing_has_no_network(tmp_path: Path) -> None:
+    found = first(by(tmp_path, tool(Risk.READ)), step())
+
+    assert isinstance(found, Runnable)
+    assert (found.call.action.sandbox, found.call.action.network, found.call.action.read_only) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("preset", "least"),
+    [
+        (Preset(name="build"), SandboxFloor()),
+        (Preset(name="mine", sandbox=SandboxPolicy.BASIC), SandboxFloor(mode=SandboxMode.BASIC)),
+        (
+            Preset(
+                name="plan",
+                sandbox=SandboxPolicy.FULL,
+                ceilings=(Ceiling(preset="plan", risks=frozenset({Risk.NONE, Risk.READ})),),
+            ),
+            SandboxFloor(mode=SandboxMode.FULL, read_only=True),
+        ),
+    ],
+)
+def test_a_preset_sets_the_least_containment(tmp_path: Path, preset: Preset, least: SandboxFloor) -> None:
+    assert floor_of(preset) == least
+    one = shell(NetworkPolicy.HOST, sandbox=SandboxPolicy.OFF)
+    session = first(by(tmp_path, shell(approval=ALLOWED)), step())
+    assert isinstance(session, Runnable)
+    action = action_of(one, Text(text="ls"), "/w", session.call.view.session, WORKS, least)
+
+    assert action.read_only is least.read_only
+    assert action.sandbox is least.mode
+    assert action.network is (NetworkMode.NONE if least.mode is SandboxMode.FULL else NetworkMode.HOST)
