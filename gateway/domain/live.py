@@ -81,6 +81,8 @@ class Activity:
     calls: tuple[str, ...] = ()
     """Tool and argument of each call, `shell: df -h`, of any length and with secrets."""
     waits: tuple[WaitKind, ...] = ()
+    tail: str = ""
+    """Last line that the first call printed; empty when it printed nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ class ProgressChanged:
     """One line of plain text: `shell: df -h`, `thinking`, `waits for a decision`; empty when it has ended."""
     waits: frozenset[WaitKind] = frozenset()
     """Kinds of the open waits, when nothing else is running."""
+    tail: str = ""
+    """Last line that the root's running call printed, redacted; empty for a child."""
 
 
 LiveEvent: TypeAlias = (

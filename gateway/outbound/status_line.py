@@ -37,6 +37,12 @@ TEXT_CHARS = 200
 """Maximum characters of one session's activity."""
 CALL_CHARS = 120
 """Maximum characters of a call in it."""
+TAIL_CHARS = 120
+"""Maximum characters of the line that a call printed last."""
+SHOW_TAIL_EVERY_S = 2.0
+"""Minimum seconds since an edit before another one for a new tail alone."""
+SHOW_TAIL_SHARE = 0.05
+"""The same as a share of the activity's age."""
 TITLE_CHARS = 40
 AT_WORK = "▸"
 """Prefix of a line that will change. A line without it is final: a summary, or "Ended."."""
@@ -115,6 +121,8 @@ class TurnStatus:
     """Activity published last, as text."""
     _waits: frozenset[WaitKind] = frozenset()
     """Kinds of waits, when the turn only waits."""
+    _tail: str = ""
+    """Last line that the running call printed; always empty for a child."""
     _stands: bool = False
     """True when the line certainly has a message."""
     _worked_s: float = 0.0
@@ -126,8 +134,9 @@ class TurnStatus:
         if not self._shows:
             return
         line, waits = activity_text(now, self.redactor) or THINKING, frozenset(now.waits)
-        if (line, waits) != (self._text, self._waits):
-            self._text, self._waits = line, waits
+        tail = redacted_line(now.tail, TAIL_CHARS, self.redactor) if self._has_line else ""
+        if (line, waits, tail) != (self._text, self._waits, self._tail):
+            self._text, self._waits, self._tail = line, waits, tail
             self._publish()
 
     async def resume(self) -> None:
@@ -175,7 +184,7 @@ class TurnStatus:
     def ended(self) -> None:
         """Publish that the activity is over. Call when the turn has ended, not when it parks or is released."""
         if self._shows and self._text:
-            self._text, self._waits = "", frozenset()
+            self._text, self._waits, self._tail = "", frozenset(), ""
             self._publish()
 
     @property
@@ -225,6 +234,7 @@ class TurnStatus:
             title="" if lineage is None else redacted_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
             waits=self._waits,
+            tail=self._tail,
         )
         self.events.publish(ANSWERS, event)
 
@@ -241,7 +251,9 @@ class StatusLine:
     message: MessageActor | None = None
     """Actor of the message that shows the line; None before it is shown."""
     shown: str = ""
-    """Shown text without its duration."""
+    """Shown text without its duration and without what the call printed."""
+    shown_tail: str = ""
+    """Shown line of the call's output."""
     edited_at: float = 0.0
     """Time of the last edit."""
     ended: bool = False
@@ -251,6 +263,8 @@ class StatusLine:
     """Kinds of waits of the root, if it does nothing else."""
     _since: float = 0.0
     """Time of the first event with this text, in seconds of the caller's clock."""
+    _tail: str = ""
+    """Last line that the root's call printed."""
     _children: dict[SessionId, tuple[str, str]] = field(default_factory=dict[SessionId, tuple[str, str]])
     """Title and activity of each child, in the order of their first event. The activity is empty once it has ended."""
 
@@ -260,6 +274,7 @@ class StatusLine:
         text = redacted_line(event.text, TEXT_CHARS, self.redactor)
         if not event.title:
             self.ended, self._waits = not text, event.waits
+            self._tail = redacted_line(event.tail, TAIL_CHARS, self.redactor)
             if text != self._own:
                 self._own, self._since = text, now
         elif event.by in self._children or len(self._children) < CHILDREN_KEPT:
@@ -275,12 +290,17 @@ class StatusLine:
         return now - self._since if self._shows_own else 0.0
 
     def line(self, now: float | None = None) -> str:
-        """Return the line, at most 300 characters, or an empty string; with its duration if `now` is given."""
+        """Return the line, at most 300 characters, or an empty string.
+
+        With its duration and what the call printed last if `now` is given.
+        """
         if self.ended:
             return ""
         own = at_work(self._own) if self._shows_own else ""
         if own and now is not None and now - self._since >= 1:
             own = f"{own} · {duration(timedelta(seconds=now - self._since))}"
+        if own and now is not None and self._tail:
+            own = f"{own} · {self._tail}"
         # Once the root goes on, its own activity shows what it does with the children's results.
         children = self._of_children() if self._children and (self.children_at_work or not own) else ""
         return cut(" · ".join(filter(None, (own, children))), LINE_CHARS)
@@ -293,9 +313,14 @@ class StatusLine:
     def next_text(self, now: float) -> str:
         """Return the text to show if it is worth an edit, else an empty string."""
         line = self.line()
-        since_s = self.since(now)
-        time_due = since_s > 0 and now - self.edited_at >= max(SHOW_TIME_EVERY_S, since_s * SHOW_TIME_SHARE)
-        return self.line(now) if line and (line != self.shown or time_due) else ""
+        since_s, idle_s = self.since(now), now - self.edited_at
+        time_due = since_s > 0 and idle_s >= max(SHOW_TIME_EVERY_S, since_s * SHOW_TIME_SHARE)
+        tail_due = self._tail != self.shown_tail and idle_s >= max(SHOW_TAIL_EVERY_S, since_s * SHOW_TAIL_SHARE)
+        return self.line(now) if line and (line != self.shown or time_due or tail_due) else ""
+
+    def edited(self, now: float) -> None:
+        """Note that the message is being edited to the present line."""
+        self.shown, self.shown_tail, self.edited_at = self.line(), self._tail, now
 
     def stale(self, now: float) -> bool:
         """Return whether no more events are expected for this line."""
@@ -354,6 +379,7 @@ class StatusLines:
             return False
         now = self.messages.clock.monotonic()
         line.message, line.shown, line.edited_at, line.updated_at = message, slot.text, now, now
+        line.shown_tail = ""
         self.messages.changed_at[slot.conversation.chat_scope] = now
         return True
 
@@ -364,7 +390,7 @@ class StatusLines:
             if message is not None and message.may_edit(now):
                 text = line.next_text(now)
             if message is not None and text and message.edit(text, group):
-                line.shown, line.edited_at = line.line(), now
+                line.edited(now)
 
     def forget(self, now: float) -> bool:
         """Drop the lines of which no more is expected. Return whether there were any."""

@@ -56,6 +56,7 @@ from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.files import WorkspaceFiles
+from gateway.toolcalls.last_line import LastLine, OnLine
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.subsessions import SubsessionService
@@ -80,6 +81,10 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
         return base
     is_ceiling = spec.name in policy.ceilings or action in policy.ceilings
     return min(float(asked), base if is_ceiling else max(base, spec.max_timeout_s or base))
+
+
+def _unheard(_: str) -> None:
+    """Take no notice of a line."""
 
 
 def cut_short(cancellation: Cancellation) -> ToolResult | None:
@@ -210,16 +215,18 @@ class Execution:
         call: Prepared,
         cancellation: Cancellation,
         done: Callable[[ToolResult], Any],
+        on_line: OnLine = _unheard,
     ) -> ToolResult | Park:
         """Run the call under the permit's lease and return its result. A tool's failure or timeout is a result.
 
-        On cancellation, `done` gets the partial result before the cancellation goes on. Raises `PermissionError` when
-        the permit is for something else.
+        On cancellation, `done` gets the partial result before the cancellation goes on. `on_line` is given the last
+        line that the call printed, about once a second. Raises `PermissionError` when the permit is for something else.
         """
         if not permit.is_for(call.step.turn, call.step.n, call.action_sha):
             raise PermissionError("This permit is for something else.")
         lease = permit.lease
-        output = self._output(call, lease)
+        line = LastLine(on_line)
+        output = self._output(call, lease, line)
         began = self.clock.monotonic()
         limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
         try:
@@ -228,6 +235,8 @@ class Execution:
             if (result := cut_short(cancellation)) is not None:
                 await done(self._whole(result, call, lease, output, began))
             raise
+        finally:
+            line.close()
         if isinstance(outcome, Park):
             output.close()
             return outcome
@@ -298,12 +307,13 @@ class Execution:
             n=n,
         )
 
-    def _output(self, call: Prepared, lease: Lease) -> OutputBuffer:
+    def _output(self, call: Prepared, lease: Lease, line: LastLine) -> OutputBuffer:
         step = call.step
 
         def show(start: int, text: str) -> None:
             delta = OutputDelta(session=lease.session, turn=step.turn, n=step.n, start=start, text=text)
             self.events.publish(session_topic(lease.session), delta)
+            line.add(text)
 
         return self._buffer(call, lease, f"{step.turn}-{step.n}.txt", show)
 

@@ -107,7 +107,7 @@ class ToolCalls:
         """
         topic = turn_topic(lease.turn)
         async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
-            now, deciding = _Running(), self._decider(tools)
+            now, deciding = _Running(on_activity=on_activity), self._decider(tools)
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
             # A decision may have come before the subscription; a turn without waits cannot get one.
@@ -132,7 +132,7 @@ class ToolCalls:
                 if not running and not changed.is_set():
                     break
                 now.all_there_is = all(step.n in running for step in unfinished)
-                await now.until_more(on_activity)
+                await now.until_more()
             watcher.cancel()
         if unfinished:
             view = await self.queries.turn(lease.turn)
@@ -296,7 +296,7 @@ class ToolCalls:
             await _finish_write(partial(self.journal.finish_step, lease, n, result))
 
         await self.points.hit("J12")
-        outcome = await self.execution.run(permit, call, cancellation, store_partial)
+        outcome = await self.execution.run(permit, call, cancellation, store_partial, partial(now.printed, n))
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return
@@ -317,7 +317,10 @@ class ToolCalls:
 class _Running:
     """Calls that run now."""
 
+    on_activity: OnActivity
     calls: dict[int, Prepared] = field(default_factory=dict[int, Prepared])
+    lines: dict[int, str] = field(default_factory=dict[int, str])
+    """Last line that each of them printed."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a call ends, and on each event of the turn."""
     with_result: set[int] = field(default_factory=set[int])
@@ -335,14 +338,26 @@ class _Running:
     def ended(self, n: int) -> None:
         """Remove an ended call and wake the scheduler."""
         del self.calls[n]
+        self.lines.pop(n, None)
         self.all_there_is = self.all_there_is and n in self.with_result
         self.changed.set()
 
-    async def until_more(self, on_activity: OnActivity) -> None:
+    def printed(self, n: int, line: str) -> None:
+        """Take a running call's last line. The line of the first call is a part of the activity."""
+        self.lines[n] = line
+        if n == next(iter(self.calls), None):
+            self.report()
+
+    def report(self) -> None:
+        """Report the running calls."""
+        tail = self.lines.get(next(iter(self.calls)), "")
+        self.on_activity(Activity(calls=tuple(_of_call(call) for call in self.calls.values()), tail=tail))
+
+    async def until_more(self) -> None:
         """Wait until there may be something to decide; report running calls meanwhile."""
         while True:
             if self.calls:
-                on_activity(Activity(calls=tuple(_of_call(call) for call in self.calls.values())))
+                self.report()
             await self.changed.wait()
             if not self.calls or not self.all_there_is:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.live import ProgressChanged
 from gateway.domain.waits import WaitKind
-from gateway.outbound.status_line import LINE_CHARS, StatusLine
+from gateway.outbound.status_line import LINE_CHARS, TAIL_CHARS, StatusLine
 from gateway.system.redaction import Redactor
 from tests.support.makers import CHAT
 
@@ -112,3 +113,46 @@ def test_line_is_short_and_printable(events: list[tuple[str, str, str]]) -> None
     for found in (line.line(), line.line(100_000)):
         assert len(found) <= LINE_CHARS
         assert all(char.isprintable() for char in found)
+
+
+# --- the last line of a call's output -------------------------------------------------------------
+
+
+def printing(tail: str) -> ProgressChanged:
+    return replace(event("shell: make"), tail=tail)
+
+
+def test_what_a_call_printed_last_is_shown_after_its_duration() -> None:
+    line = after(printing("compiling a.c"))
+    assert [line.line(), line.line(12)] == ["▸ shell: make", "▸ shell: make · 12 s · compiling a.c"]
+    line.update(printing("compiling b.c"), 13)
+    assert line.line(14) == "▸ shell: make · 14 s · compiling b.c"  # a new tail does not restart the duration
+    line.update(event("thinking"), 15)
+    assert line.line(15.5) == "▸ thinking"
+
+
+def test_a_tail_is_one_redacted_line_of_at_most_120_characters() -> None:
+    secret = "123456789:AAExampleExampleExample"
+    line = StatusLine(redactor=Redactor([secret]))
+    line.update(printing(f"token {secret} \x1b[31m\u202e {'x' * 500}"), 0)
+    tail = line.line(0.5).removeprefix("▸ shell: make · ")
+    assert len(tail) == TAIL_CHARS == 120
+    assert secret not in tail
+    assert tail.isprintable()
+
+
+def test_a_new_tail_alone_is_an_edit_every_two_seconds() -> None:
+    line = after(printing("one"))
+    line.edited(1.0)
+    line.update(printing("two"), 1.2)
+    assert [line.next_text(at) for at in (1.3, 2.9)] == ["", ""]
+    assert line.next_text(3.0) == "▸ shell: make · 3 s · two"
+    line.edited(100.0)
+    line.update(printing("three"), 100.1)
+    assert line.next_text(104.9) == ""  # the older the activity, the rarer the edits
+    assert line.next_text(105.3) == "▸ shell: make · 1 min 45 s · three"
+
+
+def test_a_child_shows_no_tail() -> None:
+    line = after(event("waits for a sub-session", waits=[CHILD]), replace(event("shell: make", "disk"), tail="secret"))
+    assert line.line(9) == "1 sub-session: disk: shell: make"
