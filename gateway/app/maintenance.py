@@ -67,6 +67,7 @@ class Sweeper:
             ("expire_waits", self.sweeps.expire_waits),
             (RECLAIM, self.sweeps.reclaim),
             ("fire_timers", partial(self.sweeps.fire_timers, self.approvers)),
+            ("expire_grants", self.sweeps.expire_grants),
         ]
 
     async def _until_done(self, name: str, sweep: Callable[[], Awaitable[int]]) -> None:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.grants import GRANT_LASTS
+from gateway.domain.ids import GrantId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.tools import SandboxMode
 from gateway.domain.turns import TurnKind
 
@@ -18,8 +19,8 @@ class StartBasis(StrEnum):
 
     SETTINGS = "settings"
     """No approval was needed, by the settings or the tool's risk."""
-    SCOPE = "scope"
-    """A person allowed its scope earlier in this session."""
+    GRANT = "grant"
+    """A grant that a person gave earlier; `AuditRow.grant` names it."""
     APPROVAL = "approval"
     """A person allowed this one call."""
     AGAIN = "again"
@@ -34,8 +35,10 @@ class StartRecord:
     action_sha: str
     sandbox: SandboxMode | None
     """As in `Action.sandbox`: None for a tool that starts no process."""
-    scoped: bool = False
-    """True when an earlier approval of its scope makes another one unnecessary."""
+    grant: GrantId | None = None
+    """Grant that makes an approval unnecessary. It must hold when the call starts."""
+    grant_lasts: timedelta = GRANT_LASTS
+    """Lifetime of the grant that an approval of a scope becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class AuditRow:
     because: StartBasis
     wait: WaitId | None
     """Approval that it consumed; None when there was none."""
+    grant: GrantId | None
+    """Grant that it used; None when there was none."""
     decided_by: Principal | None
     """Principal who decided that approval."""
     sandbox: str

@@ -40,8 +40,6 @@ class Allow:
     """The call may run now."""
 
     because: str
-    scoped: bool = False
-    """True when a person allowed its scope earlier; by the settings alone it would be `Ask`."""
     no_network: bool = False
     """True when it may run only while its programs reach no network, as a reading command that nobody was asked
     about."""

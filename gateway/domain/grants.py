@@ -57,7 +57,6 @@ class GrantOffer:
 class NewGrant:
     """Grant to be stored with the press that confirms it."""
 
-    id: GrantId
     place: GrantPlace
     lasts: timedelta
 
@@ -97,6 +96,22 @@ class Grant:
     expired: bool = False
     """True once the sweep ended it; a clock that goes back does not revive it."""
 
+    @property
+    def ended(self) -> bool:
+        """True when it was revoked or swept: it never allows anything again."""
+        return self.expired or self.revoked_at is not None
+
+    @property
+    def held_by(self) -> str:
+        """Key of its place: the session, the conversation or the person. Equal keys need not mean that it holds."""
+        match self.place:
+            case GrantPlace.SESSION:
+                return self.session
+            case GrantPlace.CHAT:
+                return self.conversation.key
+            case GrantPlace.PERSON:
+                return self.principal
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlace:
@@ -108,3 +123,8 @@ class CallPlace:
     conversation: Conversation
     """As in `Grant.conversation`."""
     principal: Principal
+
+    @property
+    def keys(self) -> list[str]:
+        """Values of `Grant.held_by` that grants for this place may have."""
+        return [*(session for session, _ in self.histories), self.conversation.key, self.principal]

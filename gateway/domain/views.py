@@ -92,6 +92,8 @@ class Counts:
     dead_slots: int
     oldest_queued_at: datetime | None
     """Time at which the longest waiting turn was queued."""
+    grants: int = 0
+    """Grants that were neither revoked nor swept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, cast
 
+from gateway.domain.grants import GrantOffer, GrantPlace, NewGrant
 from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId, mint
 from gateway.domain.steps import Usage
 from gateway.domain.tools import Action, Risk
@@ -47,9 +48,33 @@ class Verb(StrEnum):
     """Action of a button."""
 
     ONCE = "once"
+    ALWAYS = "always"
+    """Ask the second question: what a grant would match, and where it would hold. Grants nothing."""
+    GRANT_CHAT = "grant_chat"
+    """Confirm the second question: grant for the chat."""
+    GRANT_SESSION = "grant_session"
+    GRANT_PERSON = "grant_person"
+    BACK = "back"
+    """Withdraw the second question."""
     DENY = "deny"
     DENY_REASON = "deny_reason"
     """Deny, say why, and withdraw the open siblings of the same answer."""
+
+
+GRANTS: Mapping[Verb, GrantPlace] = MappingProxyType(
+    {
+        Verb.GRANT_CHAT: GrantPlace.CHAT,
+        Verb.GRANT_SESSION: GrantPlace.SESSION,
+        Verb.GRANT_PERSON: GrantPlace.PERSON,
+    }
+)
+"""Place of the grant that a verb confirms."""
+ALLOWING = frozenset({Verb.ONCE, Verb.ALWAYS, Verb.BACK, *GRANTS})
+"""Verbs for approvers alone: everything but the denials."""
+ALWAYS_ASKED = "always"
+"""Key in the payload of an open approval: True while its card asks the second question."""
+GRANTED = "grant"
+"""Key in the payload of a decided approval: the place of the grant that was given with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +100,8 @@ class ApprovalRequest:
     """What the call does in one line; empty: the risk says it."""
     prepared: Mapping[str, Any] | None = None
     """`Preview.state` of a call that read the workspace before it was asked about; `action_sha` binds it."""
+    always: GrantOffer | None = None
+    """Grant that may be given instead of allowing it once; None: none is offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +123,11 @@ class Wait:
     decided_by: Principal | None = None
     decided_at: datetime | None = None
     reason: str = ""
+
+    @property
+    def asks_always(self) -> bool:
+        """True while its card asks the second question."""
+        return self.state is WaitState.OPEN and self.payload.get(ALWAYS_ASKED) is True
 
 
 VOTES = "votes"
@@ -205,6 +237,10 @@ class PressResult(StrEnum):
     """One of several persons allowed it; others must press too."""
     ASK_REASON = "ask_reason"
     """Not decided yet: the person's next reply to the card is the reason, and denies it."""
+    ASK_ALWAYS = "ask_always"
+    """Not decided: the card asks the second question now."""
+    BACK = "back"
+    """Not decided: the card asks the first question again."""
     NOT_ALLOWED = "not_allowed"
     NOT_VALID = "not_valid"
     """The handle is unknown, forged or from another conversation."""
@@ -222,6 +258,8 @@ PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
         PressResult.EXPIRED: "Expired; nothing was run.",
         PressResult.COUNTED: "Noted. Another approver must allow this too.",
         PressResult.ASK_REASON: "Reply to this card with the reason.",
+        PressResult.ASK_ALWAYS: "Nothing is granted yet. Read the question on the card and choose.",
+        PressResult.BACK: "Nothing was granted.",
         PressResult.NOT_ALLOWED: "You may not decide this.",
         PressResult.NOT_VALID: "This button is not valid here.",
     }
@@ -271,6 +309,10 @@ class PressVerdict:
     state: WaitState = WaitState.DENIED
     """`APPROVED` or `DENIED`, when it may."""
     withdraw_siblings: bool = False
+    question: bool | None = None
+    """True to open the second question, False to withdraw it: then nothing is decided."""
+    grant: NewGrant | None = None
+    """Grant to be stored with an approval, if the second question is open."""
     written: bool = False
     """True when the press is a message that gives a reason. When it comes `TOO_LATE`, it is treated as a message."""
     quorum: int = 1
@@ -289,6 +331,8 @@ class StartOutcome(StrEnum):
     """The approval is not (or no longer) approved, or binds another action."""
     TOO_OLD = "too_old"
     """The decision is older than `DECISION_GOOD_FOR_S`; the wait is expired now."""
+    NOT_GRANTED = "not_granted"
+    """The grant was revoked, has expired or does not hold here. Decide the call again."""
     STOPPING = "stopping"
     """The turn was stopped; nothing may start."""
 

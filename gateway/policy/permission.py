@@ -9,7 +9,7 @@ allowed in this session, the default of the risk, exposure.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -154,7 +154,6 @@ def decide(
     call_scope: CallScope,
     *,
     askable: bool,
-    permitted: Collection[str] = (),
     preset: Preset = NO_PRESET,
     granted: Sequence[Rule] = (),
     grant: Grant | None = None,
@@ -163,15 +162,14 @@ def decide(
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
     `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
-    `permitted`: the scopes that people allowed this tool in this session. `preset`: the one in force. `granted`: rules
-    of the layer of grants. `grant`: one that holds here and covers this call (`gateway.policy.grants`); it lifts an
-    `Ask`, never a `Deny`. `note` is given each step that was reached.
+    `preset`: the one in force. `granted`: rules of the layer of grants. `grant`: one that holds here and covers this
+    call (`gateway.policy.grants`); it lifts an `Ask`, never a `Deny`. `note` is given each step that was reached.
     """
     deny = withheld(spec, policy, session, preset) or beyond(preset, spec, call_scope)
     if deny is not None:
         return deny
     rules = rules_of_call(spec, policy, session, preset, granted)
-    found = _by_rules(rules, spec, policy, session, call_scope, permitted, note)
+    found = _by_rules(rules, spec, policy, session, call_scope, note)
     found = _granted(found, grant, note)
     if spec.leaves_plan and isinstance(found, Allow):
         found = Ask(because="a person decides about every plan", rule=found.rule)
@@ -184,10 +182,9 @@ def _by_rules(
     policy: ToolPolicy,
     session: Session,
     call_scope: CallScope,
-    permitted: Collection[str],
     note: Note,
 ) -> Decision:
-    """Return what the rules say, else the scopes allowed before, else the default of the risk."""
+    """Return what the rules say, else the default of the risk."""
     risk = call_scope.risk
     kind, place = session.root_kind.value, place_of(call_scope)
     rule = evaluate(rules, call_scope.subjects, kind, place)
@@ -202,10 +199,10 @@ def _by_rules(
     approval = ApprovalMode.ASK if rule is not None else default_approval(spec, policy, session, risk)
     if rule is None:
         note(f"default for {risk.value} in {session.root_kind.value}: {approval}")
-    match _relaxed(approval, spec, call_scope, permitted, by_rule=rule is not None):
-        case Allow() as allow:
-            note(f"relaxed: {allow.because}")
-            return allow
+    match approval:
+        case ApprovalMode.ASK if rule is None and _is_harmless(spec, risk):
+            note(f"relaxed: {risk} is allowed here")
+            return Allow(because=f"{risk} is allowed here")
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
         case ApprovalMode.ASK:
@@ -249,20 +246,9 @@ def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk:
     return found
 
 
-def _relaxed(
-    approval: ApprovalMode, spec: ToolSpec, call_scope: CallScope, permitted: Collection[str], *, by_rule: bool
-) -> ApprovalMode | Allow:
-    """Relax an approval that would ask: allow a call that is more harmless than its tool, or was allowed before.
-
-    `by_rule`: a rule asks; then only what people allowed before is allowed.
-    """
-    if approval is not ApprovalMode.ASK:
-        return approval
-    if not by_rule and call_scope.risk is not spec.risk and DEFAULT_APPROVAL[call_scope.risk] is ApprovalMode.ALLOW:
-        return Allow(because=f"{call_scope.risk} is allowed here")
-    if call_scope.scope and call_scope.scope in permitted:
-        return Allow(because=f"{call_scope.scope} was allowed in this session", scoped=True)
-    return approval
+def _is_harmless(spec: ToolSpec, risk: Risk) -> bool:
+    """Return whether a call is more harmless than its tool, so that it need not be asked about."""
+    return risk is not spec.risk and DEFAULT_APPROVAL[risk] is ApprovalMode.ALLOW
 
 
 def _denied_by(rule: Rule, spec: ToolSpec) -> Deny:

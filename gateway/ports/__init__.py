@@ -60,7 +60,7 @@ from gateway.ports.tools import (
     ToolHost,
     TurnedAway,
 )
-from gateway.ports.turns import Children, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Children, Grants, TurnJournal, TurnQueue, UsageStore
 
 __all__ = [
     "CHANNEL_API",
@@ -90,6 +90,7 @@ __all__ = [
     "FileChanges",
     "FileReader",
     "Files",
+    "Grants",
     "HttpChannel",
     "IdForm",
     "Intake",

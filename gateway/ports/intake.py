@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from gateway.domain.ids import Principal, WaitId
+from gateway.domain.ids import GrantId, Principal, WaitId
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -54,6 +54,8 @@ class Control:
     """Last text of a stopped turn in its own conversation, when the reply stands in another one."""
     change: SessionChange | None = None
     """Change of the session's limits; None: they stay."""
+    revoke: GrantId | None = None
+    """Grant to take back, in the name of the message's principal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,10 @@ class Intake(Protocol):
         Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. Waits of
         other kinds are `NOT_VALID`. A decided wait queues a PARKED turn, wakes any other one, and raises the version of
         the card slots that show it. `withdraw_siblings` cancels the other open waits of the same model answer.
+
+        With `verdict.question` nothing is decided: the card asks the second question, or asks the first one again. With
+        `verdict.grant` the same transition stores the grant of `ApprovalRequest.always`, if that question is open and
+        offers the place; else the press is `NOT_VALID`.
 
         After `ALREADY` and `EXPIRED`, card slots whose update was given up are tried once more. A `written` press is
         not stored in these two cases: its event is still to be accepted as a message.

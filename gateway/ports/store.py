@@ -20,7 +20,7 @@ from gateway.domain.slots import Slot
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
 from gateway.ports.intake import Intake
-from gateway.ports.turns import Children, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Children, Grants, TurnJournal, TurnQueue, UsageStore
 
 ApproversOf = Callable[[Wait, Session], Collection[Principal]]
 """Principals that may decide an approval of a session now, when it is escalated. Pure: it may be called twice."""
@@ -69,6 +69,10 @@ class Sweeps(Protocol):
         is settled; not when the slot is to be sent anyway. Unsettled edits come from `slot_sent`, `slot_retry`, and
         slots that were reclaimed while an edit of theirs was SENDING.
         """
+        ...
+
+    async def expire_grants(self) -> int:
+        """End grants past `expires_at`. They allow nothing from that moment on, swept or not."""
         ...
 
     async def void_leases(self, machine: str) -> int:
@@ -311,6 +315,7 @@ class Store(
     TurnJournal,
     Children,
     UsageStore,
+    Grants,
     Sweeps,
     Outbox,
     Accounts,

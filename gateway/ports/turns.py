@@ -11,8 +11,9 @@ from typing import Protocol
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
-from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
@@ -184,8 +185,9 @@ class TurnJournal(Protocol):
         """Store that the step's effect may begin, with a row of the audit. With `wait`, consume that approval too.
 
         With `wait`: it must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without:
-        the step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again). All of
-        it is one transition: without the row nothing is started.
+        the step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again). With
+        `beginning.grant` that grant must hold for the turn now, and is counted. An approval of a scope becomes a grant
+        for the session. All of it is one transition: without the row nothing is started.
         """
         ...
 
@@ -222,9 +224,18 @@ class TurnJournal(Protocol):
         """
         ...
 
-    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Return the scopes that people allowed beyond one call: (tool, scope) of the CONSUMED approvals with a scope.
+    async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
+        """Return the grants that hold for calls of this turn now, oldest first; none for an unknown turn."""
+        ...
 
-        Covers the present epoch of this session, and for a child those of its parents too.
-        """
+
+class Grants(Protocol):
+    """Grants for people: lists and revocation. Called by `gateway.inbound` and the control socket."""
+
+    async def live_grants(self, limit: int = 1000) -> Sequence[Grant]:
+        """Return live grants of every session, newest first. Those for a session that began anew are left out."""
+        ...
+
+    async def revoke_grant(self, grant: GrantId, by: Principal) -> Grant | None:
+        """Take a grant back. Return it, or None when there is no live one."""
         ...

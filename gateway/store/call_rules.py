@@ -57,6 +57,8 @@ def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> 
         return PressResult.ALREADY
     if wait.expires_at <= now:
         return PressResult.EXPIRED
+    if verdict.question is not None or verdict.grant is not None:
+        return _about_a_grant(wait, verdict)
     if verdict.state is not WaitState.APPROVED:
         return PressResult.DENIED
     return PressResult.APPROVED if _is_quorum(wait, verdict) else PressResult.COUNTED
@@ -71,6 +73,17 @@ def _is_quorum(wait: Wait, verdict: PressVerdict) -> bool:
         return True
     persons = {vote.person for vote in Vote.of(wait)} & verdict.among
     return len(persons | ({verdict.person} & verdict.among)) >= verdict.quorum
+
+
+def _about_a_grant(wait: Wait, verdict: PressVerdict) -> PressResult:
+    """Return the result of a press about the second question. A grant is given only while that question is open."""
+    offer = None if wait.approval is None else wait.approval.always
+    if offer is None:
+        return PressResult.NOT_VALID
+    if verdict.question is not None:
+        return PressResult.ASK_ALWAYS if verdict.question else PressResult.BACK
+    confirmed = wait.asks_always and verdict.grant is not None and verdict.grant.place in offer.places
+    return PressResult.APPROVED if confirmed and verdict.state is WaitState.APPROVED else PressResult.NOT_VALID
 
 
 def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
@@ -118,8 +131,9 @@ def audit_row(
         lane=lane,
         tool=beginning.tool,
         action_sha=beginning.action_sha,
-        because=_because(state, wait, scoped=beginning.scoped),
+        because=_because(state, wait, granted=beginning.grant is not None),
         wait=None if wait is None else wait.id,
+        grant=beginning.grant if wait is None else None,
         decided_by=None if wait is None else wait.decided_by,
         sandbox="" if beginning.sandbox is None else beginning.sandbox.value,
         node=NodeId(storable(lease.node)),
@@ -128,9 +142,9 @@ def audit_row(
     )
 
 
-def _because(state: StepState, wait: Wait | None, *, scoped: bool) -> StartBasis:
+def _because(state: StepState, wait: Wait | None, *, granted: bool) -> StartBasis:
     if wait is not None:
         return StartBasis.APPROVAL
     if state is StepState.STARTED:
         return StartBasis.AGAIN
-    return StartBasis.SCOPE if scoped else StartBasis.SETTINGS
+    return StartBasis.GRANT if granted else StartBasis.SETTINGS

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
-from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
@@ -21,7 +22,18 @@ from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
-from gateway.store.kernel import children, drops, intake, journal, messages, outbox, records, sessions, sweeps
+from gateway.store.kernel import (
+    children,
+    drops,
+    grants,
+    intake,
+    journal,
+    messages,
+    outbox,
+    records,
+    sessions,
+    sweeps,
+)
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.rows import Fact
 
@@ -165,6 +177,10 @@ class KernelStore(ABC):
 
     # --- children and usage -----------------------------------------------------------------
 
+    async def revoke_grant(self, grant: GrantId, by: Principal) -> Grant | None:
+        """Take a grant back."""
+        return await self.run(lambda part: grants.revoke(part, grant, by))
+
     async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
         """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
         return await self.run(lambda part: children.spawn(part, lease, n, child))
@@ -182,6 +198,10 @@ class KernelStore(ABC):
     async def expire_waits(self) -> int:
         """Expire waits that nobody decided or used in time."""
         return await self.run(sweeps.expire_waits)
+
+    async def expire_grants(self) -> int:
+        """End grants past their time."""
+        return await self.run(grants.expire)
 
     async def reclaim(self) -> int:
         """Take back turns and slots of dead holders, and stop orphans."""

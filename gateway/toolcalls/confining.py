@@ -56,7 +56,7 @@ def action_of(
 def as_allowed(call: Prepared, allow: Allow) -> Prepared:
     """Return the call with the network that this decision gives it. Raises `SandboxMissing` where it cannot be given.
 
-    A grant and a scope stand for the press that made them.
+    A grant stands for the press that made it.
     """
     action = call.action
     if action.sandbox is None or action.network is None:
@@ -65,7 +65,7 @@ def as_allowed(call: Prepared, allow: Allow) -> Prepared:
         call.tool.policy.network or NetworkPolicy.NONE,
         action.sandbox,
         kind_is_main=call.view.session.kind is SessionKind.MAIN,
-        pressed=allow.scoped or allow.grant is not None,
+        pressed=allow.grant is not None,
         no_network=allow.no_network,
     )
     if network is action.network:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,15 +15,12 @@ from typing import Any, TypeAlias
 
 from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.ids import WaitId
+from gateway.domain.ids import GrantId, WaitId
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import head_and_tail_bytes
 from gateway.domain.tools import (
     ACTION_BYTES,
-    EVERY_SCOPE,
-    ApprovalMode,
-    CallScope,
     Effect,
     Preview,
     ResultStatus,
@@ -35,7 +32,8 @@ from gateway.domain.turns import TurnLimits, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.permission import decide, default_approval
+from gateway.policy.grants import covering
+from gateway.policy.permission import decide
 from gateway.ports import FileChanges, FileReader
 from gateway.sandbox import Containment
 from gateway.system.logging_setup import log
@@ -45,9 +43,10 @@ from gateway.toolcalls.arguments import InvalidArguments
 from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.files import WorkspaceFiles
+from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.resolution import resolve_call, resolve_scope
-from gateway.toolcalls.tool_set import Tool, ToolSet
+from gateway.toolcalls.tool_set import ToolSet
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -93,15 +92,13 @@ class Runnable:
 
     call: Prepared
     wait: WaitId | None
-    scoped: bool = False
-    """As in `Allow.scoped`."""
+    grant: GrantId | None = None
+    """As in `Allow.grant`: it must still hold when the call starts."""
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
 Previewed: TypeAlias = Preview | ToolResult | None
 """Outcome of `CallDecider.preview`. A result: the call cannot work, and nobody is asked."""
-Scopes: TypeAlias = Collection[tuple[str, str]]
-"""Pairs of tool and scope that people allowed for longer than one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +200,7 @@ class CallDecider:
         view: TurnView,
         step: Step,
         same: SameCalls,
-        allowed: Scopes = (),
+        granted: Granted = (),
         *,
         askable: bool,
         previewed: Previewed = None,
@@ -211,13 +208,13 @@ class CallDecider:
         """Decide a new call; `askable`: True when a person can be asked. Never raises."""
         try:
             preview = previewed if isinstance(previewed, Preview) else None
-            call = self._prepare(view, step, allowed, preview)
+            call = self._prepare(view, step, granted, preview)
             if isinstance(call, Deny):
                 return self.refuse(call)
             if isinstance(previewed, ToolResult):
                 return previewed
             repeated = repeats(view, step.n, same)
-            match checked(self._decided(call, allowed, askable=askable), repeated):
+            match checked(self._decided(call, granted, askable=askable), repeated):
                 case Allow() as allow:
                     return self._allowed(view, call, allow, repeated, askable=askable)
                 case Deny() as deny:
@@ -238,7 +235,7 @@ class CallDecider:
     ) -> Runnable | Asked | ToolResult:
         """Return the call as it may run; ask where its network cannot be closed as the decision wants it."""
         try:
-            return Runnable(call=as_allowed(call, allow), wait=None, scoped=allow.scoped)
+            return Runnable(call=as_allowed(call, allow), wait=None, grant=allow.grant)
         except SandboxMissing as error:
             if allow.no_network and askable:
                 return self._request(view, call, repeated)
@@ -249,7 +246,7 @@ class CallDecider:
         view: TurnView,
         step: Step,
         wait: Wait | None,
-        allowed: Scopes = (),
+        granted: Granted = (),
         previewed: Previewed = None,
         checked: Checked = None,
     ) -> Runnable | ToolResult | None:
@@ -266,10 +263,10 @@ class CallDecider:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._interrupted(view, step, wait, allowed, checked)
+            return self._interrupted(view, step, wait, granted, checked)
         if wait is None or wait.approval is None:
             return None
-        found = self._approved(view, step, wait, wait.approval, allowed)
+        found = self._approved(view, step, wait, wait.approval, granted)
         if isinstance(found, Runnable) and found.call.tool.prepare is not None:
             now = previewed.state if isinstance(previewed, Preview) else None
             if now is None or now != wait.approval.prepared:
@@ -286,7 +283,7 @@ class CallDecider:
     # --- approved calls -----------------------------------------------------------------------
 
     def _approved(
-        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, allowed: Scopes
+        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, granted: Granted
     ) -> Runnable | ToolResult:
         """Return the call with the action of its approval, not of the transcript; check again that the tool exists."""
         bound = (view.session.id, step.turn, step.n, request.requester, request.prepared)
@@ -319,47 +316,52 @@ class CallDecider:
             action=request.action,
             action_sha=request.action_sha,
             call_scope=call_scope,
-            scopes=_scopes(tool, view.session, call_scope, allowed),
+            scopes=scopes_for(tool, view.session, call_scope, granted),
             prepared=request.prepared,
         )
         return Runnable(call=call, wait=wait.id)
 
     def _interrupted(
-        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes, checked: Checked
+        self, view: TurnView, step: Step, wait: Wait | None, granted: Granted, checked: Checked
     ) -> Runnable | ToolResult:
         """Decide a call that an earlier holder started and did not finish: run a repeatable one again."""
         if isinstance(checked, ToolResult):
             return checked
-        call = self._as_allowed(view, step, wait, allowed)
-        if call is not None and isinstance(checked, RunAgain):
-            return Runnable(call=call, wait=None)
-        if call is not None and call.tool.prepare is not None and call.prepared is None:
+        found = self._as_allowed(view, step, wait, granted)
+        if found is None:
+            return outcome_unknown(step.started_at)
+        if isinstance(checked, RunAgain):
+            return found
+        if found.call.tool.prepare is not None and found.call.prepared is None:
             return outcome_unknown(step.started_at)  # what it had seen is gone, so it cannot tell what it did
-        if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
-            return Runnable(call=call, wait=None)
+        if found.call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
+            return found
         return outcome_unknown(step.started_at)
 
-    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Prepared | None:
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, granted: Granted) -> Runnable | None:
         """Return the call allowed before; None when settings changed over a restart and it would not be allowed now."""
         if wait is not None and wait.approval is not None:
-            found = self._approved(view, step, wait, wait.approval, allowed)
-            return found.call if isinstance(found, Runnable) else None
-        call = self._prepare(view, step, allowed)
+            found = self._approved(view, step, wait, wait.approval, granted)
+            return replace(found, wait=None) if isinstance(found, Runnable) else None
+        call = self._prepare(view, step, granted)
         if isinstance(call, Deny):
             return None
-        return allowed_again(call, self._decided(call, allowed, askable=True))
+        decided = self._decided(call, granted, askable=True)
+        again = allowed_again(call, decided)
+        if again is None or not isinstance(decided, Allow):
+            return None
+        return Runnable(call=again, wait=None, grant=decided.grant)
 
     # --- the exact action ---------------------------------------------------------------------
 
-    def _decided(self, call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
-        """Return the policy's decision about a call, with the scopes that people allowed before."""
-        name = call.tool.spec.name
-        permitted = frozenset(scope for tool, scope in allowed if tool == name)
+    def _decided(self, call: Prepared, granted: Granted, *, askable: bool) -> Decision:
+        """Return the policy's decision about a call, with the grants that hold for it."""
         spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
+        grant = covering(granted, spec.name, asking.action_key(call.action), call.call_scope) if granted else None
         preset = self.tools.preset_of(session)
-        return decide(spec, policy, session, call.call_scope, askable=askable, permitted=permitted, preset=preset)
+        return decide(spec, policy, session, call.call_scope, askable=askable, preset=preset, grant=grant)
 
-    def _prepare(self, view: TurnView, step: Step, allowed: Scopes, preview: Preview | None = None) -> Prepared | Deny:
+    def _prepare(self, view: TurnView, step: Step, granted: Granted, preview: Preview | None = None) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix the exact action."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
@@ -391,7 +393,7 @@ class CallDecider:
             action=action,
             action_sha=sha,
             call_scope=call_scope,
-            scopes=_scopes(tool, view.session, call_scope, allowed),
+            scopes=scopes_for(tool, view.session, call_scope, granted),
             prepared=prepared,
             preview="" if preview is None else preview.text,
         )
@@ -437,18 +439,9 @@ class CallDecider:
             scope=call.call_scope.scope,
             summary=self.redactor.text(call.call_scope.summary),
             prepared=call.prepared,
+            always=None if hidden or repeated >= ASK_FROM else offer_for(call, shown),
         )
         return Asked(step=call.step, request=request)
-
-
-def _scopes(tool: Tool, session: Session, call_scope: CallScope, allowed: Scopes) -> frozenset[str]:
-    """Return the scopes allowed for the tool, with this call's own; every scope where approval is not needed."""
-    found = {scope for name, scope in allowed if name == tool.spec.name}
-    if call_scope.scope:
-        found.add(call_scope.scope)
-    if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
-        found.add(EVERY_SCOPE)
-    return frozenset(found)
 
 
 def not_approved() -> ToolResult:

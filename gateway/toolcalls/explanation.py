@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.grants import Grant
 from gateway.domain.sessions import Session
+from gateway.policy.grants import covering
 from gateway.policy.permission import Note, decide
 from gateway.toolcalls.resolution import Workspace, resolve_call
 from gateway.toolcalls.tool_set import Tool, ToolSet
@@ -42,8 +44,8 @@ class Explainer:
     session: Session
     workspace: Workspace
     """Supplier of the session's folder."""
-    permitted: Collection[tuple[str, str]] = ()
-    """Pairs of tool and scope that people allowed in this session."""
+    grants: Sequence[Grant] = ()
+    """Grants that hold in this session. Those of one exact action are not considered: its sandbox is not known here."""
     askable: bool = True
     """True when somebody can be asked."""
     openly: bool = False
@@ -68,11 +70,11 @@ class Explainer:
         found = resolve_call(self.tools, self.session, name, typed, self.workspace, note, openly=self.openly)
         if isinstance(found, Deny):
             return found
-        scopes = frozenset(scope for tool, scope in self.permitted if tool == name)
         spec, policy, call_scope = found.tool.spec, found.tool.policy, found.call_scope
         preset = self.tools.preset_of(self.session)
+        grant = covering(self.grants, name, "", call_scope)
         return decide(
-            spec, policy, self.session, call_scope, askable=self.askable, permitted=scopes, preset=preset, note=note
+            spec, policy, self.session, call_scope, askable=self.askable, preset=preset, grant=grant, note=note
         )
 
 

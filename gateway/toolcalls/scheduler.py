@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.domain.audit import StartRecord
+from gateway.domain.grants import GRANT_LASTS
 from gateway.domain.ids import WaitId, mint
 from gateway.domain.live import Activity, LiveEvent, turn_topic
 from gateway.domain.sessions import SessionKind
@@ -40,11 +41,11 @@ from gateway.toolcalls.decide import (
     Found,
     Runnable,
     SameCalls,
-    Scopes,
     after_a_wait,
     not_approved,
 )
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
+from gateway.toolcalls.grants import Granted
 from gateway.toolcalls.open_limits import EXAMINED, room_to_ask, too_many_open
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
@@ -82,6 +83,8 @@ class ToolCalls:
     limits: TurnLimits = field(default_factory=TurnLimits)
     escalate_after: float = 0.5
     """Part of the expiry after which open approvals are shown to further approvers; 0: never."""
+    grant_lasts: timedelta = GRANT_LASTS
+    """Lifetime of the grant that an approval of a scope becomes."""
     _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the count of open approvals until more are opened."""
     _log: Any = field(default_factory=lambda: log("scheduler"))
@@ -166,12 +169,14 @@ class ToolCalls:
     async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
         """Decide one call; None: it still waits. `tool`: its name when calls run in order, else empty."""
         view, wait = look.view, look.waits.get(step.n)
-        if tool and look.allowed is None and (wait is None or wait.state is not WaitState.OPEN):
-            look.allowed = await self.journal.allowed_scopes(view.session.id)
-        allowed = look.allowed or ()
+        if (tool or step.state is StepState.STARTED) and (wait is None or wait.state is not WaitState.OPEN):
+            await self._read_grants(look)
         if step.state is StepState.PLANNED:
             previewed = await look.deciding.preview(view, step)
-            found = look.deciding.first(view, step, look.same, allowed, askable=True, previewed=previewed)
+            first = partial(look.deciding.first, view, step, look.same, previewed=previewed)
+            found = first(look.granted or (), askable=True)
+            if isinstance(found, Asked) and look.granted is None and await self._read_grants(look):
+                found = first(look.granted or (), askable=True)
             if isinstance(found, Asked):
                 name = found.request.action.tool
                 if name not in look.audiences:
@@ -179,17 +184,23 @@ class ToolCalls:
                         view.session, view.turn, name, self.clock.now()
                     )
                 if not look.audiences[name].anybody:
-                    found = look.deciding.first(view, step, look.same, allowed, askable=False, previewed=previewed)
+                    found = first(look.granted or (), askable=False)
         else:
             approved = wait is not None and wait.state is WaitState.APPROVED
             previewed = await look.deciding.preview(view, step) if approved else None
             checked = await look.deciding.check(view, step) if step.state is StepState.STARTED else None
-            found = look.deciding.later(view, step, wait, allowed, previewed, checked)
+            found = look.deciding.later(view, step, wait, look.granted or (), previewed, checked)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):
             look.runnable.append(found)
         return found
+
+    async def _read_grants(self, look: _Look) -> Granted:
+        """Read the grants that hold for the turn, once in a pass and only when one may matter."""
+        if look.granted is None:
+            look.granted = await self.journal.grants_for(look.view.turn.id)
+        return look.granted
 
     async def _open_approvals(self, look: _Look, lease: Lease) -> None:
         """Open approvals for the calls as far as the requester's limits allow, and refuse the others."""
@@ -262,11 +273,18 @@ class ToolCalls:
             now.ended(n)
 
     async def _start(self, one: Runnable, lease: Lease, cancellation: Cancellation) -> StartOutcome | None:
-        """Store the start of a call; None when the store failed: nothing was started, and the call is decided again."""
+        """Store the start of a call; None when the store failed.
+
+        Then, and when a grant no longer holds, nothing was started and the call is decided again.
+        """
         started: list[StartOutcome] = []
         action = one.call.action
         record = StartRecord(
-            tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
+            tool=action.tool,
+            action_sha=one.call.action_sha,
+            sandbox=action.sandbox,
+            grant=one.grant,
+            grant_lasts=self.grant_lasts,
         )
 
         async def start() -> None:
@@ -374,7 +392,7 @@ class _Look:
     asked: list[Asked] = field(default_factory=list[Asked])
     audiences: dict[str, Audience] = field(default_factory=dict[str, Audience])
     """Where to ask, by tool."""
-    allowed: Scopes | None = None
+    granted: Granted | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)
     """Last wait of each step, which has several when it was asked again or its approval started a sub-session."""

@@ -12,7 +12,7 @@ from gateway.policy.audit import verify
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
+from tests.support.makers import ANN_TELEGRAM, deny, sha
 
 pytestmark = pytest.mark.conformance
 
@@ -52,13 +52,6 @@ async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
     await scene.start(asked.lease, 1, asked.wait)
     (row,) = await scene.store.audit_rows(0, 10)
     assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
-
-
-async def test_a_scope_is_said_to_be_one(scene: Scene) -> None:
-    """By the settings alone this call would have been asked about."""
-    lease = await scene.planned()
-    assert await scene.store.start_step(lease, 1, None, beginning(1, scoped=True)) is StartOutcome.STARTED
-    assert [row.because for row in await scene.store.audit_rows(0, 10)] == [StartBasis.SCOPE]
 
 
 async def test_a_command_is_said_to_be_one(scene: Scene) -> None:

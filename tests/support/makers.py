@@ -5,7 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from gateway.domain.audit import StartRecord
-from gateway.domain.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
+from gateway.domain.grants import GRANT_LASTS, Grant, GrantKind, GrantPlace, NewGrant
+from gateway.domain.ids import (
+    CallId,
+    GrantId,
+    Handle,
+    OwnerName,
+    Principal,
+    SessionId,
+    SlotId,
+    WaitId,
+    main_session,
+    mint,
+)
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Press
 from gateway.domain.routes import Drop, DropReason, Route
 from gateway.domain.sessions import Origin, SessionKind
@@ -103,9 +115,9 @@ def sha(n: int) -> str:
     return f"sha-{n}"
 
 
-def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> StartRecord:
+def beginning(n: int = 0, *, action_sha: str | None = None, grant: GrantId | None = None) -> StartRecord:
     """What step `n` is when it starts: what `approval` asks about, or another action."""
-    return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, scoped=scoped)
+    return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, grant=grant)
 
 
 def approval(n: int) -> ApprovalRequest:
@@ -165,6 +177,38 @@ def approve() -> PressVerdict:
 def deny(*, withdraw_siblings: bool = False, written: bool = False) -> PressVerdict:
     """The press may deny."""
     return PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings, written=written)
+
+
+def question(*, asks: bool = True) -> PressVerdict:
+    """The press opens the second question, or withdraws it."""
+    return PressVerdict(refusal=None, question=asks)
+
+
+def confirm(place: GrantPlace, lasts: timedelta = GRANT_LASTS) -> PressVerdict:
+    """The press confirms the second question."""
+    return PressVerdict(refusal=None, state=WaitState.APPROVED, grant=NewGrant(place=place, lasts=lasts))
+
+
+def scope_grant(scope: str, tool: str = "shell") -> Grant:
+    """A grant of a scope for ann's main session."""
+    return Grant(
+        id=GrantId("g1"),
+        tool=tool,
+        kind=GrantKind.SCOPE,
+        matches=(scope,),
+        risk=Risk.NETWORK,
+        place=GrantPlace.SESSION,
+        session=main_session(ANN),
+        epoch=0,
+        root_kind=SessionKind.MAIN,
+        conversation=CHAT,
+        principal=ANN_TELEGRAM,
+        shown=f"{tool} with {scope}",
+        wait=WaitId("w1"),
+        granted_by=ANN_TELEGRAM,
+        granted_at=EPOCH,
+        expires_at=EPOCH + GRANT_LASTS,
+    )
 
 
 def refuse(why: PressResult = PressResult.NOT_ALLOWED) -> PressVerdict:

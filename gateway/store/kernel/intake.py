@@ -11,12 +11,24 @@ from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
-from gateway.domain.waits import TOO_LATE, VOTES, Pressed, PressResult, PressVerdict, Vote, Wait, WaitState, escalates
+from gateway.domain.waits import (
+    ALWAYS_ASKED,
+    GRANTED,
+    TOO_LATE,
+    VOTES,
+    Pressed,
+    PressResult,
+    PressVerdict,
+    Vote,
+    Wait,
+    WaitState,
+    escalates,
+)
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.kernel import messages, sessions, turns
+from gateway.store.kernel import grants, messages, sessions, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
@@ -131,6 +143,8 @@ def control(part: Part, route: Route, message: Inbound, control: Control) -> int
         sessions.change(part, route.session, control.change)
     idle = control.effect is ControlEffect.STOP and stopped == 0
     text = control.idle if idle else control.reply
+    if control.revoke is not None:
+        grants.revoke(part, control.revoke, message.principal)
     reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
     add_slot(part, reply, route.session, None)
     return stopped
@@ -181,6 +195,8 @@ def press(part: Part, press: Press, wait: WaitId | None, verdict: PressVerdict) 
     part.events.put(event_of(press), f"press:{result}")
     if found is not None and result in TOO_LATE:
         show_given_up(part, found.id)
+    if found is not None and result in (PressResult.ASK_ALWAYS, PressResult.BACK):
+        return Pressed(result=result, wait=_ask_always(part, found, asks=result is PressResult.ASK_ALWAYS))
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED, PressResult.COUNTED):
         return Pressed(result=result, wait=found)
     if result is PressResult.COUNTED:
@@ -204,16 +220,31 @@ def _with_vote(wait: Wait, press: Press, verdict: PressVerdict, now: datetime) -
     return {**wait.payload, VOTES: [one.as_payload() for one in votes]}
 
 
+def _ask_always(part: Part, wait: Wait, *, asks: bool) -> Wait:
+    """Open or withdraw the second question of an open approval; its cards show it."""
+    if wait.asks_always is asks:
+        return wait
+    return turns.set_wait(part, wait.id, payload={**wait.payload, ALWAYS_ASKED: asks})
+
+
+def _after_the_question(payload: Mapping[str, Any], verdict: PressVerdict) -> Mapping[str, Any]:
+    """Return the payload of a decided approval: without the second question, with the place of its grant."""
+    payload = {key: value for key, value in payload.items() if key != ALWAYS_ASKED}
+    return payload if verdict.grant is None else {**payload, GRANTED: verdict.grant.place.value}
+
+
 def _decide(part: Part, press: Press, wait: Wait, verdict: PressVerdict) -> Wait:
     decided = turns.set_wait(
         part,
         wait.id,
-        payload=_with_vote(wait, press, verdict, part.now),
+        payload=_after_the_question(_with_vote(wait, press, verdict, part.now), verdict),
         state=verdict.state,
         decided_by=press.principal,
         decided_at=part.now,
         reason=press.reason[:REASON_AT_MOST],
     )
+    if verdict.grant is not None and wait.approval is not None and wait.approval.always is not None:
+        grants.give(part, decided, wait.approval.always, verdict.grant.place, verdict.grant.lasts)
     row = part.turns[wait.turn]
     if verdict.withdraw_siblings:
         answer_n = part.steps[wait.turn, wait.n].step.answer_n

@@ -20,7 +20,7 @@ from gateway.errors import LeaseLost, NotFound, StoreError
 from gateway.store.answer_rules import cost_of
 from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
-from gateway.store.kernel import turns
+from gateway.store.kernel import grants, turns
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import StepRow, TurnRow
 from gateway.store.kernel.slots import add_slot, say, say_early
@@ -180,7 +180,7 @@ def store_hook_outcome(part: Part, lease: Lease, n: int, outcome: HookOutcome) -
 
 
 def start_step(part: Part, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-    """Record that a call's effect may begin, with its audit row; consume its approval."""
+    """Record that a call's effect may begin, with its audit row; consume its approval or count its grant."""
     row = turns.held(part, lease)
     if row.turn.state is TurnState.STOPPING:
         return StartOutcome.STOPPING
@@ -197,8 +197,11 @@ def start_step(part: Part, lease: Lease, n: int, wait: WaitId | None, beginning:
                 turns.set_wait(part, wait, state=WaitState.EXPIRED)
             return start
         turns.set_wait(part, wait, state=WaitState.CONSUMED)
+        grants.give_scope(part, used, beginning.grant_lasts)
     elif not _may_start(row, found):
         return StartOutcome.NOT_APPROVED
+    elif beginning.grant is not None and not grants.use(part, beginning.grant, beginning.tool, row.turn):
+        return StartOutcome.NOT_GRANTED
     seq = part.add_audit_row(audit_row(lease, n, row.turn.kind, found.step.state, used, beginning, part.now))
     part.set_step(lease.turn, n, state=StepState.STARTED, started_at=part.now, fence=row.fence, audit=seq)
     return StartOutcome.STARTED

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow
-from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId, mint
+from gateway.domain.grants import Grant
+from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotState
 from gateway.domain.turns import ENDED, TurnKind
@@ -54,6 +55,7 @@ class Rows(Protocol):
     def cards_row(self, key: WaitId) -> tuple[SlotId, ...] | None: ...  # noqa: D102
     def event_row(self, key: EventKey) -> str | None: ...  # noqa: D102
     def fact_row(self, key: FactKey) -> Fact | None: ...  # noqa: D102
+    def grant_row(self, key: GrantId) -> Grant | None: ...  # noqa: D102
 
     def fact_rows(self, namespace: str) -> Sequence[tuple[str, Fact]]:
         """Return all facts of a namespace."""
@@ -105,6 +107,10 @@ class Index(Protocol):
 
     def orphans(self, limit: int) -> Sequence[SessionId]:
         """Return live children whose waiting turn has ended and that nobody stopped."""
+        ...
+
+    def expired_grants(self, now: datetime, limit: int) -> Sequence[GrantId]:
+        """Return grants past their time that did not end yet."""
         ...
 
     def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
@@ -176,8 +182,9 @@ class Part:
         self.cards = Table(rows.cards_row)
         self.events = Table(rows.event_row)
         self.facts = Table(rows.fact_row)
+        self.grants = Table(rows.grant_row)
         rows_of_sessions = (self.sessions, self.turns, self.messages, self.steps, self.waits, self.slots)
-        self.tables: tuple[Table[Any, Any], ...] = (*rows_of_sessions, self.cards, self.facts)
+        self.tables: tuple[Table[Any, Any], ...] = (*rows_of_sessions, self.cards, self.facts, self.grants)
         """Tables whose rows a backend may keep."""
         self.audit: list[AuditRow] = []
         self.spent: list[Spent] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.grants import Grant
+from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import SLOTS, TURNS
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind
@@ -114,6 +115,7 @@ class MemoryStore(MemoryQueries):
         for spent in part.spent:
             key = (spent.day, spent.principal, spent.model)
             self.books[key] = together(self.books[key], spent) if key in self.books else spent
+        self.grants.update(_present(part.grants.changed))
         self.sessions_by_id.update(_present(part.sessions.changed))
         self.cards_by_wait.update(_present(part.cards.changed))
         self.index_rows(part)
@@ -161,6 +163,10 @@ class MemoryStore(MemoryQueries):
     def fact_rows(self, namespace: str) -> list[tuple[str, Fact]]:
         """Return all facts of a namespace, by key."""
         return sorted((key, fact) for (room, key), fact in self.all_facts.items() if room == namespace)
+
+    def grant_row(self, key: GrantId) -> Grant | None:
+        """Return a grant."""
+        return self.grants.get(key)
 
     def is_whole(self, turn: TurnId) -> bool:
         """Return True: nothing here can be damaged."""

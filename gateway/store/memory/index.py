@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 
 from gateway.domain.audit import AuditRow
-from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.grants import Grant
+from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
@@ -35,6 +36,7 @@ class MemoryIndex(KernelStore):
         self.waits: dict[WaitId, WaitRow] = {}
         self.slots: dict[SlotId, SlotRow] = {}
         self.cards_by_wait: dict[WaitId, tuple[SlotId, ...]] = {}
+        self.grants: dict[GrantId, Grant] = {}
         self.audit: list[AuditRow] = []
         self.books: dict[tuple[date, Principal, str], Spent] = {}
         # Rows of a session by kind and key, for pages.
@@ -203,6 +205,11 @@ class MemoryIndex(KernelStore):
         rows = [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]
         late = [row for row in rows if lapsed is None or _takes_too_long(row, lapsed)]
         return [(row.slot.id, row.node) for row in late if row.node is not None]
+
+    def expired_grants(self, now: datetime, limit: int) -> Sequence[GrantId]:
+        """Return grants past their time that did not end yet."""
+        rows = [one for one in self.grants.values() if not one.ended and one.expires_at <= now]
+        return [one.id for one in sorted(rows, key=lambda one: (one.expires_at, one.id))[:limit]]
 
     def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
         """Return slots that an edit settled by now may have overwritten."""

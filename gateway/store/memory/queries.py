@@ -9,15 +9,17 @@ from itertools import islice
 from typing import TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.grants import CallPlace, Grant, GrantPlace
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot, SlotState
 from gateway.domain.steps import Step
 from gateway.domain.turns import TurnState
 from gateway.domain.views import ChildLine, Counts, Rows, SessionLine, Spent, TurnView
-from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.policy.audit import beginning_of
+from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
 from gateway.store.codec import EPOCH
 from gateway.store.kernel.rows import SessionRow, held_for
@@ -141,6 +143,7 @@ class MemoryQueries(MemoryIndex):
             due_slots=sum(row.sending_since is None for row in unsent),
             dead_slots=sum(row.slot.state is SlotState.DEAD for row in self.slots.values()),
             oldest_queued_at=min((row.queued_at for row in self.queued.values()), default=None),
+            grants=sum(not one.ended for one in self.grants.values()),
         )
 
     # --- children ---------------------------------------------------------------------------
@@ -188,7 +191,7 @@ class MemoryQueries(MemoryIndex):
             output_tokens=sum(usage.output_tokens for usage in usages),
         )
 
-    # --- usage and scopes -------------------------------------------------------------------
+    # --- usage and grants -------------------------------------------------------------------
 
     async def spent(self, since: date) -> Sequence[Spent]:
         """Return the usage since a day, the newest first."""
@@ -196,10 +199,31 @@ class MemoryQueries(MemoryIndex):
         found.sort(key=lambda one: (one.principal, one.model))
         return sorted(found, key=lambda one: one.day, reverse=True)
 
-    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
-        used = [request for one in self._up(session) for request in self._used(one)]
-        return frozenset((request.action.tool, request.scope) for request in used if request.scope)
+    async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
+        """Return the grants that hold for calls of this turn, oldest first."""
+        row = self.turns.get(turn)
+        if row is None:
+            return []
+        session = self.sessions_by_id[row.turn.session].session
+        here = CallPlace(
+            histories=tuple((one.id, one.epoch) for one in self._up(session.id)),
+            root_kind=session.root_kind,
+            conversation=session.lineage.conversation if session.lineage else row.turn.conversation,
+            principal=row.turn.principal,
+        )
+        return [one for one in self._by_age() if holds(one, here, self.clock.now())]
+
+    async def live_grants(self, limit: int = 1000) -> Sequence[Grant]:
+        """Return live grants, newest first."""
+        live = [one for one in reversed(self._by_age()) if is_live(one, self.clock.now()) and self._is_present(one)]
+        return live[:limit]
+
+    def _by_age(self) -> list[Grant]:
+        return sorted(self.grants.values(), key=lambda one: (one.granted_at, one.id))
+
+    def _is_present(self, grant: Grant) -> bool:
+        session = self.sessions_by_id[grant.session].session
+        return grant.place is not GrantPlace.SESSION or grant.epoch == session.epoch
 
     def _up(self, id_: SessionId | None) -> Iterator[Session]:
         """Yield the session and those above it."""
@@ -207,15 +231,6 @@ class MemoryQueries(MemoryIndex):
             session = self.sessions_by_id[id_].session
             yield session
             id_ = session.lineage.parent if session.lineage else None
-
-    def _used(self, session: Session) -> Iterator[ApprovalRequest]:
-        """Yield the approvals of its present epoch whose call was started."""
-        for row in self.rows.get(session.id, {}).values():
-            wait = row.item
-            if not isinstance(wait, Wait) or (wait.kind, wait.state) != (WaitKind.APPROVAL, WaitState.CONSUMED):
-                continue
-            if wait.approval is not None and self.turns[wait.turn].turn.epoch == session.epoch:
-                yield wait.approval
 
     # --- audit ------------------------------------------------------------------------------
 

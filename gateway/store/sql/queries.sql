@@ -191,7 +191,7 @@ FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.sl
 
 -- name: counts
 -- In the order of `Counts`. Parked turns are those not ended, not queued and not held.
-SELECT queued, held, unended - queued - held, asked, due, dead, queued_at FROM
+SELECT queued, held, unended - queued - held, asked, due, dead, queued_at, grants FROM
     (SELECT count(*) AS unended FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL),
     (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state <> 'queued') AS held
      FROM turns INDEXED BY turns_active WHERE state IN ('queued', 'running', 'stopping')),
@@ -203,6 +203,7 @@ SELECT queued, held, unended - queued - held, asked, due, dead, queued_at FROM
         SELECT count(*) FROM slots INDEXED BY slots_refusals
         WHERE kind = 'refusal' AND state IN ('due', 'sending') AND state = 'due'
     )),
+    (SELECT count(*) AS grants FROM grants INDEXED BY grants_live WHERE ended = 0),
     (SELECT count(*) AS dead FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
     -- The oldest queued turn is one of two: the first of those that may run, the first of the others.
     (SELECT min(queued_at) AS queued_at FROM (

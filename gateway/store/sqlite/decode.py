@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from gateway.domain.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.grants import Grant, GrantKind, GrantPlace
+from gateway.domain.ids import GrantId, InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import one_line
+from gateway.domain.tools import Risk
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
@@ -182,6 +184,35 @@ def wait_of(columns: Columns) -> Wait:
         decided_by=None if by is None else Principal(by),
         decided_at=moment(decided_at),
         reason=reason,
+    )
+
+
+def grant_of(columns: Columns) -> Grant:
+    """Return a grant."""
+    id_, tool, kind, matches, risk, place, session, epoch, root_kind, conversation, principal, shown, *rest = columns
+    wait, granted_by, granted_at, expires_at, used, last_used_at, revoked_at, revoked_by, expired = rest
+    return Grant(
+        id=GrantId(id_),
+        tool=tool,
+        kind=GrantKind(kind),
+        matches=tuple(load_json(matches)),
+        risk=Risk(risk),
+        place=GrantPlace(place),
+        session=SessionId(session),
+        epoch=epoch,
+        root_kind=SessionKind(root_kind),
+        conversation=load_conversation(conversation),
+        principal=Principal(principal),
+        shown=shown,
+        wait=WaitId(wait),
+        granted_by=Principal(granted_by),
+        granted_at=from_us(granted_at),
+        expires_at=from_us(expires_at),
+        used=used,
+        last_used_at=moment(last_used_at),
+        revoked_at=moment(revoked_at),
+        revoked_by=None if revoked_by is None else Principal(revoked_by),
+        expired=bool(expired),
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.grants import Grant
 from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Received
 from gateway.domain.sessions import Session
@@ -24,7 +25,7 @@ from gateway.store.codec import dump_json, from_us
 from gateway.store.kernel.part import FactKey
 from gateway.store.kernel.rows import Fact, held_for
 from gateway.store.kernel_store import KernelStore
-from gateway.store.sqlite import children, records
+from gateway.store.sqlite import children, grants, records
 from gateway.store.sqlite.decode import (
     Columns,
     moment,
@@ -119,7 +120,9 @@ class SqliteQueries(KernelStore):
 
     async def counts(self) -> Counts:
         """Return figures of the store."""
-        ((queued, running, parked, asked, due, dead, queued_at),) = await self.read(lambda reader: reader.run("counts"))
+        ((queued, running, parked, asked, due, dead, queued_at, granted),) = await self.read(
+            lambda reader: reader.run("counts")
+        )
         return Counts(
             queued_turns=queued,
             running_turns=running,
@@ -128,6 +131,7 @@ class SqliteQueries(KernelStore):
             due_slots=due,
             dead_slots=dead,
             oldest_queued_at=moment(queued_at),
+            grants=granted,
         )
 
     async def any_due(self, channels: Sequence[str]) -> bool:
@@ -143,7 +147,7 @@ class SqliteQueries(KernelStore):
         found = await self.read(lambda reader: reader.run("facts", namespace))
         return [(key, Fact(value, moment(until))) for key, value, until in found]
 
-    # --- children, usage, scopes ------------------------------------------------------------
+    # --- children, usage, grants ------------------------------------------------------------
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
         """Return the children below a session, live ones first."""
@@ -157,10 +161,13 @@ class SqliteQueries(KernelStore):
         """Return the usage since a day, the newest first."""
         return await self.read(lambda reader: readable(records.spent_of, reader.run("spent", since.isoformat()), "day"))
 
-    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
-        """Return the scopes, each with its tool, that were allowed in this session's history or above it."""
-        found = await self.read(lambda reader: reader.run("allowed_scopes", session))
-        return frozenset((tool, scope) for tool, scope in found)
+    async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
+        """Return the grants that hold for calls of this turn, oldest first."""
+        return await self.read(lambda reader: grants.grants_for(reader, turn))
+
+    async def live_grants(self, limit: int = 1000) -> Sequence[Grant]:
+        """Return live grants, newest first."""
+        return await self.read(lambda reader: grants.live_grants(reader, limit))
 
     # --- audit ------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
-"""Records beside turns in SQLite: usage, allowed scopes and the audit."""
+"""Records beside turns in SQLite: usage and the audit."""
 
 from __future__ import annotations
 
 from datetime import date
 
 from gateway.domain.audit import AuditHead, AuditRow, StartBasis, StartedCall
-from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import GrantId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.steps import Usage
 from gateway.domain.turns import TurnKind
 from gateway.domain.views import Spent
@@ -37,8 +37,19 @@ def spent_of(columns: Values) -> Spent:
 
 def add_audit_row(tx: Tx, row: AuditRow) -> None:
     """Append a sealed row."""
-    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait, row.decided_by)
-    tx.run("add_audit_row", row.seq, tx.now, *about, row.sandbox, row.node, row.prev_hash, row.hash)
+    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait)
+    tx.run(
+        "add_audit_row",
+        row.seq,
+        tx.now,
+        *about,
+        row.grant,
+        row.decided_by,
+        row.sandbox,
+        row.node,
+        row.prev_hash,
+        row.hash,
+    )
 
 
 def audit_head(reader: ReadTx) -> AuditHead:
@@ -57,7 +68,7 @@ def call_of(columns: Columns) -> StartedCall:
 
 def audit_row_of(columns: Columns) -> AuditRow:
     """Return a row of the audit. Raises `StoreError` when it cannot be read."""
-    seq, at, session, turn, n, lane, tool, sha, because, wait, by, sandbox, node, prev_hash, hash_ = columns
+    seq, at, session, turn, n, lane, tool, sha, because, wait, grant, by, sandbox, node, prev_hash, hash_ = columns
     try:
         return AuditRow(
             seq=seq,
@@ -70,6 +81,7 @@ def audit_row_of(columns: Columns) -> AuditRow:
             action_sha=sha,
             because=StartBasis(because),
             wait=None if wait is None else WaitId(wait),
+            grant=None if grant is None else GrantId(grant),
             decided_by=None if by is None else Principal(by),
             sandbox=sandbox,
             node=NodeId(node),

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from gateway.domain.audit import AuditHead
-from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.grants import Grant
+from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
 from gateway.domain.waits import DECISION_GOOD_FOR_S
 from gateway.store.child_rules import CHILDREN
@@ -21,7 +22,9 @@ from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotR
 from gateway.store.sqlite import tables
 from gateway.store.sqlite.decode import (
     Columns,
+    grant_of,
     moment,
+    readable,
     received_of,
     session_of,
     slot_of,
@@ -110,8 +113,9 @@ class SqliteSource:
         self._slots = Kept[SlotId, SlotRow](lambda row: len(row.slot.text))
         self._cards = Kept[WaitId, tuple[SlotId, ...]]()
         self._facts = Kept[FactKey, Fact]()
+        self._grants = Kept[GrantId, Grant]()
         kept = (self._sessions, self._turns, self._messages, self._steps, self._waits, self._slots)
-        self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts)
+        self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts, self._grants)
         self._damaged: set[TurnId] = set()
         self._since_trim = 0
 
@@ -164,6 +168,10 @@ class SqliteSource:
         """Return all facts of a namespace."""
         return [(key, _fact(tuple(rest))) for key, *rest in self.tx.run("facts", namespace)]
 
+    def grant_row(self, key: GrantId) -> Grant | None:
+        """Return a grant; one that cannot be read allows nothing."""
+        return self._grants.get(key, self._load_grant)
+
     def is_whole(self, turn: TurnId) -> bool:
         """Return False for a turn with a row that could not be read whole."""
         return turn not in self._damaged
@@ -175,6 +183,10 @@ class SqliteSource:
     def _load(self, name: str, make: Callable[[Columns], R], *key: Any) -> R | None:
         found = self.tx.one(name, *key)
         return None if found is None else make(found)
+
+    def _load_grant(self, key: GrantId) -> Grant | None:
+        found = readable(grant_of, self.tx.run("grant_row", key), "grant")
+        return found[0] if found else None
 
     def _load_session(self, key: SessionId) -> SessionRow | None:
         found = self.tx.one("session_row", key)
@@ -318,6 +330,10 @@ class SqliteSource:
         long_ago = [to_us(lapsed - at_most) for at_most in (SENDING_AT_MOST, FILE_SENDING_AT_MOST)]
         return [(slot, node) for slot, node in self.tx.run("lapsed_slots", *long_ago, AT_ONCE)]
 
+    def expired_grants(self, now: datetime, limit: int) -> Sequence[GrantId]:
+        """Return grants past their time that did not end yet."""
+        return self._ids("expired_grants", to_us(now), limit)
+
     def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
         """Return slots that an edit settled by now may have overwritten."""
         return self._ids("slots_again", to_us(now), limit)
@@ -335,6 +351,7 @@ class SqliteSource:
         self._write_rows(tables.STEPS, part.steps, self._steps)
         self._write_rows(tables.WAITS, part.waits, self._waits)
         self._write_rows(tables.SLOTS, part.slots, self._slots)
+        self._write_rows(tables.GRANTS, part.grants, self._grants)
         self._write_cards(part)
         self._write_records(part)
         if not part.touched.slots_due:  # a finished slot makes room for the next one of its conversation

@@ -9,6 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from gateway.domain.grants import Grant
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import shown_when_stored
 from gateway.store.codec import (
@@ -240,6 +241,35 @@ WAITS = RowTable[WaitRow](
         Column("decided_at", "wait.decided_at", _time),
         Column("reason", "wait.reason"),
         Column("rev", "rev"),
+    ),
+)
+GRANTS = RowTable[Grant](
+    "grants",
+    "id",
+    (
+        Column("id", "id", fixed=True),
+        Column("tool", "tool"),
+        Column("kind", "kind._value_"),
+        Column("matches", "matches", _ids),
+        Column("risk", "risk._value_"),
+        Column("place", "place._value_"),
+        Column("session", "session"),
+        Column("epoch", "epoch"),
+        Column("root_kind", "root_kind._value_"),
+        Column("conversation", "conversation", dump_conversation),
+        Column("principal", "principal"),
+        Column("shown", "shown"),
+        Column("wait", "wait"),
+        Column("granted_by", "granted_by"),
+        Column("granted_at", "granted_at", _time),
+        Column("expires_at", "expires_at", _time),
+        Column("used", "used"),
+        Column("last_used_at", "last_used_at", _time),
+        Column("revoked_at", "revoked_at", _time),
+        Column("revoked_by", "revoked_by"),
+        Column("expired", "expired", int),
+        Column("held_by", "held_by"),
+        Column("ended", "ended", int),
     ),
 )
 SLOTS = RowTable[SlotRow](

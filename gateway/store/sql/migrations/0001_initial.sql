@@ -191,9 +191,6 @@ CREATE INDEX waits_asked ON waits (ord) WHERE state = 'open' AND kind = 'approva
 CREATE INDEX waits_due ON waits (expires_at) WHERE state = 'open' AND kind <> 'timer';
 CREATE INDEX waits_timers ON waits (expires_at) WHERE state = 'open' AND kind = 'timer';
 CREATE INDEX waits_approved ON waits (decided_at) WHERE state = 'approved';
--- Allowed for longer than one call: read before each call of such a tool.
-CREATE INDEX waits_scoped ON waits (session)
-WHERE state = 'consumed' AND json_extract(approval, '$.scope') <> '';
 
 -- `seq` is the order of the outbox. A slot without a session has neither ord nor rev. `kept` is 1 where a slot counts as
 -- sent when it is stored (the web page). `early` is 1 for an answer's draft that no answer took over, 2 for a status line
@@ -258,6 +255,36 @@ CREATE TABLE facts (
 ) WITHOUT ROWID;
 CREATE INDEX facts_until ON facts (until) WHERE until IS NOT NULL;
 
+-- What people allowed for longer than one call. `matches` is a JSON array: an action key, subjects or a scope. `held_by`
+-- is the key of the place where it holds, `ended` 1 once it was revoked or has expired.
+CREATE TABLE grants (
+    id            TEXT PRIMARY KEY,
+    tool          TEXT NOT NULL,
+    kind          TEXT NOT NULL CHECK (kind IN ('action', 'subjects', 'scope')),
+    matches       TEXT NOT NULL,
+    risk          TEXT NOT NULL,
+    place         TEXT NOT NULL CHECK (place IN ('session', 'chat', 'person')),
+    session       TEXT NOT NULL REFERENCES sessions (id),
+    epoch         INTEGER NOT NULL,
+    root_kind     TEXT NOT NULL,
+    conversation  TEXT NOT NULL,
+    principal     TEXT NOT NULL,
+    shown         TEXT NOT NULL,
+    wait          TEXT NOT NULL REFERENCES waits (id),
+    granted_by    TEXT NOT NULL,
+    granted_at    INTEGER NOT NULL,
+    expires_at    INTEGER NOT NULL,
+    used          INTEGER NOT NULL,
+    last_used_at  INTEGER,
+    revoked_at    INTEGER,
+    revoked_by    TEXT,
+    expired       INTEGER NOT NULL,
+    held_by       TEXT NOT NULL,
+    ended         INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX grants_held ON grants (held_by) WHERE ended = 0;
+CREATE INDEX grants_live ON grants (expires_at) WHERE ended = 0;
+
 -- Tokens and millionths of the currency, by day (ISO, UTC), person and model.
 CREATE TABLE spent (
     day            TEXT NOT NULL,
@@ -284,6 +311,7 @@ CREATE TABLE audit (
     action_sha  TEXT NOT NULL,
     because     TEXT NOT NULL,
     wait        TEXT,
+    grant_id    TEXT,
     decided_by  TEXT,
     sandbox     TEXT NOT NULL,
     node        TEXT NOT NULL,

@@ -28,6 +28,7 @@ ROW = AuditRow(
     action_sha="ab" * 32,
     because=StartBasis.APPROVAL,
     wait=WaitId("w1"),
+    grant=None,
     decided_by=Principal("telegram:1001"),
     sandbox="basic",
     node=NodeId("here#1"),
@@ -43,6 +44,7 @@ OTHERWISE: dict[str, Any] = {
     "tool": "file_read",
     "action_sha": "cd" * 32,
     "because": StartBasis.SETTINGS,
+    "grant": "g1",
     "wait": None,
     "decided_by": "telegram:2002",
     "sandbox": "off",
@@ -96,7 +98,7 @@ def test_hash_is_stable_across_versions() -> None:
     """Whoever noted a head elsewhere compares it years later."""
     (first,) = written(1)
     assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
-    assert first.hash == "aafa3241b4f0c7c0164b19119120631c94c74373f9cbb0998cc0fbd8ac7bdf17"
+    assert first.hash == "5bc5da6f6a5e15afbe72fbf26fe0c7dc015d0176055484943a7b165e42b94a6d"
 
 
 @pytest.fixture

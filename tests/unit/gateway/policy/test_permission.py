@@ -1,17 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.ids import SessionId
+from gateway.domain.grants import Grant
+from gateway.domain.ids import GrantId, SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, ToolPolicy, ToolSpec
+from gateway.policy.grants import covering
 from gateway.policy.permission import available, decide, default_approval, describe_availability, refused, withheld
-from tests.support.makers import EPOCH
+from tests.support.makers import EPOCH, scope_grant
 
 SPEC = ToolSpec(
     name="shell", description="Runs.", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.ALWAYS
@@ -181,7 +183,7 @@ def test_tool_is_offered_where_a_call_is_not_denied(
     policy = replace(POLICY, availability=availability, approval={kind.value: approval})
     deny = withheld(SPEC, policy, session(kind))
     for call_scope in (CallScope(risk=SPEC.risk), *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
-        found = decide(SPEC, policy, session(kind), call_scope, askable=True, permitted=(HERE,))
+        found = decide(SPEC, policy, session(kind), call_scope, askable=True, grant=scoped((HERE,), call_scope))
 
         assert deny == (found if isinstance(found, Deny) else None)
     refused_where = available("shell", availability, session(kind)) is not None
@@ -248,6 +250,13 @@ def test_decision_has_a_reason_and_a_hint(approval: ApprovalMode, askable: bool,
 # --- call scope --------------------------------------------------------------------------------------
 
 HERE, ELSEWHERE = "example.org", "example.net"
+
+
+def scoped(scopes: Iterable[str], call_scope: CallScope) -> Grant | None:
+    """Return the grant of one of these scopes that covers a call."""
+    return covering([scope_grant(scope) for scope in scopes], "shell", "", call_scope)
+
+
 ASKED = {"main": ApprovalMode.ASK}
 ALLOWED = {"main": ApprovalMode.ALLOW}
 DENIED = {"main": ApprovalMode.DENY}
@@ -297,7 +306,7 @@ def test_decision_uses_the_call_scope(
     # The call scope's risk replaces the spec's. A configured "allow" covers the spec's own, and so does an "ask".
     for own_risk in [risk] if approval == ALLOWED else set(Risk) - ({risk} if approval == ASKED else set()):
         spec = replace(SPEC, risk=own_risk)
-        found = decide(spec, policy, session(), call_scope, askable=askable, permitted=permitted)
+        found = decide(spec, policy, session(), call_scope, askable=askable, grant=scoped(permitted, call_scope))
 
         assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
 
@@ -323,7 +332,7 @@ def test_scope_outside_the_settings_is_refused_at_any_risk(risk: Risk) -> None:
 @pytest.mark.parametrize("call_scope", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
 def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, "yes")})
-    found = decide(SPEC, policy, session(), call_scope, askable=True, permitted=(HERE,))
+    found = decide(SPEC, policy, session(), call_scope, askable=True, grant=scoped((HERE,), call_scope))
 
     assert isinstance(found, Deny)
     assert found.reason is DenyReason.POLICY_ERROR
@@ -335,7 +344,7 @@ def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> Non
         (
             CallScope(risk=Risk.NETWORK, scope=HERE),
             (HERE,),
-            Allow(because="example.org was allowed in this session", scoped=True),
+            Allow(because="grant g1 allows it", grant=GrantId("g1")),
         ),
         (CallScope(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
         (CallScope(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
@@ -344,7 +353,7 @@ def test_invalid_approval_denies_with_a_call_scope(call_scope: CallScope) -> Non
 def test_decision_reason_names_the_call_scope(
     call_scope: CallScope, permitted: tuple[str, ...], verdict: Decision
 ) -> None:
-    assert decide(SPEC, POLICY, session(), call_scope, askable=True, permitted=permitted) == verdict
+    assert decide(SPEC, POLICY, session(), call_scope, askable=True, grant=scoped(permitted, call_scope)) == verdict
 
 
 @pytest.mark.parametrize("risk", [Risk.NONE, Risk.READ])

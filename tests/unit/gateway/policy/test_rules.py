@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.decisions import Allow, Ask, Deny, DenyReason
+from gateway.domain.ids import GrantId
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide, placed, withheld
 from gateway.policy.rules import denied_outright, evaluate
-from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, session
+from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, scoped, session
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -271,7 +272,7 @@ def test_a_narrower_allow_keeps_a_tool_visible(rules: list[Rule], hidden: bool) 
     [
         (ALLOW, (), False, Allow(because="rules[0] allows 'x*'")),
         (ASK, (), True, Ask(because="network needs an approval")),
-        (ASK, (HERE,), True, Allow(because="example.org was allowed in this session", scoped=True)),
+        (ASK, (HERE,), True, Allow(because="grant g1 allows it", grant=GrantId("g1"))),
         (DENY, (HERE,), True, None),
     ],
 )
@@ -280,7 +281,7 @@ def test_a_rule_precedes_the_default_and_a_deny_a_scope(
 ) -> None:
     policy = replace(POLICY, rules=(rule("x*", decision),))
     call_scope = CallScope(risk=Risk.NETWORK, scope=HERE, subjects=("path:xyz",))
-    found = decide(SPEC, policy, session(), call_scope, askable=askable, permitted=permitted)
+    found = decide(SPEC, policy, session(), call_scope, askable=askable, grant=scoped(permitted, call_scope))
 
     if expected is not None:
         assert found == expected

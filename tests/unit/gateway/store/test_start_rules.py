@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.audit import StartBasis
-from gateway.domain.ids import NodeId, SessionId, TurnId, WaitId
+from gateway.domain.ids import GrantId, NodeId, SessionId, TurnId, WaitId
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnKind
 from gateway.domain.waits import StartOutcome, Wait, WaitKind, WaitState
@@ -31,6 +31,7 @@ ALLOWED = Wait(
     decided_by=ANN_TELEGRAM,
     decided_at=EPOCH,
 )
+GRANT = GrantId("g1")
 
 
 @pytest.mark.parametrize(
@@ -55,18 +56,22 @@ def test_an_approval_is_good_for_one_step_for_five_minutes(
 
 
 @pytest.mark.parametrize(
-    ("state", "wait", "scoped", "because"),
+    ("state", "wait", "grant", "because"),
     [
-        (StepState.PLANNED, None, False, StartBasis.SETTINGS),
-        (StepState.PLANNED, None, True, StartBasis.SCOPE),
-        (StepState.ASKED, ALLOWED, False, StartBasis.APPROVAL),
-        (StepState.STARTED, None, False, StartBasis.AGAIN),
-        (StepState.STARTED, None, True, StartBasis.AGAIN),
+        (StepState.PLANNED, None, None, StartBasis.SETTINGS),
+        (StepState.PLANNED, None, GRANT, StartBasis.GRANT),
+        (StepState.ASKED, ALLOWED, None, StartBasis.APPROVAL),
+        (StepState.ASKED, ALLOWED, GRANT, StartBasis.APPROVAL),
+        (StepState.STARTED, None, None, StartBasis.AGAIN),
+        (StepState.STARTED, None, GRANT, StartBasis.AGAIN),
     ],
 )
-def test_the_row_says_what_let_it_start(state: StepState, wait: Wait | None, scoped: bool, because: StartBasis) -> None:
-    row = audit_row(LEASE, 1, TurnKind.MODEL, state, wait, beginning(1, scoped=scoped), EPOCH)
+def test_the_row_says_what_let_it_start(
+    state: StepState, wait: Wait | None, grant: GrantId | None, because: StartBasis
+) -> None:
+    row = audit_row(LEASE, 1, TurnKind.MODEL, state, wait, beginning(1, grant=grant), EPOCH)
     assert row.because is because
+    assert row.grant == (None if wait else grant)
     assert (row.wait, row.decided_by) == ((wait.id, wait.decided_by) if wait else (None, None))
 
 

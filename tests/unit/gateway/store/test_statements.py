@@ -24,8 +24,8 @@ from tests.support.makers import answer, inbound, route, said
 
 SQL = load_statements()
 NODE = NodeId("here#1")
-GROWING = "turns|messages|steps|waits|slots|events|cards|facts|poison"
-PARTIAL = "turns_(lane|active|gathering)|waits_(asked|due|timers|approved|open)|slots_(due|unsent|dead)"
+GROWING = "turns|messages|steps|waits|slots|events|cards|facts|poison|grants"
+PARTIAL = "turns_(lane|active|gathering)|waits_(asked|due|timers|approved|open)|grants_live|slots_(due|unsent|dead)"
 
 
 @pytest.fixture

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from gateway.domain.audit import StartBasis
-from gateway.domain.ids import SessionId, main_session
+from gateway.domain.grants import Grant
+from gateway.domain.ids import TurnId, main_session
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import (
@@ -157,7 +159,7 @@ async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nob
     rows = await engine.store.audit_rows(0, 10)
     assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
         ("browser", StartBasis.APPROVAL),
-        ("browser", StartBasis.SCOPE),
+        ("browser", StartBasis.GRANT),
         ("shell", StartBasis.SETTINGS),
     ]
 
@@ -367,14 +369,14 @@ async def test_behind_a_refused_call_the_next_one_is_decided_at_once(engine: Eng
 
 
 class CountingStore(FailingStore):
-    """Store that counts reads of the allowed scopes."""
+    """Store that counts reads of the grants."""
 
     reads = 0
 
-    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
         """Count the read, then read."""
         self.reads += 1
-        return await super().allowed_scopes(session)
+        return await super().grants_for(turn)
 
 
 async def test_the_store_is_not_asked_about_tools_that_keep_nothing(engine: Engine, tmp_path: Path) -> None:

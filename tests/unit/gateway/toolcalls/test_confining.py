@@ -85,7 +85,6 @@ def test_network_is_closed_for_calls_that_run_unasked(
     ("allow", "network"),
     [
         (Allow(because="a rule"), NetworkMode.NONE),
-        (Allow(because="a scope", scoped=True), NetworkMode.HOST),
         (Allow(because="a grant", grant=GrantId("g1")), NetworkMode.HOST),
         (Allow(because="a grant", grant=GrantId("g1"), no_network=True), NetworkMode.NONE),
     ],

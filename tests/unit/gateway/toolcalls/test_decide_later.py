@@ -13,10 +13,10 @@ from gateway.domain.steps import StepState
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.toolcalls.arguments import ModelArguments
-from gateway.toolcalls.decide import Runnable, Scopes, after_a_wait, not_approved
+from gateway.toolcalls.decide import Runnable, after_a_wait, not_approved
 from gateway.toolcalls.tool_set import Tool
 from tests.support.fakes import Text
-from tests.support.makers import EPOCH
+from tests.support.makers import EPOCH, scope_grant
 from tests.support.turns import turn_view
 from tests.unit.gateway.toolcalls.rig import asked, deciding, first, reaching, step, tool, waiting
 
@@ -94,9 +94,9 @@ def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
     host = CallScope(risk=Risk.NETWORK, scope="example.org")
     by, one = deciding(tmp_path, reaching(host)), step()
     request = asked(by, one)
-    allowed: Scopes = [("shell", "example.net"), ("other", "example.com")]
+    granted = [scope_grant("example.net"), scope_grant("example.com", "other")]
     wait = waiting(WaitState.APPROVED, approval=request)
-    found = by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait, allowed)
+    found = by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait, granted)
 
     assert (request.risk, request.scope) == (Risk.NETWORK, "example.org")
     assert isinstance(found, Runnable)

@@ -1,0 +1,42 @@
+"""Grants beside calls: the scopes that a tool is given, and the grant that a card may offer. Used by `decide`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gateway import approvals as asking
+from gateway.domain.grants import Grant, GrantOffer
+from gateway.domain.sessions import Session
+from gateway.domain.tools import EVERY_SCOPE, ApprovalMode, CallScope
+from gateway.policy.grants import offer, scopes_of
+from gateway.policy.permission import default_approval
+from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.tool_set import Tool
+
+Granted: TypeAlias = Sequence[Grant]
+"""Grants that hold for the calls of a turn."""
+
+
+def scopes_for(tool: Tool, session: Session, call_scope: CallScope, granted: Granted) -> frozenset[str]:
+    """Return the scopes granted to the tool, with this call's own; every scope where approval is not needed."""
+    found = set(scopes_of(granted, tool.spec.name))
+    if call_scope.scope:
+        found.add(call_scope.scope)
+    if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
+        found.add(EVERY_SCOPE)
+    return frozenset(found)
+
+
+def offer_for(call: Prepared, shown: str) -> GrantOffer | None:
+    """Return the grant that may be given with the approval of a call. `shown`: the call as its card shows it.
+
+    None where the card escapes something: what is granted for long must be read as it is.
+    """
+    if asking.needs_escape(call.action, call.preview):
+        return None
+    tool, key = call.tool, asking.action_key(call.action)
+    prepared = tool.prepare is not None
+    return offer(
+        tool.spec.name, key, call.call_scope, call.view.session, shown, in_order=tool.in_order, prepared=prepared
+    )
