@@ -1,6 +1,6 @@
 """Typed readers of payload fields. Used by each channel's `inbound`; an unreadable field is refused by its name.
 
-A channel adds readers for fields that only its platform has.
+A channel adds readers for fields that only its platform has. `object_of` and `json_object` read answers leniently.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from gateway.domain.text import plain
 
@@ -101,3 +101,16 @@ def as_ascii(payload: object, most: int | None) -> str:
         return json.dumps(payload)[:most]
     except (ValueError, TypeError, RecursionError):
         return ""  # nested deeper, or a number longer, than can be written: no JSON that a platform sent
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """Return an object of a payload; anything else counts as empty."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object; anything else counts as empty."""
+    try:
+        return object_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}

@@ -7,13 +7,12 @@ must not stop the daemon.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from channels._shared.accounts import STARTING, PlatformAccount, backoff
 from channels._shared.settings import way_of
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
@@ -31,10 +30,8 @@ from channels.slack.updates import Errands, SlackUpdates
 from channels.slack.web import SlackAck, Web
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
-from gateway.errors import StoreError
 from gateway.ports import ChannelContext, Sink
 
-STARTING = "It is not connected yet."
 ENDED: Mapping[str, str] = MappingProxyType(
     {
         "app_uninstalled": "The app was removed from its workspace.",
@@ -58,8 +55,10 @@ class SlackPauses:
     """Lifetime from which a lost connection is replaced without a pause."""
 
 
-class SlackConnection:
+class SlackConnection(PlatformAccount):
     """Connection of one workspace. Its `repr` does not contain the tokens."""
+
+    platform = "Slack"
 
     def __init__(
         self,
@@ -70,25 +69,21 @@ class SlackConnection:
         timing: Timing,
     ) -> None:
         """Take the workspace's settings. No request is sent before `run`."""
-        self.name = name
+        super().__init__(name, context)
         self.settings = settings
-        self._context = context
         self._bans = Bans(name, context.key_value, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
         self.presence = Presence(name, self.client, context.clock)
         self._pauses = pauses
         self._timing = timing
-        self._log = logging.getLogger(__name__)
         self._dispatch = BoltDispatch(name, self.client, self._take)
         self._updates: SlackUpdates | None = None
         self._sockets: Sockets | None = None
-        self._trouble = STARTING
         self._lasting = ""
         """Trouble that only a restart ends."""
         self._unsent = ""
         """Trouble that blocks all sending; a sent message ends it."""
-        self._failures = 0
         secret = settings.signing_secret
         self.web = (
             Web(secret.get_secret_value(), self._dispatch.answer, context.clock, context.fail_point)
@@ -120,10 +115,6 @@ class SlackConnection:
                     await asyncio.Event().wait()
         finally:
             self._updates = self._sockets = None
-
-    def broke(self) -> None:
-        """Record that a fault of our own stopped the account; it is restarted."""
-        self._trouble = "It broke and is being started again; the log says why."
 
     def trouble(self) -> str:
         """Return why the account does not fully work now; empty when it does."""
@@ -267,7 +258,7 @@ class SlackConnection:
         await asyncio.sleep(self._pauses.token)
 
     async def _pause(self, error: Exception | None) -> None:
-        pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
+        pause = backoff(self._pauses.first, self._failures, self._pauses.longest)
         self._failures += 1
         if isinstance(error, SlackDeclined):
             pause = max(pause, error.retry_after_s)
@@ -279,10 +270,6 @@ class SlackConnection:
             return  # implied by the removal; two connections report them in any order
         self._unsent = f"{ENDED.get(why, 'The app was taken away.')} {REINSTALL}"
         await self._alert("token", self._unsent)
-
-    async def _alert(self, what: str, text: str) -> None:
-        with suppress(StoreError):
-            await self._context.host.alert(f"slack/{self.name}/{what}", f"Slack account {self.name}: {text}")
 
 
 def _identity(name: str, answer: Mapping[str, Any]) -> Identity:

@@ -7,10 +7,10 @@ carry the metadata for finding an uncertain send until they end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from channels._shared.accounts import serve, troubles
+from channels._shared.accounts import AccountsChannel, limits
 from channels._shared.showing import Digests
 from channels.slack import ids
 from channels.slack.account import SlackConnection, SlackPauses
@@ -25,8 +25,7 @@ from channels.slack.showing import SlackMessageSync
 from channels.slack.socket import Timing
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
-from gateway.errors import FetchFailed, SendFailed, SendOutcome
-from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
+from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress
 
 BURST = 3
 """Messages that a rate limit lets pass at once."""
@@ -42,7 +41,7 @@ PAUSES = SlackPauses()
 TIMING = Timing()
 
 
-class SlackChannel:
+class SlackChannel(AccountsChannel[SlackConnection]):
     """Slack's `ports.HttpChannel`."""
 
     name = ids.CHANNEL
@@ -52,14 +51,14 @@ class SlackChannel:
         settings = context.settings
         if not isinstance(settings, SlackSettings):
             raise TypeError("the Slack channel is built with its own settings")
-        self._clock = context.clock
-        self._pauses = pauses
         self._digests = Digests()
         self._send_states = Unfinished()
         self._renderer = SlackRenderer()
-        self._accounts = {
+        accounts = {
             name: SlackConnection(name, account, context, pauses, timing) for name, account in settings.accounts.items()
         }
+        super().__init__("Slack", accounts, pauses.broken)
+        self._clock = context.clock
         self._streamed = {name: _PartialEdits(context.clock) for name in self._accounts}
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -70,19 +69,12 @@ class SlackChannel:
             if account.web is not None
         ]
 
-    async def run(self, sink: Sink) -> None:
-        """Serve every account until cancelled."""
-        await serve("Slack", self._accounts.values(), sink, self._pauses.broken)
-
     # --- out ----------------------------------------------------------------------------------------
 
     async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make a slot's messages equal to its content; an empty slot has none."""
         slot = showing.slot
-        account = self._accounts.get(slot.conversation.account)
-        if account is None or not _is_place(slot.conversation):
-            why = f"There is no Slack account {slot.conversation.account!r} with such a channel in the configuration."
-            raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
+        account = self._sender(slot.conversation, is_place=_is_place(slot.conversation), place="channel")
         if slot.kind is SlotKind.FILE and slot.platform_id.startswith(FILE):
             return slot.platform_id  # shown already, and an artifact never changes
         if showing.partial and not self._streamed[account.name].take():
@@ -124,9 +116,7 @@ class SlackChannel:
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Download an attachment in chunks of at most 64 KiB."""
-        account = self._accounts.get(conversation.account)
-        if account is None:
-            raise FetchFailed(f"There is no Slack account {conversation.account!r} in the configuration.")
+        account = self._fetcher(conversation)
         try:
             await account.download.fetch(file.source, write)
         except SlackDeclined as declined:
@@ -150,26 +140,11 @@ class SlackChannel:
         account = self._accounts.get(conversation.account)
         if account is None:
             return ()
-        limits = account.settings.limits
-        overall_per_s = limits.overall_per_min / 60
-        wanted = (
+        overall_per_s = account.settings.limits.overall_per_min / 60
+        return limits(
             (conversation.account_scope, overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
-            (conversation.chat_scope, limits.per_channel_per_s, BURST),
+            (conversation.chat_scope, account.settings.limits.per_channel_per_s, BURST),
         )
-        return [RateLimit(scope=scope, every_s=1 / per_s, burst=burst) for scope, per_s, burst in wanted if per_s > 0]
-
-    @property
-    def streams(self) -> bool:
-        """Return True: a partial answer is shown by editing its message."""
-        return True
-
-    def trouble(self) -> str:
-        """Return the troubles of all accounts."""
-        return troubles(self._accounts.values())
-
-    def accounts_up(self) -> Mapping[str, bool]:
-        """Return for each account whether it works now."""
-        return {account.name: not account.trouble() for account in self._accounts.values()}
 
 
 class _Shown:

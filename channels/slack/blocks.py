@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
+from channels._shared.fields import object_of
 from channels.slack import ids
 from channels.slack.limits import (
     ACTION_ID_CHARS,
@@ -130,7 +131,7 @@ class FormPlace:
             found = json.loads(text)
         except RecursionError:
             raise ValueError("nested too deep") from None
-        told = cast("Json", found) if isinstance(found, dict) else {}
+        told = object_of(found)
         handle, channel, thread = (_string(told.get(key)) for key in ("handle", "channel", "thread"))
         if not 0 < len(handle) <= VALUE_CHARS or not ids.is_channel(channel) or (thread and not ids.is_ts(thread)):
             raise ValueError("no place")

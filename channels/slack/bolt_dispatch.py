@@ -7,7 +7,6 @@ parses the payload, any JSON value. Payloads on which bolt raises before a liste
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from typing import Any, cast
@@ -17,6 +16,7 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
+from channels._shared.fields import json_object
 from channels.slack.request import SlackClient
 from channels.slack.web import SlackAck, Take
 
@@ -56,7 +56,7 @@ class BoltDispatch:
             return None
         response = await self._app.async_dispatch(request)
         if response.status == 200 and (TAKEN in request.context or payload.get("type") == "url_verification"):
-            return SlackAck(stored=True, body=_body(response))
+            return SlackAck(stored=True, body=json_object(response.body or "{}"))
         return SlackAck(stored=False) if TAKEN in request.context else None
 
     def _listener(self) -> Any:
@@ -89,11 +89,3 @@ def _app(name: str, client: SlackClient) -> AsyncApp:
         ignoring_self_events_enabled=False,
         attaching_function_token_enabled=False,
     )
-
-
-def _body(response: BoltResponse) -> Json:
-    try:
-        found = json.loads(response.body or "{}")
-    except ValueError:
-        return {}
-    return cast("Json", found) if isinstance(found, dict) else {}

@@ -7,11 +7,11 @@ redirects included, and only the origin that Slack named first gets the token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import aiohttp
 from yarl import URL
 
+from channels._shared.fields import object_of
 from channels._shared.http import check_file, copy_file
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure
@@ -57,7 +57,7 @@ class SlackDownload:
         except SlackFailure as error:
             why = str(error)
         else:
-            return cast("Json", found) if isinstance(found, dict) else {}
+            return object_of(found)
         raise FetchFailed(why, retryable=True)
 
     def _place(self, told: Json) -> URL:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
+from channels._shared.fields import object_of
 from channels.slack.limits import NAME_CHARS
 from channels.slack.parts import FilePart, SlackStoredPart
 from channels.slack.plain import escaped
@@ -83,12 +84,12 @@ async def show(client: SlackClient, file: str, part: FilePart | SlackStoredPart,
 
 async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
     """Return the timestamps of a channel's messages that show a file. Raises `SlackFailure`."""
-    shares = _object(_object((await client.call("files.info", {"file": file})).get("file")).get("shares"))
+    shares = object_of(object_of((await client.call("files.info", {"file": file})).get("file")).get("shares"))
     found: list[str] = []
     for kind in ("public", "private"):
-        listed = _object(shares.get(kind)).get(channel)
+        listed = object_of(shares.get(kind)).get(channel)
         every = cast("list[object]", listed) if isinstance(listed, list) else []
-        found += [ts for one in every if isinstance(ts := _object(one).get("ts"), str)]
+        found += [ts for one in every if isinstance(ts := object_of(one).get("ts"), str)]
     return found
 
 
@@ -96,11 +97,7 @@ def shows(message: Json, mark: str) -> str:
     """Return the id of a message's file with this mark; empty if there is none."""
     listed = message.get("files")
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
-        name, file = _object(one).get("name"), _object(one).get("id")
+        name, file = object_of(one).get("name"), object_of(one).get("id")
         if isinstance(name, str) and isinstance(file, str) and f"-{mark}" in name:
             return file
     return ""
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

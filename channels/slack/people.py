@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, cast
 
+from channels._shared.fields import object_of
 from channels.slack.failures import passes
 from channels.slack.fields import Malformed, SlackFields
 from channels.slack.request import SlackClient, SlackDeclined, SlackFailure
@@ -108,8 +109,7 @@ def _standing(user: object, team: str) -> Standing:
     if not isinstance(user, dict):
         return NOBODY
     info = cast("dict[str, Any]", user)
-    profile = info.get("profile")
-    names = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
+    names = object_of(info.get("profile"))
     name = next((n for n in (names.get("display_name"), info.get("real_name"), info.get("name")) if n), "")
     outside = any(info.get(flag, False) is not False for flag in _OUTSIDE)
     return Standing(member=info.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")

@@ -17,6 +17,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
+from channels._shared.fields import json_object, object_of
 from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
 from gateway.domain.proxy import Proxy
@@ -201,7 +202,7 @@ def _text(value: object) -> str:
 
 def _good(called: str, came: HttpAnswer) -> Json:
     """Return a successful answer. Raises `Declined` if Slack itself refused, else `Unanswered`."""
-    status, answer = came.status, _json(came.body)
+    status, answer = came.status, json_object(came.body)
     if status == 200 and answer.get("ok") is True:
         return answer
     error = answer.get("error")
@@ -229,19 +230,10 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 def _details(answer: Json) -> tuple[str, ...]:
     """Return the messages about arguments in `response_metadata`."""
-    metadata = answer.get("response_metadata")
-    messages = cast("Json", metadata).get("messages") if isinstance(metadata, dict) else None
+    messages = object_of(answer.get("response_metadata")).get("messages")
     found = cast("list[object]", messages) if isinstance(messages, list) else []
     return tuple(_words(one, 200) for one in found[:3] if isinstance(one, str))
 
 
 def _words(value: object, most: int) -> str:
     return plain(value)[:most] if isinstance(value, str) else ""
-
-
-def _json(payload: bytes) -> Json:
-    try:
-        answer = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("Json", answer) if isinstance(answer, dict) else {}

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from channels._shared import showing
+from channels._shared.fields import object_of
 from channels.slack import files
 from channels.slack.failures import SlackAct, SlackRemedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, SlackStoredPart, SlackTextPart
@@ -272,6 +273,5 @@ def _matching_id(message: Json, doubt: Doubt) -> str:
 
 
 def _next_cursor(answer: Json) -> str:
-    more = answer.get("response_metadata")
-    cursor = cast("Json", more).get("next_cursor") if isinstance(more, dict) else None
+    cursor = object_of(answer.get("response_metadata")).get("next_cursor")
     return cursor if isinstance(cursor, str) else ""

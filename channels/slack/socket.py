@@ -13,10 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 
+from channels._shared.fields import json_object
 from channels._shared.http import by_proxy
 from channels.slack.request import SlackFailure
 from channels.slack.web import SlackAck, Take
@@ -200,7 +201,7 @@ class Sockets:
             if got.type is aiohttp.WSMsgType.PING:
                 await self._send(socket.pong(got.data))
             elif got.type is aiohttp.WSMsgType.TEXT:
-                return _object(got.data)
+                return json_object(got.data)
             elif got.type is not aiohttp.WSMsgType.PONG:
                 raise Dead("A connection to Slack was closed.")
 
@@ -230,15 +231,6 @@ class Sockets:
                 await sending
         except TimeoutError:
             raise Dead("A write to a connection to Slack timed out.") from None
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Parse a message; anything but a JSON object counts as empty."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
 
 
 def _first(failed: BaseExceptionGroup[Exception]) -> Exception:

@@ -13,8 +13,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
+from channels._shared.fields import object_of
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
@@ -228,15 +229,11 @@ def _is_elsewhere(who: About) -> bool:
 
 def _is_echo(payload: object, me: Identity) -> bool:
     """Return True for an event about the bot's own message. Otherwise a streamed answer would add a row a second."""
-    event = _object(_object(payload).get("event"))
+    event = object_of(object_of(payload).get("event"))
     if event.get("type") != "message":
         return False
-    said = _object(event.get("message")) or _object(event.get("previous_message")) or event
+    said = object_of(event.get("message")) or object_of(event.get("previous_message")) or event
     return said.get("user") == me.user
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _ts(message: Inbound) -> str:

@@ -7,9 +7,7 @@ the daemon.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -17,6 +15,7 @@ from typing import TypeVar, cast
 from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
 from telegram.error import TelegramError
 
+from channels._shared.accounts import STARTING, PlatformAccount, backoff
 from channels._shared.settings import way_of
 from channels.telegram import inbound
 from channels.telegram.chat_migration import ChatMigrations
@@ -52,7 +51,6 @@ COMMANDS_AT_MOST = 100
 """Commands that Telegram lists, at most."""
 WEBHOOK_CONNECTIONS = 40
 """Concurrent connections that Telegram may open to the webhook."""
-STARTING = "It is not connected yet."
 
 T = TypeVar("T")
 
@@ -78,8 +76,10 @@ class TelegramPauses:
     """Time within which a request is written."""
 
 
-class TelegramConnection:
+class TelegramConnection(PlatformAccount):
     """Connection of one bot. Its `repr` does not contain the token."""
+
+    platform = "Telegram"
 
     def __init__(
         self,
@@ -90,12 +90,10 @@ class TelegramConnection:
         pauses: TelegramPauses,
     ) -> None:
         """Take the bot's settings. No request is sent before `run`."""
-        self.name = name
+        super().__init__(name, context)
         self.settings = settings
-        self._context = context
         self._migrations = migrations
         self._pauses = pauses
-        self._log = logging.getLogger(__name__)
         proxy = way_of(settings.proxy)
         self.bot = TelegramBot(
             settings.token.get_secret_value(),
@@ -106,8 +104,6 @@ class TelegramConnection:
         self.download = TelegramDownload(self.bot)
         self._updates: TelegramUpdates | None = None
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
-        self._trouble = STARTING
-        self._failures = 0
         self._conflicts = 0
         """Conflicts since the last long poll that was answered."""
         self._heard_at = context.clock.monotonic()
@@ -139,10 +135,6 @@ class TelegramConnection:
                     await asyncio.Event().wait()
         finally:
             self._updates = None
-
-    def broke(self) -> None:
-        """Record that a fault of our own stopped the account; it is restarted."""
-        self._trouble = "It broke and is being started again; the log says why."
 
     def trouble(self) -> str:
         """Return why no updates arrive; empty when they do, and while another node polls."""
@@ -195,7 +187,7 @@ class TelegramConnection:
 
     async def _back_off(self, error: TelegramError) -> None:
         """Report an error, to the owners too where only they can help, and pause for its backoff."""
-        pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
+        pause = backoff(self._pauses.first, self._failures, self._pauses.longest)
         self._failures += 1
         if bad_token(error):
             self._trouble = token_trouble(error)
@@ -203,7 +195,7 @@ class TelegramConnection:
             await self._alert("token", self._trouble)
         elif isinstance(error, TelegramDeclined) and error.code == 409:
             self._trouble = "Somebody else polls with this bot's token. Stop the other program, or give it its own bot."
-            pause = min(self._pauses.conflict * 2.0 ** min(self._conflicts, 10), self._pauses.longest)
+            pause = backoff(self._pauses.conflict, self._conflicts, self._pauses.longest)
             self._conflicts += 1
             await self._alert("conflict", self._trouble)
         elif isinstance(error, TelegramDeclined) and error.code == 429:
@@ -212,10 +204,6 @@ class TelegramConnection:
             self._trouble = str(error)
         self._log.warning("account %s: %s Again in %g s.", self.name, error, pause)
         await asyncio.sleep(pause)
-
-    async def _alert(self, what: str, text: str) -> None:
-        with suppress(StoreError):
-            await self._context.host.alert(f"telegram/{self.name}/{what}", f"Telegram account {self.name}: {text}")
 
     # --- setting up ---------------------------------------------------------------------------------
 

@@ -5,12 +5,11 @@ Incoming updates take `account` and `updates`, outgoing slots `outbound` and `sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from telegram.error import TelegramError
 
-from channels._shared.accounts import serve, troubles
+from channels._shared.accounts import AccountsChannel, limits
 from channels._shared.showing import Digests
 from channels.telegram import ids
 from channels.telegram.account import TelegramConnection, TelegramPauses
@@ -22,15 +21,15 @@ from channels.telegram.settings import TelegramSettings
 from channels.telegram.showing import TelegramMessageSync
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import RateLimit, RenderedSlot
-from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
-from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
+from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.ports import Auth, ChannelContext, Endpoint, Progress
 
 BURST = 3
 """Messages that a rate limit lets pass at once."""
 PAUSES = TelegramPauses()
 
 
-class TelegramChannel:
+class TelegramChannel(AccountsChannel[TelegramConnection]):
     """Telegram's `ports.HttpChannel`."""
 
     name = ids.CHANNEL
@@ -41,14 +40,14 @@ class TelegramChannel:
         if not isinstance(settings, TelegramSettings):
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
-        self._pauses = pauses
         self._migrations = ChatMigrations(context.key_value)
         self._digests = Digests()
         self._renderer = TelegramRenderer()
-        self._accounts = {
+        accounts = {
             name: TelegramConnection(name, account, context, self._migrations, pauses)
             for name, account in settings.accounts.items()
         }
+        super().__init__("Telegram", accounts, pauses.broken)
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Return the webhooks of the accounts that have one."""
@@ -58,19 +57,12 @@ class TelegramChannel:
             if account.webhook is not None
         ]
 
-    async def run(self, sink: Sink) -> None:
-        """Serve every account until cancelled."""
-        await serve("Telegram", self._accounts.values(), sink, self._pauses.broken)
-
     # --- out ----------------------------------------------------------------------------------------
 
     async def show(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make a slot's messages equal to its content; an empty slot has none."""
         conversation = showing.slot.conversation
-        account = self._accounts.get(conversation.account)
-        if account is None or not _is_place(conversation):
-            why = f"There is no Telegram account {conversation.account!r} with such a chat in the configuration."
-            raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
+        account = self._sender(conversation, is_place=_is_place(conversation), place="chat")
         sync = TelegramMessageSync(
             bot=account.bot,
             conversation=conversation,
@@ -87,10 +79,7 @@ class TelegramChannel:
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Download an attachment in chunks of at most 64 KiB."""
-        account = self._accounts.get(conversation.account)
-        if account is None:
-            raise FetchFailed(f"There is no Telegram account {conversation.account!r} in the configuration.")
-        await account.download.fetch(file.source, write)
+        await self._fetcher(conversation).download.fetch(file.source, write)
 
     # --- status -------------------------------------------------------------------------------------
 
@@ -116,36 +105,13 @@ class TelegramChannel:
         account = self._accounts.get(conversation.account)
         if account is None:
             return ()
-        limits, chat = account.settings.limits, conversation.chat_scope
+        allowed, chat = account.settings.limits, conversation.chat_scope
         is_group = conversation.chat.startswith("-")
-        wanted = (
-            _Limit(conversation.account_scope, limits.overall_per_s, max(BURST, int(limits.overall_per_s / 3))),
-            _Limit(chat, limits.per_chat_per_s, BURST),
-            _Limit(f"{chat}/group", limits.per_group_per_min / 60 if is_group else 0, BURST),
+        return limits(
+            (conversation.account_scope, allowed.overall_per_s, max(BURST, int(allowed.overall_per_s / 3))),
+            (chat, allowed.per_chat_per_s, BURST),
+            (f"{chat}/group", allowed.per_group_per_min / 60 if is_group else 0, BURST),
         )
-        return [RateLimit(scope=one.scope, every_s=1 / one.per_s, burst=one.burst) for one in wanted if one.per_s > 0]
-
-    @property
-    def streams(self) -> bool:
-        """Return True: a partial answer is shown by editing its message."""
-        return True
-
-    def trouble(self) -> str:
-        """Return the troubles of all accounts."""
-        return troubles(self._accounts.values())
-
-    def accounts_up(self) -> Mapping[str, bool]:
-        """Return for each account whether it works now."""
-        return {account.name: not account.trouble() for account in self._accounts.values()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """Rate limit of a scope in messages per second; 0 is no limit."""
-
-    scope: str
-    per_s: float
-    burst: int
 
 
 def _is_place(conversation: Conversation) -> bool:

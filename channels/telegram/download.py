@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
 from urllib.parse import quote
 
 import aiohttp
 from telegram.error import TelegramError
 from yarl import URL
 
+from channels._shared.fields import object_of
 from channels._shared.http import check_file, copy_file
 from channels.telegram.failures import ASK_BOTFATHER, bad_token, token_trouble
 from channels.telegram.request import TelegramBot, TelegramDeclined
@@ -55,7 +55,7 @@ class TelegramDownload:
         except TelegramError as error:
             failure = _refused(error)
         else:
-            found = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
+            found = object_of(info)
             size = found.get("file_size")
             return _checked(found.get("file_path")), size if isinstance(size, int) else 0
         raise failure

@@ -17,6 +17,7 @@ from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
+from channels._shared.fields import json_object, object_of
 from channels._shared.http import NoAnswer, Wire, length_of, within
 from gateway.domain.proxy import Proxy
 
@@ -151,7 +152,7 @@ class AiohttpRequest(BaseRequest):
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
         """Return the parsed answer. Raises `Unanswered` for an unreadable one; none of it is logged."""
-        answer = _json(payload)
+        answer = json_object(payload)
         if "result" not in answer:
             raise TelegramUnanswered("An answer from Telegram cannot be read.")
         return answer
@@ -221,12 +222,12 @@ def _files_of(request_data: RequestData | None) -> Sequence[bytes | BinaryIO]:
 
 def _declined(called: str, status: int, payload: bytes) -> TelegramError:
     """Return the error for an answer that is not 2xx: only Telegram's own error below 500 is a refusal."""
-    answer = _json(payload)
+    answer = json_object(payload)
     code = answer.get("error_code")
     if not isinstance(code, int) or code >= 500 or status >= 500:
         return Failing(f"Telegram did not report the outcome of {called} (status {status}).")
     given, description = answer.get("parameters"), answer.get("description")
-    parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    parameters = object_of(given)
     retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
     return TelegramDeclined(
         code,
@@ -238,11 +239,3 @@ def _declined(called: str, status: int, payload: bytes) -> TelegramError:
         else 0,
         moved_to=str(moved_to) if isinstance(moved_to, int) else "",
     )
-
-
-def _json(payload: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
