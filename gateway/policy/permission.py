@@ -29,7 +29,7 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.policy.layers import NO_PRESET, beyond, rules_of_call, withheld_by
-from gateway.policy.rules import denied_outright, evaluate, place_of, written_outside
+from gateway.policy.rules import denied_outright, evaluate, only_reads, place_of, written_outside
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -203,6 +203,9 @@ def _by_rules(
         case ApprovalMode.ASK if rule is None and _is_harmless(spec, risk):
             note(f"relaxed: {risk} is allowed here")
             return Allow(because=f"{risk} is allowed here")
+        case ApprovalMode.ASK if rule is None and session.kind is SessionKind.MAIN and only_reads(call_scope):
+            note("read only: every part of the command only reads")
+            return Allow(because="every part of the command only reads", no_network=True)
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
         case ApprovalMode.ASK:

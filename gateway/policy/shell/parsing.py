@@ -41,7 +41,7 @@ _SIMPLE = frozenset({"word", "raw_string", "ansi_c_string", "number", "variable_
 """Words that hold no other nodes of interest."""
 _OPERATORS = frozenset({
     ";", ";;", ";&", ";;&", "&", "&&", "||", "|", "|&", "(", ")", "((", "))", "\n", "<", ">", ">>", "&>", "&>>", ">|",
-    "<&", ">&", "<>", "<<<", "<&-", ">&-", "$(", "`", "<(", ">(", '"', "$", "${", "}", "",
+    "<&", ">&", "<>", "<<<", "<&-", ">&-", "$(", "`", "<(", ">(", '"', "$", "${", "",
 })  # fmt: skip
 _APART = frozenset({"subshell", "command_substitution", "process_substitution"})
 """Nodes whose change of folder ends with them."""

@@ -15,10 +15,10 @@ from gateway.policy.shell.reading_table import (
     SED_OPTIONS,
     SED_SCRIPT,
     SPECIAL_VARIABLES,
-    VERSIONED,
     Reader,
 )
 from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.unwrapping import asks_version
 
 ANYWHERE = Place()
 """Place of a script when nothing is known about it."""
@@ -76,7 +76,7 @@ def _command_reads(part: Part, place: Place) -> bool:
     program, args = part.words[0], part.words[1:]
     if 0 in part.globs:
         return False
-    if program in VERSIONED and args in (("--version",), ("-V",)) and "/" not in part.program:
+    if asks_version(part.program, args):
         return True
     if program in _OWN_RULES:
         return not part.globs and _OWN_RULES[program](args, part, place)
@@ -92,8 +92,8 @@ def _cd_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     return len(args) == 1 and not args[0].startswith("-") and _paths_are_fine(args, part.folders, place)
 
 
-def _compares(args: Sequence[str], _part: Part, _place: Place) -> bool:
-    return not _ARITHMETIC.intersection(args)
+def _compares(args: Sequence[str], part: Part, place: Place) -> bool:
+    return not _ARITHMETIC.intersection(args) and _paths_are_fine(args, part.folders, place)
 
 
 def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:

@@ -200,6 +200,7 @@ VERSIONED = frozenset({
     "terraform", "ssh", "openssl", "sed", "grep", "find", "tar", "awk",
 })  # fmt: skip
 """Programs that only print their version when asked for nothing else."""
+VERSION_WORDS = frozenset({("--version",), ("-V",)})
 
 FIND_NEVER = re.compile(r"-(?:delete|exec(?:dir)?|ok(?:dir)?|fprint[0f]?|fls|files0-from)")
 SED_OPTIONS = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.policy.shell.programs import HARMLESS_ARGUMENTS, RUNNERS, SHELLS, WRAPPERS, Wrapper, is_interpreter
-from gateway.policy.shell.reading_table import READERS
+from gateway.policy.shell.reading_table import READERS, VERSION_WORDS, VERSIONED
 
 WORDS_AT_MOST = 200
 """Words of one command that are compared as other commands."""
@@ -128,6 +128,8 @@ def _option(wrapper: Wrapper, word: str) -> int | None:
 
 def _innermost(found: Unwrapped, program: str, rest: Sequence[str], dynamic: frozenset[int]) -> None:
     """Read a command that is no wrapper."""
+    if asks_version(rest[0], rest[1:]):
+        return
     if program in SHELLS:
         found.ask("It runs a script of its own.")
         if not _script_of(found, rest[1:]):
@@ -136,7 +138,7 @@ def _innermost(found: Unwrapped, program: str, rest: Sequence[str], dynamic: fro
         found.ask("It runs its arguments as a script.")
         found.scripts.append(" ".join(rest[1:]))
         _note_suffixes(found, rest, found.forms)
-    elif is_interpreter(program) and not _asks_version(rest):
+    elif is_interpreter(program):
         found.ask("It runs code that is not read here.")
         _note_suffixes(found, rest, found.suspects)
     elif program in RUNNERS:
@@ -148,8 +150,9 @@ def _innermost(found: Unwrapped, program: str, rest: Sequence[str], dynamic: fro
         _note_suffixes(found, rest, found.suspects)
 
 
-def _asks_version(rest: Sequence[str]) -> bool:
-    return len(rest) == 2 and rest[1] in ("--version", "-V", "-v", "version") and "/" not in rest[0]
+def asks_version(program: str, args: Sequence[str]) -> bool:
+    """Return whether a program, as written, only prints its version."""
+    return (program in VERSIONED and tuple(args) in VERSION_WORDS) or [program, *args] == ["go", "version"]
 
 
 def _script_of(found: Unwrapped, rest: Sequence[str]) -> bool:
