@@ -71,6 +71,12 @@ class RenderedRow:
         return approval.rendered if approval else ""
 
     @property
+    def parts(self) -> Sequence[str]:
+        """Return a line for each part of a shell command, with its verdict."""
+        approval = self.row.wait.approval
+        return [f"• {line}" for line in approval.parts] if approval else []
+
+    @property
     def facts(self) -> Sequence[tuple[str, str]]:
         """Return the facts without the details; the risk is in the title."""
         return [fact for fact in self.row.open_facts if fact[0] != "Risk"]
@@ -113,7 +119,7 @@ class RenderedRow:
         facts = [f"{label}: {value}" for label, value in self.row.facts]
         approval = self.row.wait.approval
         note = [approval.note] if approval and approval.note else []
-        text = "\n".join([self.row.title, *facts, *note, "", self.rendered, ""])
+        text = "\n".join([self.row.title, *facts, *note, *self.parts, "", self.rendered, ""])
         name = f"command-{self.index}.txt" if self.several else "command.txt"
         caption = f"{self.number}What is asked, whole"
         return replace(self, file=FilePart(name=name, data=text.encode(errors="replace"), caption=caption))

@@ -27,7 +27,7 @@ EXPIRY_CHARS = 60
 """Characters reserved in each message for the deadline line."""
 MESSAGES = 3
 """Messages that one card should fill, at most."""
-ROW_BLOCKS = 6
+ROW_BLOCKS = 7
 """Blocks of one row, at most."""
 
 
@@ -90,9 +90,11 @@ def _said(row: RenderedRow) -> list[Json]:
     notes += [ESCAPED] if approval and approval.escaped else []
     notes += [f"⚠️ {cut(plain(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
     facts = [f"{label}: {cut(plain(value), FACT_CHARS)}" for label, value in [*row.facts, *row.details]]
+    parts = "\n".join(cut(plain(part), FACT_CHARS) for part in row.parts)
     return [
         header(_title(row)),
         code(text or NOTHING),
+        *([small([parts])] if parts else []),
         *([small(notes)] if notes else []),
         *([small([" · ".join(facts)])] if facts else []),
     ]

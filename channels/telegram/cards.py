@@ -98,6 +98,8 @@ def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
         _line(draft, ESCAPED)
     if approval and approval.note:
         _line(draft, f"⚠️ {_short(row, approval.note, NOTE_UNITS)}")
+    for part in row.parts:
+        _line(draft, _short(row, part, FACT_UNITS))
     facts = [f"{label}: {_short(row, value, FACT_UNITS)}" for label, value in row.facts]
     for pair in zip_longest(facts[::2], facts[1::2]):
         _line(draft, " · ".join(fact for fact in pair if fact))

@@ -14,6 +14,7 @@ from gateway.approvals.audience import Audience, card_slots, is_shown_by, payloa
 from gateway.approvals.authorization import asks_reason, deciders
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.approvals.cards import Approvals
+from gateway.approvals.parts import part_lines
 
 __all__ = [
     "Approvals",
@@ -29,6 +30,7 @@ __all__ = [
     "name_of",
     "needs_escape",
     "page_card",
+    "part_lines",
     "payload",
     "render",
     "render_action",

@@ -98,6 +98,8 @@ class ApprovalRequest:
     """Scope that the approval allows for the rest of this session's history, such as a host; empty: this one call."""
     summary: str = ""
     """What the call does in one line; empty: the risk says it."""
+    parts: tuple[str, ...] = ()
+    """A line for each part of a shell command, escaped: `git status · reads only`. At most eight."""
     prepared: Mapping[str, Any] | None = None
     """`Preview.state` of a call that read the workspace before it was asked about; `action_sha` binds it."""
     always: GrantOffer | None = None

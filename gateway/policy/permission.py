@@ -157,19 +157,21 @@ def decide(
     preset: Preset = NO_PRESET,
     granted: Sequence[Rule] = (),
     grant: Grant | None = None,
+    contained: bool = True,
     note: Note = unnoted,
 ) -> Decision:
     """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
     `call_scope`: that of this call, which is not `refused`. `askable`: an approver of this session can be reached.
     `preset`: the one in force. `granted`: rules of the layer of grants. `grant`: one that holds here and covers this
-    call (`gateway.policy.grants`); it lifts an `Ask`, never a `Deny`. `note` is given each step that was reached.
+    call (`gateway.policy.grants`); it lifts an `Ask`, never a `Deny`. `contained`: its programs run in a
+    sandbox, where alone a command that only reads runs unasked. `note` is given each step that was reached.
     """
     deny = withheld(spec, policy, session, preset) or beyond(preset, spec, call_scope)
     if deny is not None:
         return deny
     rules = rules_of_call(spec, policy, session, preset, granted)
-    found = _by_rules(rules, spec, policy, session, call_scope, note)
+    found = _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
     found = _granted(found, grant, note)
     if spec.leaves_plan and isinstance(found, Allow):
         found = Ask(because="a person decides about every plan", rule=found.rule)
@@ -183,6 +185,8 @@ def _by_rules(
     session: Session,
     call_scope: CallScope,
     note: Note,
+    *,
+    contained: bool,
 ) -> Decision:
     """Return what the rules say, else the default of the risk."""
     risk = call_scope.risk
@@ -203,7 +207,7 @@ def _by_rules(
         case ApprovalMode.ASK if rule is None and _is_harmless(spec, risk):
             note(f"relaxed: {risk} is allowed here")
             return Allow(because=f"{risk} is allowed here")
-        case ApprovalMode.ASK if rule is None and session.kind is SessionKind.MAIN and only_reads(call_scope):
+        case ApprovalMode.ASK if rule is None and contained and _reads_in_main(session, call_scope):
             note("read only: every part of the command only reads")
             return Allow(because="every part of the command only reads", no_network=True)
         case ApprovalMode.ALLOW:
@@ -247,6 +251,11 @@ def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk:
     if found is ApprovalMode.ALLOW and risk is not spec.risk:
         return DEFAULT_APPROVAL[risk]
     return found
+
+
+def _reads_in_main(session: Session, call_scope: CallScope) -> bool:
+    """Return whether a call is a command that only reads, in a main session. A sub-session is none."""
+    return session.kind is SessionKind.MAIN and only_reads(call_scope)
 
 
 def _is_harmless(spec: ToolSpec, risk: Risk) -> bool:

@@ -358,8 +358,10 @@ class CallDecider:
         """Return the policy's decision about a call, with the grants that hold for it."""
         spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
         grant = covering(granted, spec.name, asking.action_key(call.action), call.call_scope) if granted else None
-        preset = self.tools.preset_of(session)
-        return decide(spec, policy, session, call.call_scope, askable=askable, preset=preset, grant=grant)
+        preset, inside = self.tools.preset_of(session), call.action.sandbox is not SandboxMode.OFF
+        return decide(
+            spec, policy, session, call.call_scope, askable=askable, preset=preset, grant=grant, contained=inside
+        )
 
     def _prepare(self, view: TurnView, step: Step, granted: Granted, preview: Preview | None = None) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix the exact action."""
@@ -438,6 +440,7 @@ class CallDecider:
             note=" ".join(notes),
             scope=call.call_scope.scope,
             summary=self.redactor.text(call.call_scope.summary),
+            parts=tuple(self.redactor.known(line)[0] for line in asking.part_lines(call.call_scope)),
             prepared=call.prepared,
             always=None if hidden or repeated >= ASK_FROM else offer_for(call, shown),
         )

@@ -203,7 +203,7 @@ async def test_one_that_dies(page: Visitor) -> None:
     for command, code in [("kill -9 $$", 137), ("kill -SEGV $$", 139), ("exit 3", 3), ("exec false", 1)]:
         told = await result(page, await allow(page, command))
         assert (told["status"], told["exit_code"]) == ("error", code)
-    assert (await result(page, await allow(page, "echo fine")))["text"] == "fine\n"
+    assert (await result(page, await allow(page, "env echo fine")))["text"] == "fine\n"
 
 
 async def test_it_dies_with_the_daemon(page: Visitor) -> None:

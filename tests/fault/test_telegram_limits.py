@@ -253,7 +253,7 @@ async def test_sends_that_nobody_knows_the_end_of(tmp_path: Path) -> None:
         for friend in FRIENDS:
             telegram.say(friend, "hello")
         async with asyncio.timeout(45), asyncio.TaskGroup() as group:
-            edited = [group.create_task(deny(one, who, f"echo {who}")) for who in (ANN, JOE)]
+            edited = [group.create_task(deny(one, who, f"env echo {who}")) for who in (ANN, JOE)]
             edited.append(group.create_task(deny_second(one)))
         telegram.say(4009, "are you there?")
         await one.settled(40)
@@ -286,7 +286,7 @@ def gone(found: Mapping[int, Sequence[str]]) -> int:
 async def deny_second(one: Wire) -> Shown:
     """Another card for Ann, once her first is decided."""
     await one.telegram.see(ANN, "denied: Nothing was run.", within_s=35)
-    one.telegram.say(ANN, "/shell echo second")
+    one.telegram.say(ANN, "/shell env echo second")
     card = await one.telegram.see(ANN, "echo second", button="Once")
     one.telegram.press(ANN, card, card.buttons[0][1]["callback_data"])
     await one.telegram.see(ANN, "denied: Nothing was run.", count=2, within_s=35)

@@ -12,15 +12,25 @@ from tests.support.daemon import Daemon, page_of, running
 
 
 async def test_once_runs_it_and_the_output_is_read(daemon: Daemon) -> None:
-    """`/shell uname -a`, a card with the whole command, Once, the output."""
+    """A command that writes: a card with its parts and their verdicts, Once, the output."""
     async with at_the_page(daemon) as owner:
-        await owner.say("/shell uname -a")
-        await expect(owner.card()).to_contain_text("uname -a")
+        await owner.say("/shell uname -a > kernel.txt; cat kernel.txt")
+        await expect(owner.card()).to_contain_text("uname -a > kernel.txt")
+        await expect(owner.card()).to_contain_text("> kernel.txt · writes")
+        await expect(owner.card()).to_contain_text("cat kernel.txt · reads only")
         await owner.shot("02-card")
         await owner.press("once")
         await owner.sees("Linux")
         await owner.sees("allowed once")
         await owner.shot("02-output")
+
+
+async def test_a_command_that_only_reads_runs_at_once(daemon: Daemon) -> None:
+    """`/shell uname -s`: no card, the output is the answer. In its sandbox it has no network."""
+    async with page_of(daemon) as page:
+        await page.say("/shell uname -s")
+        step = await page.until_row("step", lambda row: row["kind"] == "tool" and row["state"] == "finished")
+        assert (step["result"]["status"], step["result"]["text"]) == ("ok", "Linux\n")
 
 
 async def test_a_denial_runs_nothing(daemon: Daemon) -> None:
@@ -50,7 +60,7 @@ async def test_a_second_page_is_live_and_can_press(daemon: Daemon) -> None:
     async with chromium() as browser:
         first = await sign_in(await browser.new_context(), daemon)
         second = await sign_in(await browser.new_context(color_scheme="dark"), daemon)
-        await first.say("/shell echo from-the-first; sleep 0.2; echo live")
+        await first.say("/shell env echo from-the-first; sleep 0.2; echo live")
         await expect(second.card()).to_contain_text("from-the-first")
         await second.press("once")
         await first.sees("live")
@@ -87,7 +97,7 @@ async def test_a_press_counts_once_whoever_presses(daemon: Daemon) -> None:
 async def test_a_forged_button_does_nothing(daemon: Daemon) -> None:
     """A handle with one character changed is not valid, and the card stays open."""
     async with page_of(daemon) as page:
-        await page.say("/shell echo forged")
+        await page.say("/shell env echo forged")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         handle = page.button(asked, "once")
         forged = handle[:-1] + ("A" if handle[-1] != "A" else "B")
@@ -99,7 +109,7 @@ async def test_a_forged_button_does_nothing(daemon: Daemon) -> None:
 async def test_what_is_long_is_kept_whole_in_a_file(daemon: Daemon) -> None:
     """Head and tail are shown; everything can be opened from the page."""
     async with page_of(daemon) as page:
-        await page.say("/shell seq 1 100000")
+        await page.say("/shell env seq 1 100000")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         await page.press(page.button(asked, "once"))
         step = await page.until_row("step", lambda row: row["kind"] == "tool" and row["state"] == "finished")
@@ -115,7 +125,7 @@ async def test_what_is_long_is_kept_whole_in_a_file(daemon: Daemon) -> None:
 async def test_stop_ends_a_running_command_and_keeps_what_it_printed(daemon: Daemon) -> None:
     """/stop: the process is gone within a second, its partial output stays."""
     async with page_of(daemon) as page:
-        await page.say("/shell echo begun; sleep 1000")
+        await page.say("/shell env echo begun; sleep 1000")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         await page.press(page.button(asked, "once"))
         await page.until_frame(lambda frame: frame["op"] == "output" and "begun" in frame["text"])
@@ -132,7 +142,7 @@ async def test_a_timeout_ends_it_too(daemon: Daemon) -> None:
     await daemon.stop()
     await daemon.start()
     async with page_of(daemon) as page:
-        await page.say("/shell echo begun; sleep 1000")
+        await page.say("/shell env echo begun; sleep 1000")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         await page.press(page.button(asked, "once"))
         step = await page.until_row("step", lambda row: row["kind"] == "tool" and row["state"] == "finished")

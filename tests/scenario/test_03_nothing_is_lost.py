@@ -68,7 +68,7 @@ async def test_a_command_cut_by_a_kill_is_not_run_again(daemon: Daemon) -> None:
 async def test_shutdown_cancels_what_runs_and_says_so(daemon: Daemon) -> None:
     """SIGTERM: the command is killed, the daemon ends within ten seconds, and the result tells it."""
     async with page_of(daemon) as page:
-        await page.say("/shell echo begun; sleep 1000")
+        await page.say("/shell env echo begun; sleep 1000")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         await page.press(page.button(asked, "once"))
         await page.until_frame(lambda frame: frame["op"] == "output" and "begun" in frame["text"])

@@ -49,7 +49,7 @@ async def test_three_calls_one_denied_one_asked_one_allowed(with_model: Daemon, 
         (
             Reply(
                 text="Let me look.",
-                calls=(call("poke", what="x"), call("shell", command="echo asked"), call("peek", what="y")),
+                calls=(call("poke", what="x"), call("shell", command="env echo asked"), call("peek", what="y")),
             ),
             Reply(text="All done."),
         )
@@ -57,7 +57,7 @@ async def test_three_calls_one_denied_one_asked_one_allowed(with_model: Daemon, 
     async with page_of(with_model) as page:
         await page.say("look, run and poke")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
-        assert asked["rendered"].startswith("echo asked")
+        assert asked["rendered"].startswith("env echo asked")
         await page.until_row("turn", lambda row: row["state"] == "parked")
         assert len(model.requests) == 1
         await page.press(page.button(asked, "once"))
@@ -80,7 +80,7 @@ async def test_an_answer_streams(with_model: Daemon, model: ScriptedModel) -> No
 
 async def test_a_message_meanwhile_steers(with_model: Daemon, model: ScriptedModel) -> None:
     """What the same person says while a turn waits is given to the model after the results."""
-    model.replies.extend((Reply(calls=(call("shell", command="true"),)), Reply(text="Noted.")))
+    model.replies.extend((Reply(calls=(call("shell", command="env true"),)), Reply(text="Noted.")))
     async with page_of(with_model) as page:
         await page.say("go")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")

@@ -11,7 +11,7 @@ ANN, BOB, EVE = "1001", "2002", "6666"
 async def test_the_owners_chat_and_page_are_one_session(on_platform: Daemon, platform: FakePlatform) -> None:
     """A command from the chat: the card is there, the page shows it live, and the page may press it."""
     async with page_of(on_platform) as page:
-        await platform.say(ANN, "/shell echo one session")
+        await platform.say(ANN, "/shell env echo one session")
         card = await platform.see(f"d{ANN}", "card", "one session")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         assert (await page.press(page.button(asked, "once")))["result"] == "approved"
@@ -22,7 +22,7 @@ async def test_the_owners_chat_and_page_are_one_session(on_platform: Daemon, pla
 
 async def test_a_press_in_the_chat_runs_it(on_platform: Daemon, platform: FakePlatform) -> None:
     """The same from the chat's own button."""
-    await platform.say(ANN, "/shell echo pressed")
+    await platform.say(ANN, "/shell env echo pressed")
     card = await platform.see(f"d{ANN}", "card", "pressed")
     key = await platform.press(ANN, card.handle("once"))
     assert (await platform.acked(key))["result"] == "approved"

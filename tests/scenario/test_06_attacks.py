@@ -36,7 +36,7 @@ async def asked(page: Page, command: str) -> dict[str, Any]:
 async def test_another_owners_session_stays_closed(two_owners: Daemon) -> None:
     """Neither its rows, nor its outputs, nor its buttons, by any way a page has."""
     async with page_of(two_owners, "ann") as ann, page_of(two_owners, "bob") as bob:
-        row = await asked(ann, "seq 1 40000")
+        row = await asked(ann, "env seq 1 40000")
         handle = ann.button(row, "once")
         assert (await bob.press(handle))["result"] == "not_valid"
         for frame in ({"op": "open", "after": None}, {"op": "open", "after": 0}, {"op": "older", "before": 2**52}):
@@ -95,7 +95,7 @@ async def test_the_card_names_the_folder_that_is_used(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     async with running(tmp_path, '[tools.shell]\nsandbox = "off"\n') as daemon, page_of(daemon) as page:
-        row = await asked(page, "true")
+        row = await asked(page, "env true")
         await page.press(page.button(row, "deny"))
         (workspace,) = (daemon.state / "workspaces").iterdir()
         workspace.rmdir()

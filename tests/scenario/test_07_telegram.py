@@ -90,7 +90,7 @@ async def test_the_owners_chat_and_page_are_one_session(world: World) -> None:
     """A command in the chat: the card is there and on the page; the press runs it once, below the card."""
     telegram = world.telegram
     async with page_of(world.daemon) as page:
-        telegram.say(ANN, "/shell echo one session")
+        telegram.say(ANN, "/shell env echo one session")
         card = await telegram.see(ANN, "echo one session", button="Once")
         await page.until_row("approval", lambda row: row["state"] == "open")
         toast = await telegram.toast(world.press(card, "Once"))
@@ -107,7 +107,7 @@ async def test_a_press_on_the_page_closes_the_card_in_the_chat(world: World) -> 
     """The first press wins, wherever it was; what comes after is told so."""
     telegram = world.telegram
     async with page_of(world.daemon) as page:
-        telegram.say(ANN, "/shell echo from the page")
+        telegram.say(ANN, "/shell env echo from the page")
         card = await telegram.see(ANN, "from the page", button="Once")
         handle = card.button("Once")["callback_data"]
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
@@ -121,7 +121,7 @@ async def test_a_press_on_the_page_closes_the_card_in_the_chat(world: World) -> 
 async def test_a_denial_takes_its_reason_from_the_reply(world: World) -> None:
     """ "Deny with reason" asks for a reply to the card; what is written there is the reason, and never consent."""
     telegram = world.telegram
-    telegram.say(ANN, "/shell echo never")
+    telegram.say(ANN, "/shell env echo never")
     card = await telegram.see(ANN, "echo never", button="Once")
     toast = await telegram.toast(world.press(card, "reason"))
     assert toast.alert
@@ -188,7 +188,7 @@ async def test_a_stranger_gets_one_line_and_costs_nothing(world: World) -> None:
 async def test_what_came_while_it_was_down_is_answered_in_order(world: World) -> None:
     """The backlog is neither dropped nor doubled; a card that waited works once."""
     telegram = world.telegram
-    telegram.say(ANN, "/shell echo before the crash")
+    telegram.say(ANN, "/shell env echo before the crash")
     card = await telegram.see(ANN, "before the crash", button="Once")
     await world.daemon.kill()
     world.model.replies.extend([Reply(text="First."), Reply(text="Second.")])

@@ -200,14 +200,14 @@ async def test_it_is_steered_and_stopped(world: World) -> None:
     """What is said meanwhile is in its next request; /stop ends an endless answer, and a long command, in a second."""
     telegram, model = world.telegram, world.model
     model.rules += [
-        when("tidy the house", 0, calls=(call("shell", command="echo tidying; sleep 3"),)),
+        when("tidy the house", 0, calls=(call("shell", command="env echo tidying; sleep 3"),)),
         when("leave the attic", text="The cellar alone, then."),
         when("tell me everything", text="And then it went on. ", endless=True, delay_s=0.05),
-        when("wait for me", 0, text="I wait.", calls=(call("shell", command="echo waiting; sleep 3600"),)),
+        when("wait for me", 0, text="I wait.", calls=(call("shell", command="env echo waiting; sleep 3600"),)),
     ]
     telegram.say(ANN, "tidy the house")
     await world.allow(await telegram.see(ANN, "echo tidying", button="Once"))
-    await telegram.see(ANN, "▸ shell: echo tidying")
+    await telegram.see(ANN, "▸ shell: env echo tidying")
     telegram.say(ANN, "but leave the attic alone")
     await telegram.see(ANN, "The cellar alone, then.")
     first, second = model.requests
@@ -224,7 +224,7 @@ async def test_it_is_steered_and_stopped(world: World) -> None:
     async with page_of(world.daemon) as page:
         telegram.say(ANN, "wait for me")
         await world.allow(await telegram.see(ANN, "echo waiting", button="Once"))
-        await telegram.see(ANN, "▸ shell: echo waiting")
+        await telegram.see(ANN, "▸ shell: env echo waiting")
         said_at = monotonic()
         telegram.say(ANN, "/stop")
         await page.until_row("step", lambda row: "cancelled" in str(row.get("result")))
@@ -410,17 +410,15 @@ async def a_demo(folder: Path) -> AsyncGenerator[str]:
 
 @pytest.mark.whole("the demo in a terminal stays")
 async def test_the_demo_on_its_page(tmp_path: Path) -> None:
-    """No key, no configuration: the question on the page, two cards, two presses, and what the script makes of it."""
+    """No key, no configuration: the question on the page, a card, a press, and what the script makes of it."""
     async with a_demo(tmp_path) as link, chromium() as browser:
         context = await browser.new_context(viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
         newcomer = Person(await context.new_page())
         await newcomer.page.goto(link)
         await newcomer.say("which kernel is this, and how full is the disk?")
         opened = newcomer.page.locator("[data-testid=card][data-state=open]")
-        await expect(opened).to_have_count(2)
+        await expect(opened).to_have_count(1)  # the kernel's version is only read; the disk is not of the workspace
         await newcomer.shot("08-demo-asks")
-        await once(opened.first)
-        await expect(opened).to_have_count(1)
         await once(opened.first)
         await newcomer.sees(f"The kernel is {os.uname().release}")
         await newcomer.sees("In all: 2 calls")

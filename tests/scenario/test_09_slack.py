@@ -276,7 +276,7 @@ async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) 
     """The first press wins, wherever it was; it runs once, below the card; whoever presses after it is told so."""
     slack = world.slack
     async with page_of(world.daemon) as page:
-        card = await world.asked_for("echo one session")
+        card = await world.asked_for("env echo one session")
         assert card.labels == ["Once", "Deny", "Deny with reason"]
         await page.until_row("approval", lambda row: row["state"] == "open")
         await world.press(card, "Once")
@@ -287,7 +287,7 @@ async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) 
         assert "ann allowed once" in card.text
         await page.until_row("slot", lambda row: "exit 0" in row["text"])
 
-        card = await world.asked_for("echo from the page")
+        card = await world.asked_for("env echo from the page")
         asked = await page.until_row("approval", lambda row: row["state"] == "open")
         as_it_was = Shown(channel=card.channel, ts=card.ts, by=card.by, wire=card.wire, blocks=card.blocks)
         assert (await page.press(page.button(asked, "deny")))["result"] == "denied"
@@ -301,7 +301,7 @@ async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) 
 async def test_a_denial_takes_its_reason_from_the_form(world: World) -> None:
     """ "Deny with reason" opens a form; what is written there is the reason, and never consent."""
     slack = world.slack
-    card = await world.asked_for("echo never")
+    card = await world.asked_for("env echo never")
     await world.press(card, "Deny with reason")
     form = await slack.see_modal(ANN, "Why not?")
     assert card.buttons

@@ -204,7 +204,7 @@ async def test_killed_while_a_file_comes(telegram: FakeTelegram, daemon: Daemon,
 
 async def test_a_file_of_a_command_from_telegram(telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel) -> None:
     """It lies in the workspace before anybody decides; the person is told as what."""
-    telegram.attach(ANN, "document", b"rye and salt", name="bread.txt", caption="/shell cat inbox/*")
+    telegram.attach(ANN, "document", b"rye and salt", name="bread.txt", caption="/shell env cat inbox/*")
     await telegram.see(ANN, "The file of your message is in the workspace as")
     (path,) = inbox(daemon)
     assert [one for one in telegram.shown(ANN) if path in one.text]
@@ -257,7 +257,7 @@ async def test_files_from_slack_directly_and_in_a_thread(rig: SlackRig, model: S
 
 async def test_a_file_of_a_command_from_slack(rig: SlackRig, model: ScriptedModel) -> None:
     """As on Telegram."""
-    rig.slack.attach("U0ANN", b"rye and salt", name="bread.txt", text="/shell cat inbox/*")
+    rig.slack.attach("U0ANN", b"rye and salt", name="bread.txt", text="/shell env cat inbox/*")
     await rig.slack.see(TO_ANN, "The file of your message is in the workspace as")
     (path,) = inbox(rig.daemon)
     card = await rig.slack.see(TO_ANN, "cat inbox/*", button="Once")

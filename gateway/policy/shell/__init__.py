@@ -10,9 +10,10 @@ from gateway.policy.shell.parsing import parse
 from gateway.policy.shell.places import is_secret
 from gateway.policy.shell.reading import harmless, read_only, readers
 from gateway.policy.shell.script import Part, PartKind, Place, Script
-from gateway.policy.shell.verdicts import part_verdicts
+from gateway.policy.shell.verdicts import LINES_AT_MOST, part_verdicts
 
 __all__ = [
+    "LINES_AT_MOST",
     "Part",
     "PartKind",
     "Place",

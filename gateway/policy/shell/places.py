@@ -15,7 +15,8 @@ NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 SHARED = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 - names in commands, not files of ours
 """Folders outside the workspace in which a write is asked about, not refused."""
 _SECRET_GLOBS = (
-    ".env*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak", "id_*.old", "*.pem", "*.key", ".netrc",
+    ".env*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak",
+    "id_*.old", "*.pem", "*.key", ".netrc",
     ".git-credentials", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "credentials", ".pgpass",
     "*.p12", "*.pfx", "*.kdbx", ".htpasswd", ".vault-token",
 )  # fmt: skip

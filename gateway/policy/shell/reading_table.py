@@ -173,7 +173,6 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "set": Reader(
             only=re.compile(r"[-+][euxvf]+|[-+][eux]*o|pipefail|errexit|nounset|xtrace"), paths=False, contents=False
         ),
-        "exit": Reader(paths=False, contents=False),
         "command": Reader(only=re.compile(r"-[vV]|[\w.+-]+"), paths=False, contents=False),
         "git": Reader(subcommands=_GIT_SUBCOMMANDS),
         "tar": Reader(

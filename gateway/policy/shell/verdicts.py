@@ -12,16 +12,19 @@ TEXT_AT_MOST = 80
 """Most characters of a part that a line repeats."""
 
 
-def part_verdicts(script: Script, place: Place = ANYWHERE) -> tuple[str, ...]:
-    """Return a line for each part of a script, at most eight; the text of a part is not escaped."""
-    lines = [f"{_shortened(part.text)} · {_verdict(part, script, place)}" for part in script.parts]
+def part_verdicts(script: Script, place: Place = ANYWHERE) -> tuple[tuple[str, str], ...]:
+    """Return the text of each part of a script, not escaped, with its verdict; at most eight.
+
+    An empty text: the verdict is about the whole script, or counts the parts that are left out.
+    """
+    found = [(_shortened(part.text), _verdict(part, script, place)) for part in script.parts]
     known = {part.why_ask for part in script.parts}
     if script.why_ask and script.why_ask not in known:
-        lines.append(script.why_ask)
-    if len(lines) <= LINES_AT_MOST:
-        return tuple(lines)
-    left = len(lines) - LINES_AT_MOST + 1
-    return (*lines[: LINES_AT_MOST - 1], f"and {left} more")
+        found.insert(0, ("", script.why_ask))
+    if len(found) <= LINES_AT_MOST:
+        return tuple(found)
+    left = len(found) - LINES_AT_MOST + 1
+    return (*found[: LINES_AT_MOST - 1], ("", f"and {left} more"))
 
 
 def _shortened(text: str) -> str:

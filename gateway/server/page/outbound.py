@@ -332,6 +332,7 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "rendered": request.rendered,
         "escaped": request.escaped,
         "note": request.note,
+        "parts": list(request.parts),
         "facts": [list(fact) for fact in card.open_facts],
         "details": [list(fact) for fact in card.folded_facts],
         "opened_at": time(wait.opened_at),

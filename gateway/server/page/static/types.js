@@ -20,8 +20,8 @@
  *   model?: string, usage?: Usage|null}} StepRow
  * @typedef {{verb: string, label: string, handle: string}} Button
  * @typedef {RowBase & {type: "approval", turn: string, n: number, state: "open"|"approved"|"consumed"|"denied"|"expired"|"cancelled"|
- *   "superseded", tool: string, risk: string, title: string, rendered: string, escaped: boolean, note: string, facts: [string, string][],
- *   details: [string, string][],
+ *   "superseded", tool: string, risk: string, title: string, rendered: string, escaped: boolean, note: string, parts: string[],
+ *   facts: [string, string][], details: [string, string][],
  *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string,
  *   buttons: Button[]}} ApprovalRow
  * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,

@@ -33,7 +33,7 @@ def fake() -> FakeTool:
 async def test_rules_decide_the_calls_of_an_answer_one_by_one(tmp_path: Path) -> None:
     tool = fake()
     engine = Engine(tmp_path, [shell(tool, ("git *", Verdict.ALLOW), ("git push *", Verdict.DENY))])
-    lease = await engine.planned("shell:git status", "shell:git push", "shell:ls", "shell:git status; rm x")
+    lease = await engine.planned("shell:git status", "shell:git push", "shell:make", "shell:git status; rm x")
 
     assert not await engine.settle(lease)
     assert await engine.results(lease.turn) == [ResultStatus.OK, ResultStatus.DENIED, None, None]

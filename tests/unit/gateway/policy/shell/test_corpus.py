@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny
+from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide
 from gateway.policy.shell import parse, part_verdicts, rule_for_always
@@ -64,8 +65,6 @@ def test_what_runs_unasked_has_no_network() -> None:
 
 @pytest.mark.parametrize("kind", ["dm", "non-main"])
 def test_readers_are_asked_about_outside_main(kind: str) -> None:
-    from gateway.domain.sessions import SessionKind  # noqa: PLC0415
-
     there = session(SessionKind(kind))
     scopes = [CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",)) for command, _ in HONEST]
     assert {type(decide(SPEC, POLICY, there, one, askable=True)) for one in scopes} == {Ask}
@@ -75,7 +74,7 @@ def test_every_part_has_a_line_and_no_hostile_one_reads_only() -> None:
     for command, _ in [*HOSTILE, *HONEST]:
         lines = part_verdicts(parse(command))
         assert 1 <= len(lines) <= 8
-    hostile = [one for one, _ in HOSTILE if all(line.endswith("· reads only") for line in part_verdicts(parse(one)))]
+    hostile = [one for one, _ in HOSTILE if {verdict for _, verdict in part_verdicts(parse(one))} == {"reads only"}]
     assert hostile == []
 
 
