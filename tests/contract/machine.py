@@ -15,17 +15,23 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from gateway.domain.ids import NodeId
 from gateway.domain.turns import Lease
-from gateway.errors import LeaseLost
+from gateway.errors import LeaseLost, StoreError
 from gateway.ports import Store
-from gateway.store import open_store
+from gateway.store.sqlite import open_sqlite
 from tests.contract.promises import Seen
 from tests.contract.scene import offer_again
 from tests.contract.world import NOTHING, SESSIONS, Snapshot, World
 from tests.support.clock import FakeClock
+from tests.support.faulty_store import Faults, FaultyMemoryStore, faulty_connection
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
 
 NODES = (NodeId("here#1"), NodeId("here#2"), NodeId("there#1"))
 IN_MEMORY = Path("/dev/shm")
+FAULT_EVERY = 4
+"""One move of so many fails first."""
+FAULTS_WITHIN = 13
+"""Loads or statements among which one fails; few transitions have more."""
+FAILED = object()
 TIMES = ("nothing", "expire_waits", "reclaim", "fire_timers", "page seen")
 
 back = st.integers(0, 4)
@@ -37,6 +43,8 @@ class Pair(RuleBasedStateMachine):
 
     moves: ClassVar[list[int]] = []
     """How many each run made, whether or not there was something to do. A run is an object that nobody keeps."""
+    struck: ClassVar[list[str]] = []
+    """The stores that failed in the middle of a transition, once for each failure."""
 
     def __init__(self) -> None:
         """Open both."""
@@ -47,18 +55,23 @@ class Pair(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.numbers = count()
         self.moves.append(0)
-        urls = ("memory://", f"sqlite://{Path(self.folder.name) / 'dragoman.db'}")
-        self.worlds = [self._world(url) for url in urls]
+        self.worlds = [self._world(open_) for open_ in (self._memory, self._sqlite)]
         self.seen = Seen()
 
-    def _world(self, url: str) -> World:
+    def _world(self, open_: Callable[[Faults], Store]) -> World:
         async def begin() -> World:
-            def again() -> Store:
-                return open_store(url, self.clock)
-
-            return World(again, again())
+            faults = Faults()
+            return World(lambda: open_(faults), open_(faults), faults)
 
         return self.runner.run(begin())
+
+    def _memory(self, faults: Faults) -> Store:
+        store = FaultyMemoryStore(self.clock)
+        store.faults = faults
+        return store
+
+    def _sqlite(self, faults: Faults) -> Store:
+        return open_sqlite(f"{Path(self.folder.name).resolve()}/dragoman.db", self.clock, faulty_connection(faults))
 
     def teardown(self) -> None:
         """Close both."""
@@ -72,16 +85,18 @@ class Pair(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, doing: Callable[[World], Awaitable[object]]) -> None:
-        """Do the same to both, compare results and all readable rows, check the invariants."""
+        """Do the same to both, compare results and all readable rows, check the invariants.
+
+        Now and then the first transition of it fails in the middle: then nothing is stored, and it is done once more.
+        """
 
         async def do() -> None:
             outcomes: list[str] = []
             snapshots: list[Snapshot] = []
             for world in self.worlds:
-                try:
-                    outcome = await doing(world)
-                except LeaseLost:
-                    outcome = "lease lost"
+                outcome = await self._with_a_fault(world, doing) if self.moves[-1] % FAULT_EVERY == 0 else FAILED
+                if outcome is FAILED:
+                    outcome = await _done(world, doing)
                 outcomes.append(world.said(outcome))
                 if outcome is not NOTHING:
                     snapshots.append(await world.snapshot())
@@ -92,6 +107,23 @@ class Pair(RuleBasedStateMachine):
 
         self.moves[-1] += 1
         self.runner.run(do())
+
+    async def _with_a_fault(self, world: World, doing: Callable[[World], Awaitable[object]]) -> object:
+        """Do it with a fault in its first transition. Return its outcome when it ended before, else `FAILED`."""
+        before = (await world.snapshot()).text
+        known = [*world.leases], [*world.claimed], [*world.messages]
+        place = self.moves[-1] // FAULT_EVERY
+        world.faults.arm(1 + place * 7 % FAULTS_WITHIN, whole=place % 3 == 0)
+        try:
+            return await _done(world, doing)
+        except StoreError:
+            assert world.faults.struck, "a failure that nobody ordered"
+            self.struck.append(type(world.store).__name__)
+        finally:
+            world.faults.disarm()
+        world.leases, world.claimed, world.messages = known
+        assert (await world.snapshot()).text == before
+        return FAILED
 
     def leased(self, which: int, doing: Callable[[World, Lease], Awaitable[object]]) -> None:
         """Act under one of the last leases."""
@@ -105,6 +137,13 @@ class Pair(RuleBasedStateMachine):
     def fresh_key(self) -> str:
         """Return an unused event key."""
         return f"e{next(self.numbers)}"
+
+
+async def _done(world: World, doing: Callable[[World], Awaitable[object]]) -> object:
+    try:
+        return await doing(world)
+    except LeaseLost:
+        return "lease lost"
 
 
 def has_claimed_slots(machine: Pair) -> bool:

@@ -7,6 +7,7 @@ After each step both must show the same, and the store's invariants must hold. T
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -417,7 +418,9 @@ class TestStoreMachine(hypothesis.seed(seed())(StoreMachine).TestCase):
     def runTest(self) -> None:
         """State what was tried when it held; a step for which it does not hold is an error that shows all steps."""
         StoreMachine.moves.clear()
+        StoreMachine.struck.clear()
         super().runTest()
+        assert min(Counter(StoreMachine.struck).values()) > sum(StoreMachine.moves) // 40, "faults strike both stores"
         figure(
             "STORE",
             "moves after each of which two stores agree and every promise holds",

@@ -17,6 +17,7 @@ from gateway.domain.views import Row, TurnView
 from gateway.domain.waits import WaitKind, WaitState
 from gateway.policy.audit import AuditVerdict, verify
 from gateway.ports import Store
+from tests.support.faulty_store import Faults
 from tests.support.makers import ANN_TELEGRAM, BOB, route
 
 MINTED = re.compile(r"\b[tio][0-9a-f]{16}\b")
@@ -35,6 +36,7 @@ class World:
     open: Callable[[], Store]
     """Open the store, again after a crash."""
     store: Store
+    faults: Faults = field(default_factory=Faults)
     leases: list[Lease] = field(default_factory=list[Lease])
     claimed: list[Slot] = field(default_factory=list[Slot])
     messages: list[Inbound] = field(default_factory=list[Inbound])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from gateway.domain.ids import InboundId, NodeId, SlotId, TurnId
 from gateway.domain.slots import NewSlot, Slot
@@ -21,16 +22,17 @@ from gateway.store.kernel import journal, turns
 from gateway.store.kernel.part import Part
 from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.decode import UNREADABLE
-from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
+from gateway.store.sqlite.opening import FileLock, check_library, last_rev, make_file, open_reader, open_writer
 from gateway.store.sqlite.queries import SqliteQueries, history_of, places_of_ended
 from gateway.store.sqlite.source import SqliteSource
-from gateway.store.sqlite.statements import load_migrations, load_statements
+from gateway.store.sqlite.statements import SchemaMigration, load_migrations, load_statements
 from gateway.store.sqlite.tx import Tx
 from gateway.store.sqlite.writer import ReaderPool, Writer
 
 __all__ = ["SqliteStore", "open_sqlite"]
 
 T = TypeVar("T")
+Connect: TypeAlias = Callable[[str, Mapping[str, str], tuple[SchemaMigration, ...]], sqlite3.Connection]
 
 READERS = 2
 UNREAD_AT_MOST = 3
@@ -155,8 +157,8 @@ class SqliteStore(SqliteQueries):
         return newer is not None and await super().slot_overwritten(slot, version)
 
 
-def open_sqlite(path: str, clock: Clock) -> SqliteStore:
-    """Open the store in the file `path`; create it or migrate its schema as needed.
+def open_sqlite(path: str, clock: Clock, connect: Connect = open_writer) -> SqliteStore:
+    """Open the store in the file `path`; create it or migrate its schema as needed. `connect` opens for the writer.
 
     Blocks for milliseconds, after a crash for as long as a check of the file takes. Raises `StoreInUse` while another
     daemon has it, `StoreTooNew`, `StoreDamaged`, `StoreFull` or `StoreError` with a cure; then nothing was written.
@@ -171,11 +173,12 @@ def open_sqlite(path: str, clock: Clock) -> SqliteStore:
         lock = FileLock(path)
         opened.callback(lock.release)
         refuse_damaged(path)
-        connection = open_writer(path, sql, load_migrations())
+        connection = connect(path, sql, load_migrations())
         opened.callback(connection.close)
+        rev = last_rev(connection, path, sql)
         connections = [open_reader(path, sql) for _ in range(READERS)]
         opened.pop_all()
-    writer, readers = Writer(path, sql, clock, live), ReaderPool("store-reader", path, sql, clock)
+    writer, readers = Writer(path, sql, clock, live, rev), ReaderPool("store-reader", path, sql, clock)
     store = SqliteStore(clock, writer, readers, live, lock)
     writer.start([connection])
     readers.start(connections)

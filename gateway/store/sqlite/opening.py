@@ -170,6 +170,15 @@ def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigra
     return db
 
 
+def last_rev(db: sqlite3.Connection, path: str, sql: Mapping[str, str]) -> int:
+    """Return the store's last revision. Raises `StoreError`."""
+    try:
+        (rev,) = db.execute(sql["read_rev"]).fetchone()
+    except sqlite3.Error as error:
+        raise store_error(error, path) from error
+    return rev
+
+
 def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
     """Open a read-only connection."""
     try:

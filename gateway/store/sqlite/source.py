@@ -120,7 +120,7 @@ class SqliteSource:
         self._since_trim = 0
 
     def forget(self) -> None:
-        """Forget all kept rows: a commit failed, and what they say is not stored."""
+        """Forget all kept rows: what was rolled back may be among them."""
         for kept in self._all:
             kept.clear()
         self._damaged.clear()

@@ -119,16 +119,15 @@ class ReaderPool(Worker):
 class Writer(Worker):
     """The one thread that writes, commits and checkpoints. All queued jobs share one commit, without a timer."""
 
-    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus) -> None:
-        """Take the path, statements, clock and event bus; `commits` counts commits."""
+    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus, rev: int) -> None:
+        """Take the path, statements, clock, event bus and last revision; `commits` counts commits."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
         self._names = path, f"{path}-wal", f"{path}-shm"
         self._turns, self._slots = WaitingClaims(), WaitingClaims()
         live.call(TURNS, self._turns.look_again)
         live.call(SLOTS, self._slots.look_again)
-        self._rev = 0
-        self._reserved = 0
+        self._rev = self._reserved = rev
         self._files: Files = ()
         self._log: int | None = None
         self._left: Written = None
@@ -138,7 +137,7 @@ class Writer(Worker):
         self.commits = 0
 
     def on_rollback(self, forget: Callable[[], None]) -> None:
-        """Call `forget` in the writer's thread when a whole batch is rolled back."""
+        """Call `forget` in the writer's thread when a transition or a whole batch is rolled back."""
         self._rolled_back = forget
 
     async def claim_turns(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
@@ -171,8 +170,6 @@ class Writer(Worker):
             timer.cancel()
 
     def _serve(self, db: sqlite3.Connection) -> None:
-        (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
-        self._reserved = self._rev
         self._log = _opened(self._names[1])
         self._files, self._left = self._found(), self._written()
         wrote = False
@@ -320,6 +317,7 @@ class Writer(Worker):
                 job.error = self._failed(error)
             else:
                 job.error = error
+            self._rolled_back()
             for name in ("rollback", "begin") if first else ("rollback_to", "release"):
                 db.execute(self._sql[name])
             return rev
