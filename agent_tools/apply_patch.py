@@ -23,6 +23,7 @@ SPEC = ToolSpec(
     availability=Availability.ALWAYS,
     positional="patch",
     in_preview=frozenset({"patch"}),
+    indexed=True,
 )
 
 

@@ -20,6 +20,7 @@ SPEC = ToolSpec(
     effect=Effect.CHECKABLE,
     availability=Availability.ALWAYS,
     in_preview=frozenset({"files"}),
+    indexed=True,
 )
 
 

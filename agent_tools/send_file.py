@@ -33,6 +33,7 @@ SPEC = ToolSpec(
     positional="path",
     command="send",
     example="chart.png",
+    indexed=True,
 )
 
 

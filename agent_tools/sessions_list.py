@@ -16,6 +16,7 @@ SPEC = ToolSpec(
     availability=Availability.ALWAYS,
     of_children=True,
     subjects=frozenset(),
+    indexed=True,
 )
 
 

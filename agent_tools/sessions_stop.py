@@ -21,6 +21,7 @@ SPEC = ToolSpec(
     shows="session",
     of_children=True,
     subjects=frozenset(),
+    indexed=True,
 )
 
 

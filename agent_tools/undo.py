@@ -16,6 +16,7 @@ SPEC = ToolSpec(
     risk=Risk.WRITE,
     effect=Effect.CHECKABLE,
     availability=Availability.ALWAYS,
+    indexed=True,
 )
 
 

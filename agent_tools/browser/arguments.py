@@ -69,6 +69,7 @@ SPEC = ToolSpec(
     needs="playwright",
     extra="browser",
     subjects=frozenset({SubjectKind.HOST, SubjectKind.PATH}),
+    indexed=True,
 )
 
 ActionName = Literal[

@@ -80,6 +80,7 @@ class PromptBuilder:
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
     _sizes: PerTurnCache[int] = field(default_factory=lambda: PerTurnCache(chars_of))
+    _called: PerTurnCache[tuple[str, ...]] = field(default_factory=lambda: PerTurnCache(_tools_of))
     _messages: MessageCache = field(default_factory=message_cache)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools offered last, and their approximate characters."""
@@ -99,7 +100,7 @@ class PromptBuilder:
             history = await self.queries.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
         # The views of this read hold the matching summary; the turn's own session may be older.
         session = history[-1].session if history else view.session
-        tools = offered.offers(view.session)
+        tools = offered.shown(view.session, self._called_before(view, history))
         system = self._system(view.session, offered, tools)
         fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
         sizes = [self._sizes.of(one) for one in history]
@@ -129,6 +130,17 @@ class PromptBuilder:
             if made.chars < prompt.chars:
                 return made
         return None
+
+    def _called_before(self, view: TurnView, history: Sequence[TurnView]) -> list[str]:
+        """Return the tools that turns called which ended before this one began.
+
+        A list of offered tools that changes within a turn would miss the provider's cache.
+        """
+        began = view.turn.started_at
+        if began is None:
+            return []
+        before = (one for one in history if one.turn.ended_at is not None and one.turn.ended_at <= began)
+        return [name for one in before for name in self._called.of(one)]
 
     def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
         if tools != self._measured[0]:  # cheap: a set's offers stay the same objects
@@ -163,3 +175,8 @@ class PromptBuilder:
             return self.workspaces(works_in(session))
         except DragomanError:
             return None
+
+
+def _tools_of(view: TurnView) -> tuple[str, ...]:
+    """Return the names of the tools that a turn called, in order."""
+    return tuple(dict.fromkeys(step.call.tool for step in view.steps if step.call is not None))

@@ -39,6 +39,7 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
+from gateway.toolcalls.tool_index import unfold
 from gateway.toolcalls.tool_set import ToolSet
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
@@ -260,6 +261,7 @@ class TurnRun:
             self.by.log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, why_no_answer(view, error))
         self._writing = None  # complete
+        answer = unfold(answer)
         await self.by.points.hit("J6")
         given = ungiven(view)
         if answer.calls:

@@ -158,6 +158,8 @@ class ToolSpec:
     leaves_plan: bool = False
     """True for a tool that ends the planning. It exists only under a read-only preset of people, and a person decides
     about each call of it, whatever rules and grants say."""
+    indexed: bool = False
+    """True for a tool that a model finds and calls through `tools`: its schema is not part of every request."""
     returns_child_text: bool = False
     """True for a tool whose result text is a sub-session's last text: Markdown to be shown as such, not output of a
     program."""

@@ -46,6 +46,7 @@ from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.resolution import resolve_call, resolve_scope
+from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import ToolSet
 from gateway.toolcalls.workspaces import Workspaces
 
@@ -206,6 +207,8 @@ class CallDecider:
         previewed: Previewed = None,
     ) -> Found:
         """Decide a new call; `askable`: True when a person can be asked. Never raises."""
+        if step.call is not None and step.call.tool == TOOLS:
+            return answered(step.call.arguments, self.tools.offers(view.session))
         try:
             preview = previewed if isinstance(previewed, Preview) else None
             call = self._prepare(view, step, granted, preview)

@@ -18,6 +18,7 @@ from gateway.policy.layers import in_force
 from gateway.policy.permission import withheld
 from gateway.ports import CheckContext, PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
+from gateway.toolcalls.tool_index import TOOLS, offer, promoted
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
@@ -66,11 +67,15 @@ class ToolSet:
             name = tool.spec.name
             if not NAME.fullmatch(name):
                 raise ConfigError(f"{name!r} is not a valid tool name.", cure="Use lower case letters, digits and `_`.")
+            if name == TOOLS:
+                raise ConfigError(f"No tool may be named {TOOLS}.", cure="Give it another name.")
             if name in self._tools:
                 raise ConfigError(f"Two tools are named {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
         self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
+        self._indexes: dict[tuple[str, ...], ToolOffer] = {}
+        """Offers of `tools`, by the names in it."""
         self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
@@ -113,6 +118,21 @@ class ToolSet:
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
         """Return the tools offered to a model in this session; the same object for a tool each time."""
         return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
+
+    def shown(self, session: Session, called: Iterable[str] = ()) -> tuple[ToolOffer, ...]:
+        """Return what a model is offered: most tools whole, the others as lines of `tools`.
+
+        `called`: names of the tools that earlier turns of this history called; those of the index are whole, too.
+        """
+        seen = self.seen_by(session)
+        indexed = [self._offers[tool.spec.name] for tool in seen if tool.spec.indexed]
+        whole = [self._offers[tool.spec.name] for tool in seen if not tool.spec.indexed]
+        if not indexed:
+            return tuple(whole)
+        names = tuple(one.name for one in indexed)
+        if names not in self._indexes:
+            self._indexes[names] = offer(indexed)
+        return (*whole, self._indexes[names], *promoted(called, indexed))
 
     def resolve(self, name: str, session: Session, *, openly: bool = False) -> Tool | Deny:
         """Return the tool when it exists in the session, else the refusal. Never raises.

@@ -29,7 +29,7 @@ from tests.support.makers import ANN, attachment, brought, inbound
 from tests.support.turns import answered, asked, called, lineage, session, turn_view, with_files
 
 PROMPTS = Path(gateway.app.__file__).parent
-FIRST_REQUEST_AT_MOST = 12 * 1024
+FIRST_REQUEST_AT_MOST = 9_000
 NOTHING = ToolSet([], sandboxed=True)
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -279,5 +279,5 @@ async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path
     )
     made = await making.make(turn_view(of=kept, inputs=[asked("hello", given=None)]), ToolSet(tools, sandboxed=True))
 
-    assert {offer.name for offer in made.request.tools} >= {"shell", "sessions_spawn"}
+    assert {offer.name for offer in made.request.tools} >= {"shell", "sessions_spawn", "tools"}
     assert len(request_body("gpt", made.request, answered_by="gpt")) <= FIRST_REQUEST_AT_MOST
