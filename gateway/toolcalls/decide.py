@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from gateway import approvals as asking
@@ -18,7 +17,6 @@ from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.ids import GrantId, WaitId
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.steps import Step, StepKind, StepState
-from gateway.domain.text import head_and_tail_bytes
 from gateway.domain.tools import (
     ACTION_BYTES,
     Effect,
@@ -28,9 +26,9 @@ from gateway.domain.tools import (
     ToolResult,
     outcome_unknown,
 )
-from gateway.domain.turns import TurnLimits, TurnState
+from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
-from gateway.domain.waits import DECISION_GOOD_FOR_S, ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
+from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.policy.grants import covering
 from gateway.policy.permission import decide
@@ -48,35 +46,13 @@ from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.resolution import resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import ToolSet
+from gateway.toolcalls.wait_results import changed_since_asked, not_approved, of_child, of_decision
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
 PREPARED_WITHIN_S = 10.0
 """Timeout in seconds for a tool's look at the workspace."""
-CHILD_BYTES = 32_768
-"""Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
-
-_NOT_RUN: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
-    {
-        WaitState.DENIED: (ResultStatus.DENIED, "denied", "Nothing was run."),
-        WaitState.EXPIRED: (ResultStatus.EXPIRED, "expired", "Nobody decided in time; nothing was run."),
-        WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "It was withdrawn; nothing was run."),
-    }
-)
-_CHILD_CUT: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
-    {
-        WaitState.EXPIRED: (ResultStatus.EXPIRED, "expired", "The sub-session did not end in time and was stopped."),
-        WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "The sub-session was stopped."),
-    }
-)
-_CHILD_ENDED: Mapping[TurnState, tuple[ResultStatus, str, str]] = MappingProxyType(
-    {
-        TurnState.DONE: (ResultStatus.OK, "", ""),
-        TurnState.FAILED: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
-        TurnState.STOPPED: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,14 +233,9 @@ class CallDecider:
         if wait is not None and wait.state is WaitState.OPEN:
             return None
         if wait is not None and wait.kind is WaitKind.CHILD:
-            return _of_child(wait)
-        if wait is not None and wait.state in _NOT_RUN:
-            status, code, hint = _NOT_RUN[wait.state]
-            if wait.state is WaitState.EXPIRED and wait.decided_at is not None:
-                minutes = DECISION_GOOD_FOR_S // 60
-                hint = f"It was allowed, but could not start within {minutes} minutes of that; nothing was run."
-            reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
-            return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
+            return of_child(wait)
+        if wait is not None and (ended := of_decision(wait)) is not None:
+            return ended
         if step.state is StepState.STARTED:
             return self._interrupted(view, step, wait, granted, checked)
         if wait is None or wait.approval is None:
@@ -448,51 +419,3 @@ class CallDecider:
             always=None if hidden or repeated >= ASK_FROM else offer_for(call, shown),
         )
         return Asked(step=call.step, request=request)
-
-
-def not_approved() -> ToolResult:
-    """Return the result of a call whose approval is not valid."""
-    hint = "Its approval is for another action, or was withdrawn; nothing was run."
-    return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
-
-
-def changed_since_asked() -> ToolResult:
-    """Return the result of an approved call whose files are no longer those that its card showed."""
-    hint = "The files changed after it was asked, so the approval does not hold; nothing was run. Look and ask again."
-    return ToolResult(status=ResultStatus.DENIED, text="", code="changed", hint=hint)
-
-
-def after_a_wait(tool: str) -> ToolResult:
-    """Return the result of a call made after a waiting one of the same tool, whose effect is not known yet."""
-    hint = (
-        f"Not run: the call of {tool} before it waits for a decision, and its calls run in order. "
-        "Make it again when you have the result of that one, if it is still right."
-    )
-    return ToolResult(status=ResultStatus.CANCELLED, text="", code="behind_a_wait", hint=hint)
-
-
-def _of_child(wait: Wait) -> ToolResult:
-    """Return the result of a call that spawned a child and waited for it."""
-    if wait.state in _CHILD_CUT:
-        status, code, hint = _CHILD_CUT[wait.state]
-        return ToolResult(status=status, text="", code=code, hint=hint)
-    end = ChildEnd.of(wait)
-    if end is None:
-        hint = "The sub-session ended in an unknown way."
-        return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
-    status, code, hint = _CHILD_ENDED[end.state]
-    text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
-    if dropped:
-        hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
-    elif not text:
-        hint = f"{hint} It said nothing.".strip()
-    # The answer may repeat anything that the child read, strangers' text too.
-    return ToolResult(
-        status=status,
-        text=text,
-        code=code,
-        hint=hint,
-        duration_ms=end.active_ms,
-        dropped_bytes=dropped,
-        untrusted=bool(text),
-    )

@@ -41,8 +41,6 @@ from gateway.toolcalls.decide import (
     Found,
     Runnable,
     SameCalls,
-    after_a_wait,
-    not_approved,
 )
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
 from gateway.toolcalls.grants import Granted
@@ -51,6 +49,7 @@ from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.result_files import file_slots
 from gateway.toolcalls.tool_set import ToolSet
+from gateway.toolcalls.wait_results import after_a_wait, not_approved
 
 SIDE_BY_SIDE = 4
 """Reading calls that run in parallel."""

@@ -29,8 +29,8 @@ from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import Verb, WaitState
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
-from gateway.toolcalls.decide import after_a_wait
 from gateway.toolcalls.tool_set import Tool
+from gateway.toolcalls.wait_results import after_a_wait
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background, until
 from tests.support.makers import ANN, BOB, inbound

@@ -13,8 +13,9 @@ from gateway.domain.steps import StepState
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.toolcalls.arguments import ModelArguments
-from gateway.toolcalls.decide import Runnable, after_a_wait, not_approved
+from gateway.toolcalls.decide import Runnable
 from gateway.toolcalls.tool_set import Tool
+from gateway.toolcalls.wait_results import after_a_wait, not_approved
 from tests.support.fakes import Text
 from tests.support.makers import EPOCH, scope_grant
 from tests.support.turns import turn_view

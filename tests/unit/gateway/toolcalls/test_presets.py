@@ -198,7 +198,7 @@ async def test_model_is_told_of_the_plan_and_of_no_hidden_tool(engine: Engine) -
 
     names = [tool.name for tool in request.tools]
 
-    assert names == ["owners", "plan_exit", "read", "sessions_list", "sessions_spawn", "sessions_stop"]
+    assert names == ["owners", "plan_exit", "read", "sessions_spawn", "tools"]
     assert "this supersedes every other instruction" in request.system
     assert "shell" not in request.system
 

@@ -15,8 +15,8 @@ from gateway.domain.steps import StepState
 from gateway.domain.tools import ResultStatus
 from gateway.domain.turns import Lease, TurnLimits, TurnState
 from gateway.domain.waits import WaitKind, WaitState
-from gateway.toolcalls.decide import CHILD_BYTES
 from gateway.toolcalls.subsessions import ENDS_WITHIN, title_of
+from gateway.toolcalls.wait_results import CHILD_BYTES
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, ToolBox
 from tests.support.makers import ANN, CHAT, beginning, inbound
