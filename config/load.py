@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from config.agents import check_presets, read_agents
 from config.approvers import Named, check_approvers
+from config.budgets import check_budgets, read_budgets
 from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.key_index import variables_for
 from config.model import ModelSettings
@@ -39,6 +40,7 @@ from config.texts import Texts
 from config.toml_file import parse_file
 from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText
+from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
 from gateway.domain.ids import PAGE, Principal, channel_of
 from gateway.domain.presets import Presets
@@ -48,8 +50,8 @@ from gateway.errors import ConfigError
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
-    "owners", "store", "http", "model", "limits", "sandbox", "agents", "channels", "people", "chats", "sessions",
-    "tools", "rules", "log",
+    "owners", "store", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people", "chats",
+    "sessions", "tools", "rules", "log",
 )  # fmt: skip
 NUMBERED: Final = ("rules",)
 """Arrays of tables whose problems name the line of their table."""
@@ -66,6 +68,9 @@ class Loaded:
     instructions: str
     """Text appended to the system prompt, from the files of `model.instructions`; usually empty."""
     limits: TurnLimits
+    budgets: BudgetLimits
+    messages_per_minute: int
+    """Messages that are read of one person who is no owner; 0 is no limit."""
     sandbox: SandboxSettings
     channels: Mapping[str, ConfiguredChannel]
     """Configured channels by name, without the web page."""
@@ -106,6 +111,7 @@ def load(
     sources = {name: tool.source for name, tool in own.items()}
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
     limits = reader.model(LimitsSettings, raw.get("limits", {}), ("limits",))
+    budgets = read_budgets(raw.get("budgets", {}), model, reader)
     sandbox = reader.model(SandboxSettings, raw.get("sandbox", {}), ("sandbox",))
     texts = Texts(base)
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
@@ -121,6 +127,8 @@ def load(
         settings=settings,
         instructions=instructions,
         limits=limits.of_a_turn(),
+        budgets=budgets,
+        messages_per_minute=limits.messages_per_minute,
         sandbox=sandbox,
         channels=channels,
         agents=agents,
@@ -257,6 +265,7 @@ def _read(
     check_chats(chats.allow, chats.approvers, known, reader) if chats else None
     if people and chats:
         named = Named(owners=owners, allowed=people.allow, channels=known)
+        check_budgets(raw.get("budgets", {}), named, reader)
         warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
     if not (web and store and http and model and people and chats and sessions and log):
         return None, channels, tools, warnings

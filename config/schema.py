@@ -16,6 +16,7 @@ from config.model import ModelSettings
 from config.plugins import tool_specs
 from config.rules import RuleSettings
 from config.settings import (
+    BudgetSettings,
     ChannelModule,
     ChatsSettings,
     HttpSettings,
@@ -55,7 +56,7 @@ def schema() -> dict[str, Any]:
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
         "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
-        "sandbox": SandboxSettings, "log": LogSettings,
+        "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {

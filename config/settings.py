@@ -32,6 +32,7 @@ from config.model import ModelSettings
 from config.places import STORE_BYTES, too_long
 from config.values import Flaw
 from gateway.domain.approvers import QUORUM_AT_MOST
+from gateway.domain.budgets import Allowance, BudgetLimits
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
@@ -124,6 +125,10 @@ def _module(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
         raise Flaw(f"{text!r} is not a module's name", 'Write "package.module"')
     return text
+
+
+MOST_TOKENS = 1_000_000_000_000
+Money = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
 
 
 # --- tables ---------------------------------------------------------------------------------
@@ -250,6 +255,13 @@ class LimitsSettings(Table):
         description="Calls of one person that may wait for a decision in a session, and twice as many in all; an "
         "owner's own session has no limit.",
     )
+    messages_per_minute: StrictInt = Field(
+        default=20,
+        ge=0,
+        le=100_000,
+        description="Messages of one person that are read in a minute; further ones are refused. Owners have no limit; "
+        "0 is no limit for anybody.",
+    )
 
     def of_a_turn(self) -> TurnLimits:
         """Return the limits of a turn."""
@@ -260,6 +272,53 @@ class LimitsSettings(Table):
             child_active=self.time_per_child,
             open_approvals=self.open_approvals,
         )
+
+
+class PersonBudget(Table):
+    """`[budgets.people.<name>]`."""
+
+    tokens_per_day: StrictInt = Field(
+        default=0, ge=0, le=MOST_TOKENS, description="As budgets.tokens_per_person_per_day; 0 is no limit."
+    )
+    money_per_day: Money = Field(default=0.0, description="As budgets.money_per_person_per_day; 0 is no limit.")
+
+
+class BudgetSettings(Table):
+    """`[budgets]`."""
+
+    tokens_per_person_per_day: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=MOST_TOKENS,
+        description="Tokens that models may read and write for one person on one day (UTC), owners included; 0 is no "
+        "limit.",
+    )
+    money_per_person_per_day: Money = Field(
+        default=0.0, description="The same in `model.currency`; every model needs a price then."
+    )
+    tokens_per_session: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=MOST_TOKENS,
+        description="Tokens of one session with its sub-sessions, until `/new`; 0 is no limit.",
+    )
+    money_per_session: Money = Field(default=0.0, description="The same in `model.currency`.")
+    people: dict[str, PersonBudget] = Field(
+        default_factory=dict[str, PersonBudget],
+        description="Budgets of single people in place of the first two: by owner's name or a person's id.",
+    )
+
+    def limits(self) -> BudgetLimits:
+        """Return the budgets in tokens and millionths of the currency."""
+        return BudgetLimits(
+            person=_allowance(self.tokens_per_person_per_day, self.money_per_person_per_day),
+            session=_allowance(self.tokens_per_session, self.money_per_session),
+            people={name: _allowance(one.tokens_per_day, one.money_per_day) for name, one in self.people.items()},
+        )
+
+
+def _allowance(tokens: int, money: float) -> Allowance:
+    return Allowance(tokens=tokens, micros=round(money * 1_000_000))
 
 
 class SandboxSettings(Table):

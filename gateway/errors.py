@@ -101,6 +101,10 @@ class Forbidden(DragomanError):
     """This person is not allowed to do that."""
 
 
+class OverBudget(DragomanError):
+    """A budget of tokens or money is used up: no model is asked."""
+
+
 class ModelError(DragomanError):
     """The model did not give a usable answer."""
 

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.agent.answer_stream import unmarked
+from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.transcript import messages
 from gateway.agent.window import (
     CONTEXT_TOKENS,
@@ -28,6 +29,7 @@ from gateway.agent.window import (
 )
 from gateway.domain.ids import SessionId
 from gateway.domain.prompts import CallResult, Complete, Message, ModelRequest, UserText, block, speaker
+from gateway.domain.sessions import Session
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.text import head_and_tail
 from gateway.domain.views import Spent, TurnView
@@ -68,6 +70,7 @@ class Compaction:
     models: Models
     clock: Clock
     redactor: Redactor
+    budgets: BudgetKeeper
     context_tokens: int = CONTEXT_TOKENS
     within_s: float = WITHIN_S
     _busy: set[SessionId] = field(default_factory=set[SessionId])
@@ -109,6 +112,8 @@ class Compaction:
             if not older:
                 return
             request, turns = _request(summary, older, room)
+            if not await self._may_ask(session, long, request):
+                return
             try:
                 async with asyncio.timeout(self.within_s):
                     answer = await _ask(model, request)
@@ -132,6 +137,11 @@ class Compaction:
         found = await self.queries.history(long.session, long.epoch, READ_TURNS, oldest=True)
         stays = staying[0].turn.id
         return list(takewhile(lambda one: one.turn.id != stays, found))
+
+    async def _may_ask(self, session: Session, long: LongHistory, request: ModelRequest) -> bool:
+        """Reserve the request's cost. Without room for it the history stays long until after a later turn."""
+        data = sum(len(one.data) for one in request.messages if isinstance(one, UserText))
+        return await self.budgets.allows_summary(session, long.principal, request, data)
 
     def _spent(self, long: LongHistory, model: Model, answer: Answer) -> Spent | None:
         if answer.usage == Usage():

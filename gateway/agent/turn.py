@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked, why_no_answer
 from gateway.agent.attachments import Attachments, files_told
+from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.limits import active_limit, beyond
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.transcript import ungiven
@@ -28,7 +29,7 @@ from gateway.domain.text import visible
 from gateway.domain.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, WaitKind
-from gateway.errors import LeaseLost, ModelError
+from gateway.errors import LeaseLost, ModelError, OverBudget
 from gateway.outbound.status_line import TurnStatus
 from gateway.ports import Clock, EventBus, Model, Models, Queries, TurnJournal, TurnQueue
 from gateway.system.cancellation import Cancellation, CancelReason
@@ -62,6 +63,7 @@ class TurnRunner:
     calls: ToolCalls
     registry: Registry
     subsessions: SubsessionService
+    budgets: BudgetKeeper
     prompts: PromptBuilder
     attachments: Attachments
     models: Models
@@ -225,6 +227,7 @@ class TurnRun:
                     return False
             else:
                 now = await self._ask_model(now)
+                self.by.budgets.settled()
             if now is not None and now.turn.state is TurnState.STOPPING:
                 raise LeaseLost("The turn was stopped.")  # another model request would be wasted
         await self.by.points.hit("J20")
@@ -257,6 +260,10 @@ class TurnRun:
         view = await self.by.attachments.fetch(view, lease)
         try:
             answer = await self._answer(model, view)
+        except OverBudget as error:
+            text = f"Stopped: no budget is left. {error}" if view.steps else str(error)
+            self.by.metrics.over_budget.inc()
+            return await self._fail(view, text)
         except ModelError as error:
             self.by.log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, why_no_answer(view, error))
@@ -285,6 +292,8 @@ class TurnRun:
     async def _answer(self, model: Model, view: TurnView) -> Answer:
         """Ask the model, stream the text and return the whole answer. Retry a too long request with a shorter one."""
         prompt = await self._prompt(model, view)
+        if model.name != self.by.operator.name:  # it costs nothing
+            await self.by.budgets.reserve(view, self.lease, prompt.request, prompt.chars)
         turn = view.turn
         stream = self._writing = AnswerStream(
             journal=self.by.journal,

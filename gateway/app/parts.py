@@ -10,6 +10,7 @@ from typing import Any
 
 from config.settings import SandboxSettings
 from gateway.agent.attachments import Attachments
+from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
 from gateway.agent.turn import TurnRunner
@@ -57,7 +58,24 @@ def make_compaction(core: Core) -> Compaction:
         models=core.models,
         clock=core.clock,
         redactor=core.redactor,
+        budgets=make_budgets(core),
         context_tokens=core.loaded.settings.model.context_tokens,
+    )
+
+
+def make_budgets(core: Core) -> BudgetKeeper:
+    """Wire the reserving of budgets."""
+    model = core.loaded.settings.model
+    prices = list(model.prices.values())
+    return BudgetKeeper(
+        store=core.store,
+        usage=core.store,
+        queries=core.store,
+        people=core.people,
+        clock=core.clock,
+        limits=core.loaded.budgets,
+        dearest=(max((one.input for one in prices), default=0), max((one.output for one in prices), default=0)),
+        currency=model.currency,
     )
 
 
@@ -74,6 +92,7 @@ def make_turn_runner(
         calls=calls,
         registry=core.registry,
         subsessions=subsessions,
+        budgets=make_budgets(core),
         prompts=make_prompts(core),
         models=core.models,
         operator=core.operator,
@@ -248,6 +267,9 @@ def make_ingress(core: Core) -> Ingress:
         running=core.loaded.settings.sessions.message_while_running,
         key_value=core.store,
         currency=core.loaded.settings.model.currency,
+        budgets=core.store,
+        limits=core.loaded.budgets,
+        messages_per_minute=core.loaded.messages_per_minute,
     )
 
 

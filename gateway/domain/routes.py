@@ -58,6 +58,8 @@ class DropReason(StrEnum):
     """The message has only content that cannot be read yet: a picture, a voice message."""
     EDITED_LATE = "edited_late"
     """The message edits one that its turn was given already, or that was never accepted."""
+    TOO_FAST = "too_fast"
+    """This person wrote more messages in a minute than are read."""
     CONTEXT = "context"
     """The message does not address the bot, in an allowed group: stored for the next turn there, as data."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 
-from gateway.domain.ids import OwnerName, Principal
+from gateway.domain.budgets import BudgetLimits
+from gateway.domain.ids import OwnerName, Person, Principal
 from gateway.domain.messages import Inbound
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Session, SessionKind
@@ -12,8 +13,9 @@ from gateway.domain.text import split_command
 from gateway.domain.turns import STOPPED_TEXT
 from gateway.inbound import commands
 from gateway.inbound.session_limits import SWITCHES, answer, change_preset, switch_tool
+from gateway.policy.budgets import Spender, budget_text
 from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
-from gateway.ports import Children, Clock, Control, ControlEffect, Queries, UsageStore
+from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Queries, UsageStore
 from gateway.toolcalls.registry import Registry
 
 
@@ -31,8 +33,12 @@ class ControlReplies:
         clock: Clock,
         model_name: str,
         currency: str,
+        budgets: Budgets,
+        limits: BudgetLimits,
     ) -> None:
-        """Take the sources of the replies; `currency` is that of the configured prices."""
+        """Take the sources of the replies; `currency` is that of the configured prices, `limits` are the budgets."""
+        self._budgets = budgets
+        self._limits = limits
         self._children = children
         self._usage_store = usage
         self._queries = queries
@@ -128,7 +134,16 @@ class ControlReplies:
         own = self._people.owners[owner] if owner is not None and main else frozenset([who])
         today = self._clock.now().astimezone(UTC).date()
         spent = await self._usage_store.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
-        return commands.usage_text(spent, commands.UsageScope(persons=own, all=main), today, self._currency)
+        text = commands.usage_text(spent, commands.UsageScope(persons=own, all=main), today, self._currency)
+        spender = Spender(
+            person=Person(self._people.owner_of(who) or who),
+            session=session.id,
+            epoch=session.epoch,
+            kind=session.kind,
+        )
+        uses = await self._budgets.budget_uses() if self._limits.any else ()
+        budgets = budget_text(uses, self._limits, spender, today, self._currency, everybody=main)
+        return "\n\n".join(filter(None, [text, budgets]))
 
 
 def _rest(message: Inbound) -> str:

@@ -11,6 +11,7 @@ from gateway.domain.routes import DropReason
 from gateway.domain.text import as_code
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
+TOO_FAST = "You write faster than I read. This message and others were not read: send them again in a minute."
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
 
 
@@ -22,6 +23,8 @@ def drop_text(reason: DropReason, message: Inbound) -> str:
         case DropReason.UNREADABLE:
             # A live location comes as an edit every few seconds; the first message was answered.
             return "" if message.edits else UNREADABLE.format(unread=message.unread)
+        case DropReason.TOO_FAST:
+            return TOO_FAST
         case DropReason.CHAT_NOT_ALLOWED | DropReason.EMPTY | DropReason.EDITED_LATE | DropReason.CONTEXT:
             return ""
 

@@ -8,6 +8,7 @@ J1 to J20.
 from __future__ import annotations
 
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
+from gateway.domain.budgets import BudgetLimits
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -16,9 +17,10 @@ from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
 from gateway.inbound.drop_replies import drop_text
+from gateway.inbound.message_rate import MessageRate
 from gateway.inbound.typed_reasons import TypedReasons
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
-from gateway.ports import Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting
+from gateway.ports import Budgets, Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -49,11 +51,15 @@ class Ingress:
         points: FailPoints,
         model_name: str,
         running: WhileRunning,
+        budgets: Budgets,
         currency: str = "",
+        limits: BudgetLimits | None = None,
+        messages_per_minute: int = 0,
     ) -> None:
         """Take the parts that route, answer commands and authorize presses.
 
         `running`: handling of a message that arrives while a turn runs. `currency`: that of the configured prices.
+        `limits`: the budgets. `messages_per_minute`: of each person who is no owner; 0 is no limit.
         """
         self._intake = intake
         self._queries = queries
@@ -74,12 +80,20 @@ class Ingress:
             clock=clock,
             model_name=model_name,
             currency=currency,
+            budgets=budgets,
+            limits=limits or BudgetLimits(),
         )
+        self._rate = MessageRate(messages_per_minute, people, clock)
         self._log = log("ingress")
 
     async def message(self, message: Inbound) -> Accepted | None:
         """Route and store a message; return after the commit."""
         await self._points.hit("J1")
+        if self._rate.exceeds(message):
+            told = isinstance(route(message, self._people), Route)  # strangers are told once a day, and no more
+            await self._drop(message, Drop(reason=DropReason.TOO_FAST, told=told))
+            await self._points.hit("J2")
+            return None
         if may_be_let_in_later(message, self._people):
             raise NotKnownYet
         found = route(message, self._people)

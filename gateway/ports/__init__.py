@@ -60,7 +60,7 @@ from gateway.ports.tools import (
     ToolHost,
     TurnedAway,
 )
-from gateway.ports.turns import Children, Grants, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
 
 __all__ = [
     "CHANNEL_API",
@@ -71,6 +71,7 @@ __all__ = [
     "Artifacts",
     "Audit",
     "Auth",
+    "Budgets",
     "Build",
     "Channel",
     "ChannelContext",

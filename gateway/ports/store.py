@@ -20,7 +20,7 @@ from gateway.domain.slots import Slot
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
 from gateway.ports.intake import Intake
-from gateway.ports.turns import Children, Grants, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
 
 ApproversOf = Callable[[Wait, Session], Collection[Principal]]
 """Principals that may decide an approval of a session now, when it is escalated. Pure: it may be called twice."""
@@ -316,6 +316,7 @@ class Store(
     Children,
     UsageStore,
     Grants,
+    Budgets,
     Sweeps,
     Outbox,
     Accounts,

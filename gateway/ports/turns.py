@@ -10,6 +10,7 @@ from datetime import date
 from typing import Protocol
 
 from gateway.domain.audit import StartRecord
+from gateway.domain.budgets import BudgetUse, Reservation, Reserved
 from gateway.domain.children import NewChild, SpawnRefusal
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
@@ -145,6 +146,31 @@ class UsageStore(Protocol):
         An answer is counted when it is stored as a model step, for the principal of its turn; one without figures is
         not.
         """
+        ...
+
+
+class Budgets(Protocol):
+    """Budgets of tokens and money. What a request may use is reserved before it is made.
+
+    A reservation counts while its turn is held under this lease; so nothing releases it. The answer that `plan` or
+    `finish_turn` stores settles it: its usage is added, and a NOTE tells the person at 80 % and at the end, once.
+    """
+
+    async def reserve(self, lease: Lease, wanted: Reservation) -> Reserved:
+        """Reserve the estimate in every budget of the request, or in none.
+
+        The largest use so far counts where it exceeds the estimate. SPENT: a budget is used up. BUSY: the estimate does
+        not fit beside requests under way; alone, a request fits as long as anything is left. So requests at the same
+        time exceed a budget by one of them at most. A turn has one reservation, the last one.
+        """
+        ...
+
+    async def reserve_summary(self, session: SessionId, wanted: Reservation) -> Reserved:
+        """Reserve for a summary, without a lease: for ten minutes, or until `UsageStore.compact` stores its usage."""
+        ...
+
+    async def budget_uses(self) -> Sequence[BudgetUse]:
+        """Return the use of all budgets whose accounts are stored."""
         ...
 
 

@@ -19,6 +19,8 @@ FILE_SENDING_AT_MOST = timedelta(minutes=15)
 """The same for a slot with a file, whose upload may take as long as `file_may_take_s` returns."""
 REFUSAL_EVERY = timedelta(hours=24)
 """Minimum interval between refusals shown to one stranger."""
+TOO_FAST_EVERY = timedelta(minutes=1)
+"""Minimum interval between refusals shown to one person who writes too fast."""
 TOLD_EVERY = timedelta(hours=1)
 """Minimum interval between identical notices to the owners."""
 FAILURES_KEPT = timedelta(minutes=15)

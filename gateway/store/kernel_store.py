@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from gateway.domain.audit import StartRecord
+from gateway.domain.budgets import BudgetUse, Reservation, Reserved
 from gateway.domain.children import NewChild, SpawnRefusal
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
@@ -23,6 +24,7 @@ from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
 from gateway.store.kernel import (
+    budgets,
     children,
     drops,
     grants,
@@ -192,6 +194,19 @@ class KernelStore(ABC):
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
         """Store the summary of the beginning of a history, and its cost."""
         return await self.run(lambda part: records.compact(part, session, epoch, through, summary, spent))
+
+    async def reserve(self, lease: Lease, wanted: Reservation) -> Reserved:
+        """Reserve what a turn's model request may use."""
+        return await self.run(lambda part: budgets.reserve(part, lease, wanted, lease.turn))
+
+    async def reserve_summary(self, session: SessionId, wanted: Reservation) -> Reserved:
+        """Reserve what the summary of a session may use."""
+        holder = records.summary_holder(session)
+        return await self.run(lambda part: budgets.reserve(part, None, wanted, holder))
+
+    async def budget_uses(self) -> Sequence[BudgetUse]:
+        """Return the use of all budgets."""
+        return budgets.uses([one for one in await self.facts_in(budgets.ACCOUNTS) if self._is_good(one[1])])
 
     # --- sweeps -----------------------------------------------------------------------------
 

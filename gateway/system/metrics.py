@@ -41,6 +41,9 @@ class Metrics:
         self.cost = Counter(
             "dragoman_model_cost", "Cost of model answers in [model] currency.", ["model"], registry=self.registry
         )
+        self.over_budget = Counter(
+            "dragoman_over_budget", "Turns that a used-up budget of tokens or money ended.", registry=self.registry
+        )
         self.sends = Counter(
             "dragoman_sends", "Sends, by channel and outcome.", ["channel", "outcome"], registry=self.registry
         )

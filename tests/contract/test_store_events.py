@@ -14,6 +14,7 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
+from tests.support.clock import FakeClock
 from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, new_wait, result, route, seconds
 
 UNREADABLE = Drop(reason=DropReason.UNREADABLE, told=True)
@@ -57,7 +58,11 @@ async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) ->
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(DropReason.UNREADABLE, SlotKind.REPLY), (DropReason.STRANGER, SlotKind.REFUSAL)],
+    [
+        (DropReason.UNREADABLE, SlotKind.REPLY),
+        (DropReason.TOO_FAST, SlotKind.REPLY),
+        (DropReason.STRANGER, SlotKind.REFUSAL),
+    ],
 )
 async def test_unreadable_message_gets_a_reply_a_stranger_a_refusal(
     store: Store, reason: DropReason, kind: SlotKind
@@ -83,6 +88,18 @@ async def test_the_same_picture_twice_is_told_once(store: Store) -> None:
     message = inbound()
     assert [await store.drop(message, UNREADABLE, "Write it.") for _ in range(2)] == [True, False]
     assert await _told(store) == ["Write it."]
+
+
+async def test_who_writes_too_fast_is_told_once_a_minute(store: Store, clock: FakeClock) -> None:
+    """Every message is stored; other refusals are not held back by it."""
+    too_fast = Drop(reason=DropReason.TOO_FAST, told=True)
+    told: list[list[str]] = []
+    for pause in (0, 59, 1, 59):
+        clock.advance(pause)
+        assert await store.drop(inbound(), too_fast, "Slower.")
+        told.append(await _told(store))
+    assert await store.drop(inbound(), Drop(reason=DropReason.STRANGER, told=True), "No.")
+    assert [*told, await _told(store)] == [["Slower."], [], ["Slower."], [], ["No."]]
 
 
 # --- amend ----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from gateway.app.parts import (
     make_web_access,
 )
 from gateway.approvals import ButtonTokens
+from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.domain.live import Activity
@@ -91,6 +92,11 @@ def settings_of(context_tokens: int, running: WhileRunning) -> Settings:
     )
 
 
+def limited(limits: TurnLimits, budgets: BudgetLimits | None) -> Loaded:
+    """The defaults with these limits."""
+    return replace(defaults(), limits=limits, budgets=budgets or BudgetLimits())
+
+
 class Engine:
     """Everything between ingress and delivery, real, over one memory store and a clock that the test moves."""
 
@@ -107,6 +113,7 @@ class Engine:
         containment: Containment = NO_SANDBOX,
         store: FailingStore | None = None,
         limits: TurnLimits | None = None,
+        budgets: BudgetLimits | None = None,
         context_tokens: int = 100_000,
         agents: Mapping[str, Agent] | None = None,
         instructions: str = "",
@@ -122,7 +129,7 @@ class Engine:
         self.limits = limits or TurnLimits()
         made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
         settings = settings_of(context_tokens, running or (WhileRunning.STEER if steer else WhileRunning.QUEUE))
-        loaded = replace(defaults(), settings=settings, state=folder, limits=self.limits)
+        loaded = replace(limited(self.limits, budgets), settings=settings, state=folder)
         self.core = make_core(
             replace(loaded, agents=agents or {}, instructions=instructions),
             containment,

@@ -9,7 +9,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head, to_us
-from gateway.store.constants import REFUSAL_EVERY
+from gateway.store.constants import REFUSAL_EVERY, TOO_FAST_EVERY
 from gateway.store.kernel import messages, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
@@ -18,6 +18,8 @@ from gateway.store.kernel.slots import add_slot
 
 REFUSED = "refused"
 """Namespace of facts: when a stranger was refused with words. It expires when the next refusal may be shown."""
+TOO_FAST = "too-fast"
+"""Namespace of facts: when a person was told that they write too fast. It expires as above."""
 HEARD = f"drop:{DropReason.CONTEXT} "
 """Prefix of the outcome of an overheard event; its message follows, since an edit may come."""
 
@@ -31,7 +33,8 @@ def drop(part: Part, message: Inbound, drop: Drop, refusal: str) -> bool:
     else:
         part.events.put(event_of(message), f"drop:{drop.reason}")
     if refusal and _is_notified(part, message, drop):
-        kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
+        of_the_allowed = drop.reason in (DropReason.UNREADABLE, DropReason.TOO_FAST)
+        kind = SlotKind.REPLY if of_the_allowed else SlotKind.REFUSAL
         add_slot(part, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
     return True
 
@@ -48,15 +51,21 @@ def _store_overheard(part: Part, route: Route, message: Inbound) -> None:
 
 
 def _is_notified(part: Part, message: Inbound, drop: Drop) -> bool:
-    """Return whether to notify the sender now: each time for unreadable events, once a day for the rest."""
+    """Return whether to notify the sender now.
+
+    Each time for unreadable events, once a minute for those who write too fast, once a day for the rest.
+    """
     if drop.reason is DropReason.UNREADABLE:
         return True
     if not drop.told:
         return False
-    last = part.facts.get((REFUSED, message.principal))
+    too_fast = drop.reason is DropReason.TOO_FAST
+    key = (TOO_FAST if too_fast else REFUSED, message.principal)
+    last = part.facts.get(key)
     if last is not None and last.until is not None and last.until > part.now:
         return False
-    part.facts.put((REFUSED, message.principal), Fact(str(to_us(part.now)), part.now + REFUSAL_EVERY))
+    every = TOO_FAST_EVERY if too_fast else REFUSAL_EVERY
+    part.facts.put(key, Fact(str(to_us(part.now)), part.now + every))
     return True
 
 

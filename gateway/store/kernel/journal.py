@@ -9,7 +9,7 @@ from gateway.domain.audit import StartRecord
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import InboundId, NodeId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile
-from gateway.domain.sessions import LEASE_LASTS
+from gateway.domain.sessions import LEASE_LASTS, works_in
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer, Step, StepKind, StepState
 from gateway.domain.tools import ToolResult
@@ -21,6 +21,7 @@ from gateway.store.answer_rules import cost_of
 from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
 from gateway.store.kernel import grants, turns
+from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import StepRow, TurnRow
 from gateway.store.kernel.slots import add_slot, say, say_early
@@ -92,6 +93,7 @@ def finish_turn(
         _add_answer(part, row, answer, given)
     say(part, lease.turn, slots, ends=True)
     turns.end_turn(part, lease.turn, state, last_words(answer, slots))
+    _settle(part, row, answer)
     # Opened after the end, which withdraws every wait: these outlive the turn.
     for timer in timers:
         turns.open_wait(part, row, timer)
@@ -123,6 +125,7 @@ def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[InboundId], s
         step = Step(turn=lease.turn, n=n, kind=StepKind.TOOL, state=StepState.PLANNED, call=call, answer_n=answer_n)
         turns.add_step(part, row, step)
     say(part, lease.turn, slots)
+    _settle(part, row, answer)
     return turns.view_of(part, lease.turn)
 
 
@@ -142,6 +145,12 @@ def _add_answer(part: Part, row: TurnRow, answer: Answer, given: Sequence[Inboun
     if cost is not None:
         part.spent.append(cost)
     return n
+
+
+def _settle(part: Part, row: TurnRow, answer: Answer | None) -> None:
+    """Settle the budgets of an answer, after it is shown; a note about them is of the root's session."""
+    if answer is not None:
+        settle(part, row.turn.id, answer.usage, works_in(part.sessions[row.turn.session].session))
 
 
 def open_slot(part: Part, lease: Lease, slot: NewSlot) -> bool:

@@ -10,6 +10,7 @@ from gateway.domain.views import Spent
 from gateway.store.answer_rules import NOTHING
 from gateway.store.codec import from_us, load_conversation, to_us
 from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
+from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, changed
 
@@ -74,10 +75,16 @@ def put(part: Part, namespace: str, key: str, value: str, ttl: timedelta | None)
     part.facts.put((NOTES + namespace, key), Fact(value, None if ttl is None else part.now + ttl))
 
 
+def summary_holder(session: SessionId) -> str:
+    """Return the holder of the reservation for a session's summary."""
+    return f"summary {session}"
+
+
 def compact(part: Part, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
     """Store the summary of the beginning of a history, and its cost."""
     if spent is not None and spent.usage != NOTHING:
         part.spent.append(spent)
+        settle(part, summary_holder(session), spent.usage)
     row, turn = part.sessions.get(session), part.turns.get(through)
     if row is None or turn is None or turn.ended_rev is None:
         return False

@@ -215,6 +215,7 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
         "tools",
         "tools.timeouts",
         "chats.approvers",
+        "budgets.people",
         "sessions.preset",
         "sessions.generation",
     }  # tables whose keys are names
