@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -39,82 +39,68 @@ def sha(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
+@dataclass(slots=True, kw_only=True)
 class WebAccess:
     """Web API and sign-ins; a `ports.WebApi` and `ports.SignIns`."""
 
-    def __init__(
-        self,
-        *,
-        accounts: Accounts,
-        queries: Queries,
-        events: EventBus,
-        registry: Registry,
-        approvals: Approvals,
-        clock: Clock,
-        kept: Callable[[SessionId, str], Path | None],
-        model_name: str,
-        version: str,
-        signed_in_for: timedelta,
-        redactor: Redactor,
-        currency: str = "USD",
-    ) -> None:
-        """Take the sources. `kept` returns the path of a session's artifact; `currency` is that of the prices."""
-        self._redactor = redactor
-        self._accounts = accounts
-        self._queries = queries
-        self._events = events
-        self._registry = registry
-        self._approvals = approvals
-        self._clock = clock
-        self._kept = kept
-        self._model_name = model_name
-        self._version = version
-        self._signed_in_for = signed_in_for
-        self._currency = currency
+    accounts: Accounts
+    queries: Queries
+    events: EventBus
+    registry: Registry
+    approvals: Approvals
+    clock: Clock
+    kept: Callable[[SessionId, str], Path | None]
+    """Return the path of a session's artifact."""
+    model_name: str
+    version: str
+    signed_in_for: timedelta
+    redactor: Redactor
+    currency: str = "USD"
+    """Currency of the prices."""
 
     async def mint_code(self, owner: OwnerName) -> str:
         """Return a new single-use sign-in code for a link, valid for ten minutes. Never logged."""
         code = secrets.token_urlsafe(24)
-        await self._accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
+        await self.accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
         return code
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
         """Redeem a code for a cookie and a key; None if it is not valid."""
         made = Credential(cookie=secrets.token_urlsafe(32), key=secrets.token_urlsafe(32))
-        owner = self._known(await self._accounts.redeem_code(sha(code), sha(made.text), self._signed_in_for, source))
+        owner = self._known(await self.accounts.redeem_code(sha(code), sha(made.text), self.signed_in_for, source))
         return None if owner is None else (owner, made)
 
     async def sign_out(self, credential: Credential) -> None:
         """End a sign-in."""
-        await self._accounts.sign_out(sha(credential.text))
+        await self.accounts.sign_out(sha(credential.text))
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:
         """Return the owner who is signed in with this credential now, or None."""
-        return self._known(await self._accounts.signed_in(sha(credential.text)))
+        return self._known(await self.accounts.signed_in(sha(credential.text)))
 
     def _known(self, owner: OwnerName | None) -> OwnerName | None:
         """Return the owner if still configured, else None: codes and cookies outlive a change of the configuration."""
-        return owner if owner is not None and self._approvals.is_owner(owner) else None
+        return owner if owner is not None and self.approvals.is_owner(owner) else None
 
     def welcome(self, owner: OwnerName) -> Welcome:
         """Return the initial data of the page, with the commands of the owner's main session."""
-        commands = command_list(self._registry.snapshot(), self._main(owner))
+        commands = command_list(self.registry.snapshot(), self._main(owner))
         return Welcome(
             owner=owner,
             main=main_session(owner),
             commands=commands,
-            model=self._model_name,
-            version=self._version,
-            currency=self._currency,
+            model=self.model_name,
+            version=self.version,
+            currency=self.currency,
         )
 
     def _main(self, owner: OwnerName) -> Session:
         """Return the owner's main session as before its first message."""
-        return empty_session(main_route(owner), self._clock.now())
+        return empty_session(main_route(owner), self.clock.now())
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """Return the sessions that this owner may see; the owner's main session first, even if it is empty."""
-        found = [(line, line.session) for line in await self._queries.sessions(always=main_session(owner))]
+        found = [(line, line.session) for line in await self.queries.sessions(always=main_session(owner))]
         lines = [line for line, session in found if may_see(owner, session.owner, session.root_kind)]
         mine = [line for line in lines if line.session.id == main_session(owner)]
         rest = [line for line in lines if line.session.id != main_session(owner)]
@@ -125,19 +111,19 @@ class WebAccess:
     async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
         """Return the rows changed since a revision. Raises `Forbidden`."""
         await self._check(owner, session)
-        return await self._shown(await self._queries.changes(session, after, CHANGES_AT_ONCE))
+        return await self._shown(await self.queries.changes(session, after, CHANGES_AT_ONCE))
 
     async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
         """Return the last rows before a place. Raises `Forbidden`."""
         await self._check(owner, session)
-        return await self._shown(await self._queries.older(session, before, ROWS_AT_ONCE))
+        return await self._shown(await self.queries.older(session, before, ROWS_AT_ONCE))
 
     async def _shown(self, rows: Rows) -> Rows:
         """Return the rows with secrets redacted from call arguments, which are stored as they run."""
         found, checked = list[Row](), 0
         for row in rows.rows:
             if isinstance(step := row.item, Step) and step.call is not None:
-                arguments, hidden = self._redactor.known(step.call.arguments)
+                arguments, hidden = self.redactor.known(step.call.arguments)
                 if hidden:
                     row = replace(row, item=replace(step, call=replace(step.call, arguments=arguments)))
                 checked += len(arguments)
@@ -150,14 +136,14 @@ class WebAccess:
     async def _check(self, owner: OwnerName, session: SessionId) -> None:
         if session == main_session(owner):
             return
-        found = await self._queries.session(session)
+        found = await self.queries.session(session)
         if found is None or not may_see(owner, found.owner, found.root_kind):
             # The same text for both, so that it does not reveal which sessions exist.
             raise Forbidden("There is no such session, or you may not see it.", cure="Choose one from the list.")
 
     def card(self, owner: OwnerName, wait: Wait) -> CardRow:
         """Return an approval with the buttons of this owner's page."""
-        return self._approvals.row(wait, page_card(owner))
+        return self.approvals.row(wait, page_card(owner))
 
     async def output(
         self, owner: OwnerName, turn: TurnId, n: int, what: ArtifactKind = ArtifactKind.PRINTED, k: int = 0
@@ -167,21 +153,21 @@ class WebAccess:
         The name comes from the stored result, never from the request. A symbolic link in its place is not followed.
         """
         try:
-            view = await self._queries.turn(turn)
+            view = await self.queries.turn(turn)
             await self._check(owner, view.session.id)
         except (NotFound, Forbidden):
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
         names = _files_of(step.result, what) if step is not None and step.result is not None else ()
-        return self._kept(view.session.id, names[k]) if 0 <= k < len(names) else None
+        return self.kept(view.session.id, names[k]) if 0 <= k < len(names) else None
 
     async def saw(self, owner: OwnerName) -> None:
         """Record that the page is open now."""
-        await self._accounts.saw_page(owner)
+        await self.accounts.saw_page(owner)
 
     def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
         """Subscribe to topics of the event bus."""
-        return self._events.subscribe(*topics)
+        return self.events.subscribe(*topics)
 
 
 def _files_of(result: ToolResult, what: ArtifactKind) -> Sequence[str]:
