@@ -279,6 +279,17 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
 
 
 def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
+    hidden = policy.availability is Availability.NON_MAIN and spec.availability is not Availability.NON_MAIN
+    if hidden:
+        return [
+            f'tools.{spec.name}: permission = "non-main" hides it from the owners\' own sessions. '
+            'Write "always" to have it everywhere.',
+            *_unasked(spec, policy),
+        ]
+    return _unasked(spec, policy)
+
+
+def _unasked(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
     if spec.risk not in _WARNED or policy.availability not in {Availability.ALWAYS, Availability.NON_MAIN}:
         return []
     allowed = [

@@ -17,6 +17,7 @@ from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import generation_of, groups_of
 from gateway.domain.tools import CallScope, Risk, SandboxPolicy, SubjectKind, ToolPolicy, ToolSpec
+from gateway.policy.rules import only_reads
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
 NO_PRESET = Preset(name=BUILD)
@@ -105,8 +106,11 @@ def withheld_by(preset: Preset, spec: ToolSpec, session: Session) -> Deny | None
 
 
 def _excepts(ceiling: Ceiling, spec: ToolSpec) -> bool:
-    """Return whether a tool beyond a ceiling has calls that are not."""
-    return spec.risk is Risk.WRITE and bool(ceiling.writes)
+    """Return whether a tool beyond a ceiling has calls that are not: excepted paths, commands that only read."""
+    if spec.risk is Risk.WRITE:
+        return bool(ceiling.writes)
+    commands = spec.subjects is not None and SubjectKind.COMMAND in spec.subjects
+    return spec.risk is Risk.EXECUTE and commands and Risk.READ in ceiling.risks
 
 
 def beyond(preset: Preset, spec: ToolSpec, call_scope: CallScope) -> Deny | None:
@@ -117,9 +121,19 @@ def beyond(preset: Preset, spec: ToolSpec, call_scope: CallScope) -> Deny | None
             return Deny(reason=DenyReason.CONFIGURED, hint=hint)
         if call_scope.risk in ceiling.risks:
             continue
-        if call_scope.risk is not Risk.WRITE or not _writes_only(ceiling, call_scope):
+        if not _is_excepted(ceiling, call_scope):
             return _beyond(ceiling, spec, call_scope.risk)
     return None
+
+
+def _is_excepted(ceiling: Ceiling, call_scope: CallScope) -> bool:
+    match call_scope.risk:
+        case Risk.WRITE:
+            return _writes_only(ceiling, call_scope)
+        case Risk.EXECUTE:
+            return Risk.READ in ceiling.risks and only_reads(call_scope)
+        case _:
+            return False
 
 
 def _secret_in(call_scope: CallScope) -> str | None:
@@ -136,5 +150,7 @@ def _writes_only(ceiling: Ceiling, call_scope: CallScope) -> bool:
 
 def _beyond(ceiling: Ceiling, spec: ToolSpec, risk: Risk) -> Deny:
     only = f" It may write {' and '.join(ceiling.writes)} only." if ceiling.writes and risk is Risk.WRITE else ""
+    if risk is Risk.EXECUTE and Risk.READ in ceiling.risks:
+        only = " Commands that only read files of the workspace are permitted."
     hint = f"The preset {ceiling.preset} does not permit {spec.name} here, since its risk is {risk.value}.{only}"
     return Deny(reason=DenyReason.CONFIGURED, hint=hint)

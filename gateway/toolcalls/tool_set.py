@@ -162,7 +162,11 @@ class ToolSet:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
             )
-        return withheld(tool.spec, tool.policy, session, self.preset_of(session))
+        preset = self.preset_of(session)
+        if tool.spec.sandbox is not None and not self._sandboxed and preset.sandbox is not None:
+            hint = f"{tool.spec.name} needs a sandbox under the preset {preset.name}, and there is none here."
+            return Deny(reason=DenyReason.SANDBOX_MISSING, hint=hint)
+        return withheld(tool.spec, tool.policy, session, preset)
 
 
 def usage(spec: ToolSpec) -> str:

@@ -54,19 +54,24 @@ def rules(draw: st.DrawFn, layers: Sequence[Layer] = (*OWNERS, Layer.GRANT)) -> 
     )
 
 
-ceilings = st.builds(
-    Ceiling, preset=st.just("p"), risks=st.frozensets(risks), writes=st.lists(patterns, max_size=2).map(tuple)
+ceilings = st.builds(Ceiling, preset=st.just("p"), risks=st.frozensets(risks), writes=st.tuples(patterns, patterns))
+scopes = st.builds(
+    CallScope, risk=risks, subjects=st.one_of(st.just(()), st.tuples(subjects), st.tuples(subjects, subjects))
 )
-scopes = st.builds(CallScope, risk=risks, subjects=st.lists(subjects, max_size=3).map(tuple))
-sessions = st.builds(
-    lambda kind, off: replace(session(SessionKind(kind)), tools_off=off),
-    kinds,
-    st.sampled_from([(), (), ("edit",), ("other",)]),
-)
+
+
+def session_of(kind: str, off: tuple[str, ...]) -> Session:
+    return replace(session(SessionKind(kind)), tools_off=off)
+
+
+def preset_of(found: list[Rule], limits: list[Ceiling], mode: PresetMode, generation: int) -> Preset:
+    return Preset(name="p", rules=tuple(found), ceilings=tuple(limits), mode=mode, generation=generation)
+
+
+off: Sequence[tuple[str, ...]] = [(), (), ("edit",), ("other",)]
+sessions = st.builds(session_of, kinds, st.sampled_from(off))
 presets = st.builds(
-    lambda found, limits, mode, generation: Preset(
-        name="p", rules=tuple(found), ceilings=tuple(limits), mode=mode, generation=generation
-    ),
+    preset_of,
     st.lists(rules([Layer.PRESET]), max_size=3),
     st.lists(ceilings, max_size=1),
     st.sampled_from(list(PresetMode)),
@@ -88,7 +93,7 @@ def rank(found: Decision) -> int:
 
 
 @given(st.lists(rules(), max_size=6), rules(OWNERS), st.integers(0, 6), sessions, scopes)
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_one_more_deny_never_allows_more(
     found: list[Rule], more: Rule, at: int, where: Session, scope: CallScope
 ) -> None:
@@ -99,7 +104,7 @@ def test_one_more_deny_never_allows_more(
 
 
 @given(st.lists(rules(), max_size=6), ceilings, presets, sessions, scopes)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_one_more_ceiling_never_allows_more(
     found: list[Rule], ceiling: Ceiling, preset: Preset, where: Session, scope: CallScope
 ) -> None:
@@ -109,7 +114,7 @@ def test_one_more_ceiling_never_allows_more(
 
 
 @given(st.lists(rules(OWNERS), max_size=6), st.lists(rules([Layer.GRANT]), max_size=3), sessions, scopes)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_grants_lift_an_ask_and_never_a_deny(
     found: list[Rule], granted: list[Rule], where: Session, scope: CallScope
 ) -> None:
@@ -120,7 +125,7 @@ def test_grants_lift_an_ask_and_never_a_deny(
 
 
 @given(st.lists(rules(), max_size=6), presets, sessions, st.lists(scopes, min_size=1, max_size=4))
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_hidden_tool_has_no_permitted_call(
     found: list[Rule], preset: Preset, where: Session, tried: list[CallScope]
 ) -> None:
@@ -151,7 +156,7 @@ def test_layers_have_one_order(shuffled: list[Layer]) -> None:
 
 
 @given(presets, presets, presets, st.lists(rules([Layer.CONFIGURATION]), max_size=3), scopes, kinds)
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_child_is_never_freer_than_its_parent(
     above: Preset, own: Preset, default: Preset, found: list[Rule], scope: CallScope, kind: str
 ) -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
-from gateway.domain.presets import Ceiling, Preset, Presets
+from gateway.domain.presets import Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
-from gateway.domain.sessions import SessionKind
+from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import GROUPS, NEWEST, generation_of, groups_of
-from gateway.domain.tools import CallScope, Effect, Risk, ToolSpec
+from gateway.domain.tools import CallScope, Effect, Risk, SandboxPolicy, SubjectKind, ToolSpec
 from gateway.policy.layers import in_force, rules_of_call
 from gateway.policy.permission import decide, withheld
+from tests.support.turns import lineage
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
 
 HERE = session()
@@ -134,3 +135,129 @@ def test_every_tool_group_has_a_generation_of_the_ladder() -> None:
     assert {group.generation for group in GROUPS.values()} == set(range(1, NEWEST + 1))
     assert generation_of("unheard_of") == NEWEST
     assert groups_of("edit") == {"files", "edit"}
+
+
+SHELL = replace(SPEC, subjects=frozenset({SubjectKind.COMMAND}))
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls", Ask),
+        ("git status", Ask),
+        ("cat notes.md | head -3", Ask),
+        ("rm -rf .", Deny),
+        ("ls > list.txt", Deny),
+        ("curl https://example.org", Deny),
+        ("echo $(rm x)", Deny),
+        ("ls; touch x", Deny),
+        ("cat .env", Deny),
+        ("python -c 'print(1)'", Deny),
+        ("ls $x", Deny),
+    ],
+)
+def test_read_only_is_read_only_through_the_shell(command: str, expected: type[Decision]) -> None:
+    """D16: not even an allow of everything lifts the limit of a read-only preset."""
+    preset = Preset(name="plan", ceilings=(PLAN,))
+    scope = CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",), workspace="/work")
+    granted = [rule(Layer.GRANT, ALLOW, "*")]
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "*"),))
+
+    for rules, grants in ((POLICY, ()), (policy, granted)):
+        found = decide(SHELL, rules, HERE, scope, askable=True, preset=preset, granted=grants)
+        assert isinstance(found, Deny) is (expected is Deny)
+
+
+def test_shell_stays_visible_where_some_commands_are_permitted() -> None:
+    preset = Preset(name="plan", ceilings=(PLAN,))
+
+    assert withheld(SHELL, POLICY, HERE, preset) is None
+    assert withheld(replace(SHELL, subjects=None), POLICY, HERE, preset) is not None
+
+
+@pytest.mark.parametrize("path", [".env", "deploy/.env/prod", "id_rsa", "tls/server.pem"])
+def test_ceiling_never_permits_a_secret_file(path: str) -> None:
+    """D18: the policy of secrets is apart from rules, which cannot lift it."""
+    spec = replace(SPEC, name="read", risk=Risk.READ)
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "*", tool="read"),))
+    scope = CallScope(risk=Risk.READ, subjects=(f"path:{path}",))
+
+    found = decide(spec, policy, HERE, scope, askable=True, preset=Preset(name="plan", ceilings=(PLAN,)))
+
+    assert isinstance(found, Deny)
+    assert path in found.hint
+    assert isinstance(decide(spec, policy, HERE, scope, askable=True), Allow)
+
+
+# --- presets in force -----------------------------------------------------------------------
+
+KNOWN = Presets(
+    by_name={
+        "build": Preset(name="build"),
+        "plan": Preset(name="plan", ceilings=(PLAN,), sandbox=SandboxPolicy.FULL, mode=PresetMode.PRIMARY),
+        "small": Preset(
+            name="small",
+            generation=3,
+            sandbox=SandboxPolicy.BASIC,
+            rules=(rule(Layer.PRESET, DENY, "rm *", locked=True), rule(Layer.PRESET, ALLOW, "ls")),
+        ),
+    },
+    defaults={"dm": "small"},
+    generations={"non-main": 4},
+)
+
+
+def child(preset: str = "", *above: str, root: SessionKind = SessionKind.MAIN) -> Session:
+    made = session(SessionKind.NON_MAIN, root=root, tools=("shell",))
+    return replace(made, preset=preset, presets_above=above, lineage=lineage())
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "generation", "sandbox", "ceilings"),
+    [
+        (session(), "build", 8, None, ()),
+        (session(SessionKind.DM), "small", 3, SandboxPolicy.BASIC, ()),
+        (session(SessionKind.NON_MAIN), "build", 4, None, ()),
+        (replace(session(SessionKind.DM), preset="build"), "build", 8, None, ()),
+        (replace(session(), preset="plan"), "plan", 8, SandboxPolicy.FULL, (PLAN,)),
+        (child("", ""), "build", 8, None, ()),
+        (child("", "plan"), "build", 8, SandboxPolicy.FULL, (PLAN,)),
+        (child("small", "plan"), "small", 3, SandboxPolicy.FULL, (PLAN,)),
+        (child("", "plan", "small"), "build", 3, SandboxPolicy.FULL, (PLAN,)),
+        (child("", "", root=SessionKind.DM), "build", 3, SandboxPolicy.BASIC, ()),
+        (child("build", "small"), "build", 3, SandboxPolicy.BASIC, ()),
+    ],
+)
+def test_preset_in_force_has_the_limits_of_all_above(
+    where: Session, name: str, generation: int, sandbox: SandboxPolicy | None, ceilings: tuple[Ceiling, ...]
+) -> None:
+    found = in_force(KNOWN, where)
+
+    assert (found.name, found.generation, found.sandbox, found.ceilings) == (name, generation, sandbox, ceilings)
+
+
+def test_child_inherits_locked_denies_alone() -> None:
+    found = in_force(KNOWN, child("build", "small"))
+
+    assert [(one.pattern, one.locked) for one in found.rules] == [("rm *", True)]
+
+
+def test_way_out_of_a_plan_is_for_sessions_of_people() -> None:
+    spec = replace(SPEC, name="plan_exit", risk=Risk.NONE, leaves_plan=True)
+    plan, explore = KNOWN.by_name["plan"], Preset(name="explore", ceilings=(PLAN,))
+
+    assert withheld(spec, POLICY, HERE, plan) is None
+    assert withheld(spec, POLICY, HERE, explore) is not None
+    assert withheld(spec, POLICY, HERE) is not None
+    assert withheld(spec, POLICY, child("plan"), plan) is not None
+
+
+def test_no_rule_leaves_a_plan_without_a_person() -> None:
+    spec = replace(SPEC, name="plan_exit", risk=Risk.NONE, leaves_plan=True)
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "*", tool="plan_exit"),))
+    granted = [rule(Layer.GRANT, ALLOW, "*", tool="plan_exit")]
+    scope = CallScope(risk=Risk.NONE)
+
+    for askable, expected in ((True, Ask), (False, Deny)):
+        found = decide(spec, policy, HERE, scope, askable=askable, preset=KNOWN.by_name["plan"], granted=granted)
+        assert isinstance(found, expected)
