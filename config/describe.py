@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
 from config.settings import SandboxSettings
 from config.tools import describe
 from config.values import spoken
 from gateway.domain.children import Agent
+from gateway.domain.hooks import HookConfig
 from gateway.domain.turns import TurnLimits
 
 
@@ -36,6 +39,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
         ("message while running", settings.sessions.message_while_running.value),
+        *((f"hook {hook.event.value}", _hook(hook)) for hook in loaded.hooks),
         *((f"tool {name}", describe(name, policy)) for name, policy in sorted(loaded.tools.items())),
     ]
     return [(what, how) for what, how in rows]
@@ -68,6 +72,11 @@ def _program_limits(limits: SandboxSettings) -> str:
 def _agent(agent: Agent) -> str:
     tools = None if agent.tools is None else f"tools {', '.join(agent.tools) or 'none'}"
     return ", ".join(filter(None, [agent.description, agent.model, tools, agent.instructions and "instructions set"]))
+
+
+def _hook(hook: HookConfig) -> str:
+    seen = ", ".join(sorted(hook.tools)) or "every tool"
+    return f"{shlex.join(hook.command) if hook.command else f'package {hook.package}'} for {seen}"
 
 
 def _web(loaded: Loaded) -> str:

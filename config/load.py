@@ -15,6 +15,7 @@ from config.agents import check_presets, read_agents
 from config.approvers import Named, check_approvers
 from config.budgets import check_budgets, read_budgets
 from config.channels import ConfiguredChannel, named_channels, read_channels
+from config.hooks import hook_warnings, read_hooks
 from config.key_index import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
@@ -42,6 +43,7 @@ from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
+from gateway.domain.hooks import HookConfig
 from gateway.domain.ids import PAGE, Principal, channel_of
 from gateway.domain.presets import Presets
 from gateway.domain.tools import ToolPolicy, ToolSpec
@@ -51,9 +53,9 @@ from gateway.errors import ConfigError
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
     "owners", "store", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people", "chats",
-    "sessions", "tools", "rules", "log",
+    "sessions", "tools", "rules", "hooks", "log",
 )  # fmt: skip
-NUMBERED: Final = ("rules",)
+NUMBERED: Final = ("rules", "hooks")
 """Arrays of tables whose problems name the line of their table."""
 _OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
 _CONTAINER_SECRETS = "/run/secrets/"
@@ -76,6 +78,8 @@ class Loaded:
     """Configured channels by name, without the web page."""
     agents: Mapping[str, Agent]
     """Configured agents by name."""
+    hooks: tuple[HookConfig, ...]
+    """Configured hooks, in their order."""
     presets: Presets
     tools: Mapping[str, ToolPolicy]
     """Policies by tool name, for every tool of `specs` and every own tool."""
@@ -116,6 +120,7 @@ def load(
     texts = Texts(base)
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
+    hooks = read_hooks(raw.get("hooks", []), every, folder, reader)
     looked_at = users_config(environ) if file is None else None
     settings, channels, tools, warnings = _read(raw, folder, model, every, sources, reader)
     presets = _presets(settings.sessions, base, every, sources, reader) if settings else None
@@ -132,6 +137,7 @@ def load(
         sandbox=sandbox,
         channels=channels,
         agents=agents,
+        hooks=hooks,
         presets=presets,
         tools=tools,
         own_tools=own,
@@ -144,6 +150,7 @@ def load(
             *_unread_files(looked_at),
             *_unsafe_files(file, reader.secret_files),
             *_lookalikes(environ, reader.named),
+            *hook_warnings(hooks),
             *warnings,
         ),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, TypeAlias, cast
 
 import agent_tools
 from gateway.domain.text import cut
@@ -19,8 +20,12 @@ from gateway.errors import ConfigError
 
 ENTRY_POINTS = "dragoman.tools"
 """Group of entry points at which an installed package registers its tools."""
+HOOK_ENTRY_POINTS = "dragoman.hooks"
+"""Group of entry points at which an installed package registers its hooks."""
 FOLDER_MODULES = "dragoman_tools"
 """Package name under which files of the owner's folder are imported."""
+AsyncHook: TypeAlias = Callable[[Mapping[str, Any]], Coroutine[Any, Any, object]]
+"""Hook of a package: takes the question and returns the answer, both as JSON values. Foreign code."""
 SAID_CHARS = 500
 """Most characters of a foreign error's text."""
 
@@ -88,6 +93,22 @@ def package_tools(name: str) -> list[ModuleType]:
     known = sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)})
     cure = f"Installed are: {', '.join(known)[:500]}" if known else "Install it beside Dragoman"
     raise ConfigError(f"no installed package has tools named {cut(name, 100)!r}", cure=cure)
+
+
+def package_hook(name: str) -> AsyncHook:
+    """Return the hook of an installed package, by the name of its entry point.
+
+    Raises `ConfigError` when there is no such package, when it cannot be imported, or is no async function.
+    """
+    for entry in entry_points(group=HOOK_ENTRY_POINTS, name=name):
+        found = part_of(own_module(entry.module), entry.attr)
+        if not inspect.iscoroutinefunction(found):
+            cure = "Let its entry point name an async function that takes the call, as docs/hooks.md explains"
+            raise ConfigError(f"{entry.value[:100]} is no async function", cure=cure)
+        return found
+    known = sorted({entry.name for entry in entry_points(group=HOOK_ENTRY_POINTS)})
+    cure = f"Installed are: {', '.join(known)[:500]}" if known else "Install it beside Dragoman"
+    raise ConfigError(f"no installed package has a hook named {cut(name, 100)!r}", cure=cure)
 
 
 def folder_tools(folder: Path) -> list[ModuleType | ConfigError]:

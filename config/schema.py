@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from config.agents import NAME, AgentSettings
 from config.channels import built_in
+from config.hooks import HookSettings
 from config.model import ModelSettings
 from config.plugins import tool_specs
 from config.rules import RuleSettings
@@ -83,6 +84,11 @@ def schema() -> dict[str, Any]:
         "type": "array",
         "description": "Rules about calls, in order: the last one that matches decides.",
         "items": _table(RuleSettings, definitions),
+    }
+    properties["hooks"] = {
+        "type": "array",
+        "description": "Programs that see each call before it is decided, or after it ran.",
+        "items": _table(HookSettings, definitions),
     }
     properties["tools"] = {
         "type": "object",

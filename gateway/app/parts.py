@@ -16,6 +16,7 @@ from gateway.agent.prompt import PromptBuilder
 from gateway.agent.turn import TurnRunner
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
+from gateway.app.hook_loader import load_hooks
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.outbound.message_actor import MessageActors
@@ -122,7 +123,7 @@ def _program_limits(settings: SandboxSettings) -> ProcessLimits:
 def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     """Wire the deciding and running of tool calls."""
     store, settings = core.store, core.loaded.settings.sessions
-    other = settings.approval_expiry_other
+    other, limits = settings.approval_expiry_other, _program_limits(core.loaded.sandbox)
     return ToolCalls(
         journal=store,
         queries=store,
@@ -137,7 +138,8 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             redactor=core.redactor,
             subsessions=subsessions,
             key_value=core.store,
-            program_limits=_program_limits(core.loaded.sandbox),
+            hooks=load_hooks(core.loaded.hooks, core.containment, limits, core.redactor),
+            program_limits=limits,
         ),
         clock=core.clock,
         metrics=core.metrics,

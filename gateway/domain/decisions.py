@@ -29,6 +29,8 @@ class DenyReason(StrEnum):
     SANDBOX_MISSING = "sandbox_missing"
     NOT_INSTALLED = "not_installed"
     """A package that it needs is not installed here."""
+    HOOK = "hook"
+    """A hook of the owner refused it, or failed."""
     LOOP = "loop"
     """The same call was repeated too often in this turn."""
     POLICY_ERROR = "policy_error"

@@ -28,3 +28,18 @@ class HookOutcome:
     """JSON text in place of the arguments that the model gave; None: those stay."""
     refused: str = ""
     """Reason of the refusal, for the model and the person; empty when no hook refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookConfig:
+    """One `[[hooks]]` of the configuration: a program, or a function of an installed package."""
+
+    name: str
+    """Name for people: that of the program or of the package."""
+    event: HookEvent
+    tools: frozenset[str] = frozenset()
+    """Tools whose calls it sees; empty: those of every tool."""
+    command: tuple[str, ...] = ()
+    """Program with its arguments, the program as an absolute path; empty for a function."""
+    package: str = ""
+    """Name of the package's entry point; empty for a program."""

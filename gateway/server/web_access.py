@@ -119,13 +119,14 @@ class WebAccess:
         return await self._shown(await self.queries.older(session, before, ROWS_AT_ONCE))
 
     async def _shown(self, rows: Rows) -> Rows:
-        """Return the rows with secrets redacted from call arguments, which are stored as they run."""
+        """Return the rows with the arguments that calls run with, and secrets redacted from them."""
         found, checked = list[Row](), 0
         for row in rows.rows:
             if isinstance(step := row.item, Step) and step.call is not None:
-                arguments, hidden = self.redactor.known(step.call.arguments)
-                if hidden:
-                    row = replace(row, item=replace(step, call=replace(step.call, arguments=arguments)))
+                arguments, hidden = self.redactor.known(step.arguments)
+                if hidden or step.hook_outcome is not None:
+                    call = replace(step.call, arguments=arguments)
+                    row = replace(row, item=replace(step, call=call, hook_outcome=None))
                 checked += len(arguments)
                 if checked > CHARS_AT_ONCE:
                     checked = 0

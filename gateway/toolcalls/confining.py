@@ -16,7 +16,7 @@ from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import Action, NetworkPolicy, SandboxFloor, SandboxMode, SandboxPolicy
 from gateway.errors import SandboxMissing
 from gateway.sandbox import Containment, choose, network_for
-from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.tool_set import Tool
 
 _LEAST: Mapping[SandboxPolicy | None, SandboxMode] = {

@@ -39,10 +39,10 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments
 from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of
-from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.resolution import resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import ToolSet
@@ -134,6 +134,15 @@ class CallDecider:
         """Return the step's tool when its calls run in order, such as a stateful one; else empty."""
         tool = None if step.call is None else self.tools.get(step.call.tool)
         return tool.spec.name if tool is not None and tool.in_order else ""
+
+    def for_hooks(self, view: TurnView, step: Step) -> Prepared | None:
+        """Return a planned call for the hooks before it; None when it is not valid, so that `first` refuses it."""
+        try:
+            call = self._prepare(view, step, ())
+        except Exception:  # noqa: BLE001 - `first` fails alike, and refuses (house rules 3, 9)
+            self._log.exception("call not prepared", turn=step.turn, n=step.n)
+            return None
+        return None if isinstance(call, Deny) else call
 
     async def preview(self, view: TurnView, step: Step) -> Previewed:
         """Let the tool of a valid call read the workspace, within 10 s. None: the tool does not. Never raises."""
@@ -344,12 +353,14 @@ class CallDecider:
         most = self.limits.calls
         if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one exceeds the limit.")
-        given = step.call.arguments
+        given = step.arguments
         found = resolve_call(self.tools, view.session, step.call.tool, lambda _: given, self._workspace(view.session))
         if isinstance(found, Deny):
             if self.tools.is_hidden(step.call.tool, view.session):
                 self._log.info("call of a tool that does not exist here", turn=step.turn, n=step.n)
             return found
+        if (outcome := step.hook_outcome) is not None and outcome.refused:
+            return Deny(reason=DenyReason.HOOK, hint=outcome.refused)
         tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:
             cwd = str(self.workspaces.workspace(works_in(view.session)))
@@ -397,6 +408,8 @@ class CallDecider:
         notes: list[str] = []
         if call.action.sandbox is SandboxMode.OFF:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
+        if call.step.hook_outcome is not None and call.step.hook_outcome.arguments is not None:
+            notes.append(f"Not as it was asked for: changed by {call.step.hook_outcome.by}, a hook.")
         if repeated >= ASK_FROM:
             notes.append(f"The same call was made {repeated} times before in this turn.")
         if hidden:

@@ -14,14 +14,13 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+from gateway.domain.hooks import HookEvent
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.sessions import works_in
-from gateway.domain.steps import Step
 from gateway.domain.text import mended
 from gateway.domain.tools import (
     Action,
     Artifact,
-    CallScope,
     NetworkMode,
     Park,
     Picture,
@@ -56,11 +55,12 @@ from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.files import WorkspaceFiles
+from gateway.toolcalls.hooks import Hooks
 from gateway.toolcalls.last_line import LastLine, OnLine
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.subsessions import SubsessionService
-from gateway.toolcalls.tool_set import Tool
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
@@ -170,27 +170,6 @@ class _Context:
     prepared: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Decided call, with the exact action to run."""
-
-    view: TurnView
-    """The turn at the decision."""
-    step: Step
-    tool: Tool
-    arguments: Any
-    action: Action
-    action_sha: str
-    call_scope: CallScope
-    """Scope that its tool determined."""
-    scopes: frozenset[str] = frozenset()
-    """Scopes allowed for this tool for longer than one call, this call's own included."""
-    prepared: Mapping[str, Any] | None = None
-    """`Preview.state` that the call depends on; None for a tool that does not prepare."""
-    preview: str = ""
-    """Text of the preview."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Execution:
     """Runner of prepared calls."""
@@ -203,6 +182,7 @@ class Execution:
     redactor: Redactor
     subsessions: SubsessionService
     key_value: KeyValue
+    hooks: Hooks = field(default_factory=Hooks)
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each program that a call starts."""
     egress: Egress = field(default_factory=Egress)
@@ -233,14 +213,20 @@ class Execution:
             outcome = await self._limited(call, lease, output, limit)
         except asyncio.CancelledError:
             if (result := cut_short(cancellation)) is not None:
-                await done(self._whole(result, call, lease, output, began))
+                await done(self.hooks.unseen(call, self._whole(result, call, lease, output, began)))
             raise
         finally:
             line.close()
         if isinstance(outcome, Park):
             output.close()
             return outcome
-        return self._whole(outcome, call, lease, output, began)
+        result = self._whole(outcome, call, lease, output, began)
+        try:
+            return await self.hooks.after(call, result)
+        except asyncio.CancelledError:
+            if cut_short(cancellation) is not None:
+                await done(self.hooks.unseen(call, result))
+            raise
 
     async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
         scope = asyncio.timeout(limit)
@@ -315,12 +301,17 @@ class Execution:
             self.events.publish(session_topic(lease.session), delta)
             line.add(text)
 
-        return self._buffer(call, lease, f"{step.turn}-{step.n}.txt", show)
+        live = None if self._is_hooked(call) else show
+        return self._buffer(call, lease, f"{step.turn}-{step.n}.txt", live)
 
     def _buffer(self, call: Prepared, lease: Lease, name: str, show: OnText | None = None) -> OutputBuffer:
         folder = self.workspaces.outputs(lease.session)
+        # A hook may hide some of the output: nobody sees it before, and no tool can read the whole of it after.
         copy = partial(self.workspaces.readable_output, works_in(call.view.session))
-        return OutputBuffer(folder, name, self.clock, self.redactor, show, copy)
+        return OutputBuffer(folder, name, self.clock, self.redactor, show, None if self._is_hooked(call) else copy)
+
+    def _is_hooked(self, call: Prepared) -> bool:
+        return self.hooks.any_for(HookEvent.AFTER, call.tool.spec.name)
 
     def _whole(
         self, result: ToolResult, call: Prepared, lease: Lease, output: OutputBuffer, began: float

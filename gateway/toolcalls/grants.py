@@ -11,7 +11,7 @@ from gateway.domain.sessions import Session
 from gateway.domain.tools import EVERY_SCOPE, ApprovalMode, CallScope
 from gateway.policy.grants import offer, scopes_of
 from gateway.policy.permission import default_approval
-from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.tool_set import Tool
 
 Granted: TypeAlias = Sequence[Grant]

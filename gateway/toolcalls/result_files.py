@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
     if call is None or view.session.lineage is not None or shown_when_stored(where):
         return []
     found = [*_pictures(call, result), *result.files]
-    said = caption(call)
+    said = caption(replace(call, arguments=view.steps[n].arguments))
     return [
         NewSlot(conversation=where, kind=SlotKind.FILE, text=f"{said}{_position(k, found)}", n=n, file=one)
         for k, one in enumerate(found, 1)

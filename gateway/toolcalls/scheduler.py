@@ -19,6 +19,7 @@ from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.domain.audit import StartRecord
 from gateway.domain.grants import GRANT_LASTS
+from gateway.domain.hooks import HookEvent
 from gateway.domain.ids import WaitId, mint
 from gateway.domain.live import Activity, LiveEvent, turn_topic
 from gateway.domain.sessions import SessionKind
@@ -42,11 +43,12 @@ from gateway.toolcalls.decide import (
     Runnable,
     SameCalls,
 )
-from gateway.toolcalls.execution import Execution, Prepared, cut_short
+from gateway.toolcalls.execution import Execution, cut_short
 from gateway.toolcalls.grants import Granted
 from gateway.toolcalls.open_limits import EXAMINED, room_to_ask, too_many_open
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.result_files import file_slots
 from gateway.toolcalls.tool_set import ToolSet
 from gateway.toolcalls.wait_results import after_a_wait, not_approved
@@ -149,7 +151,7 @@ class ToolCalls:
     ) -> list[Runnable]:
         """Decide every call without a result; refuse and ask now, return those that may run."""
         order = _CallOrder()
-        for step in unfinished:
+        for step in await self._after_hooks(look, unfinished, lease):
             await asyncio.sleep(0)  # a model may make 50 calls of 64 KiB in one answer: 13 ms for each
             tool = look.deciding.ordered_tool(step)
             if order.waits_for_end(tool, runs=step.n in running):
@@ -164,6 +166,24 @@ class ToolCalls:
         if look.asked:
             await self._open_approvals(look, lease)
         return look.runnable
+
+    async def _after_hooks(self, look: _Look, steps: Sequence[Step], lease: Lease) -> Sequence[Step]:
+        """Return the steps with the outcome of the hooks before them, which run now where they have not run yet."""
+        hooks, calls = self.execution.hooks, dict[int, Prepared]()
+        for step in steps:
+            if step.state is StepState.PLANNED and step.call is not None and step.hook_outcome is None:
+                seen = hooks.any_for(HookEvent.BEFORE, step.call.tool)
+                if seen and (call := look.deciding.for_hooks(look.view, step)) is not None:
+                    calls[step.n] = call
+        if not calls:
+            return steps
+        outcomes = await hooks.before_all(calls)
+        for n, outcome in outcomes.items():
+            await self.journal.store_hook_outcome(lease, n, outcome)
+        whole = [replace(step, hook_outcome=outcomes.get(step.n, step.hook_outcome)) for step in look.view.steps]
+        look.view = replace(look.view, steps=tuple(whole))
+        unfinished = {step.n for step in steps}
+        return [step for step in whole if step.n in unfinished]
 
     async def _look_at(self, look: _Look, step: Step, tool: str) -> Found | None:
         """Decide one call; None: it still waits. `tool`: its name when calls run in order, else empty."""

@@ -133,8 +133,11 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[dragoman.tools]\nacme = acme_tool\n")
+    (info / "entry_points.txt").write_text(
+        "[dragoman.tools]\nacme = acme_tool\n[dragoman.hooks]\nacme = acme_hook:after\n"
+    )
     (tmp_path / "acme_tool.py").write_text(OWN_TOOL.replace("my_tool", "acme_tool"))
+    (tmp_path / "acme_hook.py").write_text("async def after(call):\n    return {}\n")
     file = tmp_path / "config.toml"
     file.write_text(uncommented())
     (tmp_path / "instructions.md").write_text("Be kind.\n")
@@ -149,6 +152,10 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     assert loaded.settings.model.context_tokens == 100_000, "what is commented out shows the defaults"
     assert loaded.limits == TurnLimits(), "what is commented out shows the defaults"
     assert loaded.instructions == "Be kind."
+    assert [(one.name, one.event, one.tools) for one in loaded.hooks] == [
+        ("check-call", "before_tool_call", {"shell"}),
+        ("acme", "after_tool_call", frozenset()),
+    ]
     assert loaded.agents == {
         "researcher": Agent(
             name="researcher", description="Looks things up on this machine and sums them up.",
@@ -220,7 +227,7 @@ def keys_of_file(node: Any, path: str = "") -> list[str]:
         "sessions.generation",
     }  # tables whose keys are names
     if isinstance(node, list) and node and isinstance(node[0], dict):
-        return keys_of_file(node[0], path)
+        return [key for one in cast("list[Any]", node) for key in keys_of_file(one, path)]
     if not isinstance(node, dict):
         return [path]
     keys: list[str] = []

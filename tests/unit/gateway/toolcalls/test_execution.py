@@ -27,9 +27,10 @@ from gateway.domain.views import TurnView
 from gateway.errors import BadRequest
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
-from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared
+from gateway.toolcalls.execution import FAULT_CHARS, Execution
 from gateway.toolcalls.output import CODE_CHARS, HALF_BYTES, HALF_LINES, HINT_CHARS
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.prepared import Prepared
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route

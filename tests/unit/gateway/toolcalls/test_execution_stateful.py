@@ -11,8 +11,8 @@ from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation
-from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.workspaces import kept_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, done

@@ -1,0 +1,33 @@
+"""Decided call with the exact action to run. Made by `decide`, run by `execution`, seen by hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.steps import Step
+from gateway.domain.tools import Action, CallScope
+from gateway.domain.views import TurnView
+from gateway.toolcalls.tool_set import Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Decided call, with the exact action to run."""
+
+    view: TurnView
+    """The turn at the decision."""
+    step: Step
+    tool: Tool
+    arguments: Any
+    action: Action
+    action_sha: str
+    call_scope: CallScope
+    """Scope that its tool determined."""
+    scopes: frozenset[str] = frozenset()
+    """Scopes allowed for this tool for longer than one call, this call's own included."""
+    prepared: Mapping[str, Any] | None = None
+    """`Preview.state` that the call depends on; None for a tool that does not prepare."""
+    preview: str = ""
+    """Text of the preview."""
