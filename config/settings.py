@@ -33,6 +33,7 @@ from config.places import STORE_BYTES, too_long
 from config.values import Flaw
 from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.budgets import Allowance, BudgetLimits
+from gateway.domain.grants import GRANT_LASTS
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
@@ -217,6 +218,10 @@ class SessionsSettings(Table):
     )
     approval_expiry_other: timedelta = Field(
         default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."
+    )
+    grant_expiry: timedelta = Field(
+        default=GRANT_LASTS,
+        description='How long a grant lasts that is given with "Always", or that the approval of a host becomes.',
     )
     escalate_after: Annotated[float, Field(strict=True)] = Field(
         default=0.5,

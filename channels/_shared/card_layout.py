@@ -15,7 +15,7 @@ from types import MappingProxyType
 from channels._shared.files import FilePart
 from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
-from gateway.domain.waits import Verb, WaitState
+from gateway.domain.waits import GRANTS, Verb, WaitState
 
 RISKS = MappingProxyType(
     {
@@ -88,7 +88,9 @@ class RenderedRow:
 
     @property
     def outcome(self) -> str:
-        """Return the outcome; empty while the row is open."""
+        """Return the outcome, or the second question; empty while the row asks the first one."""
+        if self.row.question:
+            return f"❓ {self.row.question}"
         return f"{OUTCOMES.get(self.row.wait.state, '')} {self.row.outcome}" if self.row.outcome else ""
 
     @property
@@ -106,13 +108,21 @@ class RenderedRow:
         return self.row.wait.approval is not None and clean(text) == text and len(text.encode()) <= ACTION_BYTES
 
     def buttons(self, clean: Callable[[str], str]) -> list[Button]:
-        """Return the buttons of an open row, in order. "Once" is included only if the row is shown whole."""
+        """Return the buttons of an open row, in order. An action that is not shown whole cannot be allowed.
+
+        One that is only in a file is never granted for longer than this call.
+        """
         if self.row.wait.state is not WaitState.OPEN:
             return []
         order = list(Verb)
         whole = self.whole(clean)
-        shown = [button for button in self.row.buttons if whole or button.verb is not Verb.ONCE]
+        shown = [button for button in self.row.buttons if self._may_show(button.verb, whole=whole)]
         return sorted(shown, key=lambda button: order.index(button.verb))
+
+    def _may_show(self, verb: Verb, *, whole: bool) -> bool:
+        if verb is Verb.ALWAYS or verb in GRANTS:
+            return whole and self.file is None
+        return whole or verb is not Verb.ONCE
 
     def filed(self) -> RenderedRow:
         """Return the row with its full text in a file."""

@@ -101,10 +101,11 @@ def _said(row: RenderedRow) -> list[Json]:
 
 
 def _state(row: RenderedRow) -> list[Json]:
-    """Return the buttons of an open row, or its outcome. "Once" is included only if the row is shown whole."""
+    """Return the buttons of an open row, below its second question if that is asked, or its outcome."""
     outcome, pressable = _outcome(row), row.buttons(clean)
     if pressable:
-        return [buttons(row.index, pressable)]
+        asked = [line(outcome)] if row.row.question else []
+        return [*asked, buttons(row.index, pressable)]
     return [line(outcome)] if outcome else []
 
 

@@ -26,6 +26,8 @@ FACT_UNITS = 120
 EXPIRY_UNITS = 60
 """UTF-16 units reserved in each message for the deadline line."""
 BETWEEN = "\n\n"
+IN_A_LINE = 3
+"""Buttons that fit on one line of a phone's keyboard."""
 
 
 def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
@@ -44,7 +46,7 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
             _write(draft, row, _outcome(row))
         _fold(draft, message, answer_by(plan) if n == len(messages) else "")
         parts.append(
-            TelegramTextPart.of(draft.rich(quiet=quiet), tuple(line for row in message if (line := _buttons(row))))
+            TelegramTextPart.of(draft.rich(quiet=quiet), tuple(line for row in message for line in _buttons(row)))
         )
     return parts
 
@@ -135,9 +137,11 @@ def _outcome(row: RenderedRow) -> str:
     return shorten(plain(row.outcome), OUTCOME_UNITS)
 
 
-def _buttons(row: RenderedRow) -> tuple[Json, ...]:
-    """Return a row's buttons as one line of the keyboard."""
+def _buttons(row: RenderedRow) -> list[tuple[Json, ...]]:
+    """Return a row's buttons as lines of the keyboard: three fit on one, more are shown two by two."""
     pressable = row.buttons(clean)
     assert all(0 < len(button.handle.encode()) <= CALLBACK_BYTES for button in pressable)
     number = f"{row.index} · " if row.several else ""
-    return tuple({"text": f"{number}{one.label}", "callback_data": str(one.handle)} for one in pressable)
+    shown = [{"text": f"{number}{one.label}", "callback_data": str(one.handle)} for one in pressable]
+    wide = IN_A_LINE if len(shown) <= IN_A_LINE else 2
+    return [tuple(shown[at : at + wide]) for at in range(0, len(shown), wide)]

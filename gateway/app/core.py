@@ -127,7 +127,7 @@ def make_core(
         registry=registry,
         kept=kept,
         people=people,
-        approvals=Approvals(people, store, button_tokens, partial(_deciding, registry)),
+        approvals=Approvals(people, store, button_tokens, partial(_deciding, registry), settings.sessions.grant_expiry),
         workspaces=Workspaces(state),
         containment=containment,
         models=models,

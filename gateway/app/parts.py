@@ -151,6 +151,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             SessionKind.NON_MAIN: other,
         },
         escalate_after=settings.escalate_after,
+        grant_lasts=settings.grant_expiry,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, Risk
-from gateway.domain.waits import ApprovalRequest, Vote, Wait, WaitState
+from gateway.domain.waits import GRANTED, ApprovalRequest, Vote, Wait, WaitState
 from gateway.policy.routing import AllowedPeople
 
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a literal backslash
@@ -144,13 +144,25 @@ def title(request: ApprovalRequest) -> str:
     return f"{request.action.tool} {_WANTS[request.risk]}{f': {render(request.summary)}' if request.summary else ''}"
 
 
+_ALLOWED: Mapping[str, str] = MappingProxyType(
+    {
+        "chat": "allowed always in this chat",
+        "session": "allowed always in this session",
+        "person": "allowed always for the person who asked",
+    }
+)
+"""Words for a decision by the place of its grant."""
+
+
 def outcome_line(wait: Wait, people: AllowedPeople) -> str:
     """Return the outcome of an approval in one line; empty while it is open."""
     others = [vote.person for vote in Vote.of(wait) if vote.principal != wait.decided_by]
     who = name_of(wait.decided_by, people)
     at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
     reason = f": {wait.reason}" if wait.reason else ""
-    allowed = "allowed for this session" if wait.approval is not None and wait.approval.scope else "allowed once"
+    allowed = _ALLOWED.get(str(wait.payload.get(GRANTED)), "")
+    if not allowed:
+        allowed = "allowed for this session" if wait.approval is not None and wait.approval.scope else "allowed once"
     all_of_them = " and ".join([*others, who])
     return {
         WaitState.OPEN: "",

@@ -13,7 +13,7 @@ from gateway.domain.approvers import ApproverRules
 from gateway.domain.ids import Principal, channel_of
 from gateway.domain.messages import Press
 from gateway.domain.sessions import Session, SessionKind, works_in
-from gateway.domain.waits import Person, PressResult, PressVerdict, Verb, Wait, WaitState
+from gateway.domain.waits import ALLOWING, Person, PressResult, PressVerdict, Verb, Wait, WaitState
 from gateway.policy.routing import AllowedPeople
 
 Persons = Mapping[Person, frozenset[Principal]]
@@ -118,7 +118,7 @@ def _chats_of(session: Session, requester: Principal) -> tuple[str, ...]:
 def may_resolve(verb: Verb, who: Principal, requester: Principal, who_decides: Deciders) -> PressVerdict:
     """Return what a press may do: deciders decide, the requester may deny."""
     person = who_decides.person_of(who)
-    if verb is Verb.ONCE:
+    if verb in ALLOWING:
         if person is None:
             return PressVerdict(refusal=PressResult.NOT_ALLOWED)
         if who_decides.quorum == 1:

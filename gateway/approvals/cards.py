@@ -8,20 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from gateway.approvals import always
 from gateway.approvals.action import name_of, outcome_line, render, title
 from gateway.approvals.audience import NOBODY, SUB_SESSION, Audience, Contact, audience
 from gateway.approvals.authorization import Deciders, asked_later, deciders, first_asked, may_resolve
 from gateway.approvals.button_token import ButtonTokens
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
+from gateway.domain.grants import GRANT_LASTS, GrantOffer
 from gateway.domain.ids import Handle, OwnerName, Person, Principal, web_principal
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.domain.turns import Turn
-from gateway.domain.waits import ESCALATED, ApprovalRequest, PressResult, PressVerdict, Verb, Vote, Wait, WaitState
+from gateway.domain.waits import (
+    ALLOWING,
+    ESCALATED,
+    ApprovalRequest,
+    PressResult,
+    PressVerdict,
+    Verb,
+    Vote,
+    Wait,
+    WaitState,
+)
 from gateway.policy.routing import AllowedPeople, may_see
 from gateway.ports import Accounts
 
@@ -55,16 +67,22 @@ class Approvals:
     """Facade over this package: the audience of a request, the verdict on a press, the rows of a card."""
 
     def __init__(
-        self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens, rules_of: RulesOf = owners_decide
+        self,
+        people: AllowedPeople,
+        accounts: Accounts,
+        handles: ButtonTokens,
+        rules_of: RulesOf = owners_decide,
+        grant_lasts: timedelta = GRANT_LASTS,
     ) -> None:
         """Take the configured people, the store's record of their last contacts, and the maker of button tokens.
 
-        `rules_of`: the present approver rules of a tool.
+        `rules_of`: the present approver rules of a tool. `grant_lasts`: lifetime of a grant that is given now.
         """
         self._people = people
         self._accounts = accounts
         self._handles = handles
         self._rules_of = rules_of
+        self._grant_lasts = grant_lasts
 
     def is_owner(self, name: OwnerName) -> bool:
         """Return whether the current configuration names this owner."""
@@ -117,9 +135,18 @@ class Approvals:
     ) -> PressVerdict:
         """Return what this press may do to this wait; `cards` are those of the conversation it came from."""
         verb = self._handles.verb(handle, wait.id, cards)
-        if verb is None or wait.approval is None:
+        request = wait.approval
+        if verb is None or request is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
-        return may_resolve(verb, who, wait.approval.requester, self._deciders(wait, wait.approval, session))
+        verdict = may_resolve(verb, who, request.requester, self._deciders(wait, request, session))
+        if verb not in ALLOWING or verb is Verb.ONCE or verdict.refusal is not None:
+            return verdict
+        if self._offer(request) is None:
+            return PressVerdict(refusal=PressResult.NOT_VALID)
+        return always.verdict_of(verb, verdict, self._grant_lasts)
+
+    def _offer(self, request: ApprovalRequest) -> GrantOffer | None:
+        return always.offered(request, self._rules_of(request.action.tool))
 
     def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
         """Return what a reason given later may do: deny, if this person may still do that now."""
@@ -133,18 +160,19 @@ class Approvals:
         request = wait.approval
         if request is None:
             raise ValueError(f"{wait.id} is not an approval")
-        allow = "Allow" if request.scope else "Once"
-        buttons = [(allow, Verb.ONCE), ("Deny", Verb.DENY), ("Deny with reason", Verb.DENY_REASON)]
+        offer = self._offer(request)
+        buttons = always.buttons(wait, offer, "Allow" if request.scope else "Once")
         return CardRow(
             wait=wait,
             title=title(request),
             facts=self._facts(wait, request),
             buttons=tuple(
                 Button(verb=verb, label=label, handle=self._handles.make(wait.id, card, verb))
-                for label, verb in buttons
+                for verb, label in buttons
                 if wait.state is WaitState.OPEN
             ),
             outcome=outcome_line(wait, self._people),
+            question=always.question(wait, offer, self._grant_lasts),
         )
 
     def _facts(self, wait: Wait, request: ApprovalRequest) -> tuple[tuple[str, str], ...]:

@@ -144,6 +144,8 @@ class CardRow:
     """Empty once it is decided."""
     outcome: str
     """One line about the decision; empty while it is open."""
+    question: str = ""
+    """Second question, before a grant is given; empty while it is not asked."""
 
     @property
     def open_facts(self) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ def offer_for(call: Prepared, shown: str) -> GrantOffer | None:
 
     None where the card escapes something: what is granted for long must be read as it is.
     """
-    if asking.needs_escape(call.action, call.preview):
+    if call.tool.spec.leaves_plan or asking.needs_escape(call.action, call.preview):
         return None
     tool, key = call.tool, asking.action_key(call.action)
     prepared = tool.prepare is not None

@@ -341,6 +341,7 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "decided_at": time(wait.decided_at),
         "reason": wait.reason,
         "outcome": card.outcome,
+        "question": card.question,
         "buttons": [{"verb": b.verb.value, "label": b.label, "handle": b.handle} for b in card.buttons],
     }
 

@@ -372,7 +372,9 @@ function resend() {
 /** Presses a button of a card. @param {string} handle @param {string|null} reason */
 export function press(handle, reason) {
   const frame = { op: "press", id: uuid(), handle, reason };
-  presses.value = { ...presses.value, [handle]: { id: frame.id, at: Date.now(), reason, state: "sending", text: "" } };
+  const card = `${handle.split(".")[0]}.`;
+  const others = Object.entries(presses.value).filter(([one, { state }]) => state === "sending" || !one.startsWith(card));
+  presses.value = { ...Object.fromEntries(others), [handle]: { id: frame.id, at: Date.now(), reason, state: "sending", text: "" } };
   wire.check(frame);
 }
 

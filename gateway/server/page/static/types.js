@@ -22,7 +22,7 @@
  * @typedef {RowBase & {type: "approval", turn: string, n: number, state: "open"|"approved"|"consumed"|"denied"|"expired"|"cancelled"|
  *   "superseded", tool: string, risk: string, title: string, rendered: string, escaped: boolean, note: string, parts: string[],
  *   facts: [string, string][], details: [string, string][],
- *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string,
+ *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string, question: string,
  *   buttons: Button[]}} ApprovalRow
  * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,
  *   outcome: "done"|"failed"|"stopped"|null, active_ms: number, usage: Usage, opened_at: string, expires_at: string}} ChildRow

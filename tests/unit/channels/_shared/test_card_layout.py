@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from channels._shared.card_layout import OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
-from gateway.domain.slots import ANSWER_BY, CardRow
+from gateway.domain.ids import Handle
+from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK
@@ -118,3 +119,19 @@ def test_details_and_expiry_stand_apart_from_the_facts() -> None:
 def test_the_risk_is_no_fact_besides() -> None:
     row = replace(row_of(), facts=(("Risk", "execute"), ("Where", "/srv/work")))
     assert one(row).facts == [("Where", "/srv/work")]
+
+
+def test_a_second_question_stands_where_the_outcome_will() -> None:
+    asked = replace(row_of(), question="Always allow `uptime` for 30 days?")
+    assert one(asked).outcome == "❓ Always allow `uptime` for 30 days?"
+
+
+@pytest.mark.parametrize("verb", [Verb.ALWAYS, Verb.GRANT_CHAT, Verb.GRANT_SESSION, Verb.GRANT_PERSON])
+def test_nothing_is_granted_that_the_card_does_not_show_whole(verb: Verb) -> None:
+    row = row_of()
+    granting = replace(row, buttons=(*row.buttons, Button(verb=verb, label="x", handle=Handle("h"))))
+    assert verb in verbs(granting)
+    filed = one(granting).filed()
+    assert [button.verb for button in filed.buttons(clean)] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
+    hidden = rendered("x" * (ACTION_BYTES + 1))
+    assert verb not in verbs(replace(hidden, buttons=granting.buttons))

@@ -390,7 +390,7 @@ def test_buttons_carry_their_handles_in_one_order_below_their_row() -> None:
     (part,) = texts(card(replace(one, buttons=one.buttons[::-1])))
     assert [button["action_id"] for button in buttons(part)] == ["once:1", "deny:1", "deny_reason:1"]
     assert {button["value"] for button in buttons(part)} == {str(button.handle) for button in one.buttons}
-    assert [verb_of(button["action_id"]) for button in buttons(part)] == list(Verb)
+    assert [verb_of(button["action_id"]) for button in buttons(part)] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
     (part,) = texts(card(*THREE))
     assert [name for name in kinds(part) if name in ("header", "actions", "section")] == [
         "header", "section", "header", "actions", "header", "actions"

@@ -54,6 +54,7 @@ function OpenCard({ row }) {
     <${Facts} facts=${row.facts} />
     <details class="more"><summary>Details</summary><${Facts} facts=${row.details} /></details>
     <${Expiry} row=${row} />
+    ${row.question && html`<p class="question" data-testid="card-question">${row.question}</p>`}
     ${asking ? html`<${Reason} row=${row} onClose=${() => setAsking(false)} />` : html`<${Buttons} row=${row} onAsk=${() => setAsking(true)} />`}
   </section>`;
 }
