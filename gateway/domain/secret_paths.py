@@ -13,6 +13,8 @@ _SECRET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+SECRET_GLOBS = (".env*", "id_*", "*.pem", "*.key", ".netrc", ".git-credentials", ".npmrc", ".pypirc")
+"""Patterns that cover all of these names, for programs that search by patterns. They cover harmless names, too."""
 _BEGINS = frozenset(".iI")
 
 

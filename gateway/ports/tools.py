@@ -35,6 +35,26 @@ class ProcessEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessText:
+    """Result of a process with its output."""
+
+    exit_code: int
+    data: bytes
+    cut: bool
+    """True when there was more output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """File or folder of the workspace."""
+
+    path: str
+    """Path relative to the workspace."""
+    folder: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """Request for a new sub-session. None or empty fields inherit from the parent."""
 
@@ -92,6 +112,14 @@ class FileReader(Protocol):
 
     async def read(self, path: str, most: int) -> bytes:
         """Return the content of a file."""
+        ...
+
+    async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
+        """Return files and folders beneath a folder, those of upper levels first, and how many more there are.
+
+        `.` is the workspace. Links are left out. Of more than 20,000 the rest is not counted. With `most` 0 only the
+        folder itself is opened.
+        """
         ...
 
 
@@ -174,6 +202,13 @@ class Process(Protocol):
 
         `cwd`: None is the workspace. On cancellation the whole process tree is gone before `CancelledError` propagates.
         Raises `SandboxMissing` when the tool's spec names no sandbox.
+        """
+        ...
+
+    async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
+        """Run a program as `run` does, and return the first `most` bytes of its output in place of showing it.
+
+        The program may be an absolute path outside of the system's folders.
         """
         ...
 

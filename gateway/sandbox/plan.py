@@ -213,7 +213,7 @@ def check_program(program: str, mode: SandboxMode, place: SandboxPlace, env: Map
     found = shutil.which(name, path=env.get("PATH", PATH))
     if found is None:
         raise NotFound(f"There is no program `{program}`.", cure=f"Install it, or name one that is in {PATH}.")
-    seen = [*SYSTEM, str(place.workspace)]
+    seen = [*SYSTEM, str(place.workspace), *map(str, place.readable)]
     if mode != SandboxMode.OFF and not any(Path(found).is_relative_to(root) for root in seen):
         raise NotFound(
             f"The program {found} cannot be seen in the sandbox.",

@@ -58,17 +58,19 @@ async def run_contained(
     hide: Sequence[Path] = (),
     serve: Serve | None = None,
     terminal: Terminal | None = None,
+    readable: Sequence[Path] = (),
 ) -> ProcessEnd:
     """Run a program and return its exit; its output (both streams, in order) is in `output` by then.
 
     There is no timeout here: cancel instead. However this returns, all processes of the call have ended first (up to
     `limits.grace_s` for TERM, about 0.1 s more for KILL) and all output was read. Processes left in the background are
     killed at once. `hide` names folders that a sandbox shows empty even beneath the workspace. `serve` serves the
-    egress proxy of the network `public`. `terminal`: the program's input and output. Not idempotent.
+    egress proxy of the network `public`. `terminal`: the program's input and output. `readable`: paths that a sandbox
+    shows besides the system and the workspace. Not idempotent.
     Raises `NotFound` or `BadRequest` (folder, program, a workspace that cannot be masked), `SandboxMissing` without the
     sandbox or the proxy; nothing ran then.
     """
-    place = _place(within, workspace, cwd, hide)
+    place = replace(_place(within, workspace, cwd, hide), readable=readable)
     variables = environment(place.home)
     holder = holder_for(within.mode, containment)
     check_place(place, within.mode)
@@ -81,7 +83,8 @@ async def run_contained(
         given: list[int] = []
         if way is not None:
             stack.callback(way.close)
-            place, argv, given = replace(place, readable=way.readable(place.workspace)), way.argv(argv), way.given
+            shown = [*readable, *way.readable(place.workspace)]
+            place, argv, given = replace(place, readable=shown), way.argv(argv), way.given
         with Copies() as copies:
             contained = command(holder, within.mode, argv, place, limits=limits, containment=containment,
                                 copies=copies, terminal=terminal is not None)  # fmt: skip

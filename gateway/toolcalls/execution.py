@@ -45,6 +45,7 @@ from gateway.ports import (
     Output,
     Process,
     ProcessEnd,
+    ProcessText,
     Subsessions,
 )
 from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
@@ -136,6 +137,39 @@ class _Process:
             hide=[self.state],
             serve=partial(_serve, self.egress),
         )
+
+    async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
+        """Run a program in this call's sandbox, and return the beginning of its output."""
+        output = Beginning(most)
+        ended = await run_contained(
+            argv,
+            within=confinement(self.action),
+            workspace=self.workspace,
+            cwd=cwd or self.workspace,
+            output=output,
+            containment=self.containment,
+            limits=self.limits,
+            hide=[self.state],
+            serve=partial(_serve, self.egress),
+            readable=[Path(argv[0])] if argv[0].startswith("/") else (),
+        )
+        return ProcessText(exit_code=ended.exit_code, data=bytes(output.data), cut=output.cut)
+
+
+class Beginning:
+    """`ports.Output` that keeps the beginning."""
+
+    def __init__(self, most: int) -> None:
+        """Keep `most` bytes."""
+        self._most = most
+        self.data = bytearray()
+        self.cut = False
+
+    def write(self, data: bytes) -> None:
+        """Append what there is room for."""
+        room = self._most - len(self.data)
+        self.data += data[:room]
+        self.cut = self.cut or len(data) > room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

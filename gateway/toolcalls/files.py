@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Generator
+import stat
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from gateway.domain.tools import INBOX
 from gateway.errors import BadRequest, NotFound, TooLarge
+from gateway.ports import Entry
 from gateway.system.safe_open import open_beneath
 
+UNLISTED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+"""Folders whose content is left out of lists."""
+ENTRIES_AT_MOST = 20_000
+"""Files and folders of one list that are counted."""
 _CHUNK = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,6 +64,11 @@ class WorkspaceFiles:
         """Return the content of a regular file."""
         return await asyncio.to_thread(read_file, self._root, self.parts(path), most)
 
+    async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
+        """Return what is beneath a folder."""
+        parts = () if path in (".", "./", str(self._root)) else self.parts(path.rstrip("/"))
+        return await asyncio.to_thread(_entries, self._root, parts, most)
+
     async def create(self, path: str, data: bytes) -> Path:
         """Write a new file."""
         return await asyncio.to_thread(_create, self._root, self.new_parts(path), data)
@@ -90,6 +101,45 @@ def _create(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
     with _written(root, parts) as file:
         _write_all(file, data)
     return root.joinpath(*parts)
+
+
+def _entries(root: Path, parts: tuple[str, ...], most: int) -> tuple[list[Entry], int]:
+    """Walk level by level, by descriptors, so that no link is followed."""
+    found: list[Entry] = []
+    seen = 0
+    folders = [parts]
+    for names in folders:
+        try:
+            level = _level(root, names)
+        except OSError as error:
+            if names == parts:
+                shown = "/".join(names) or "."
+                why = f"`{shown}` is not a folder of the workspace: {error.strerror}. Links are not followed."
+                raise BadRequest(why, cure=_BENEATH) from None
+            continue  # it went away meanwhile, or is closed
+        seen += len(level)
+        found += level[: most - len(found)]
+        folders += [tuple(one.path.split("/")) for one in level if one.folder and _name(one) not in UNLISTED]
+        if seen > ENTRIES_AT_MOST or not most:
+            break
+    return found, seen - len(found)
+
+
+def _level(root: Path, names: tuple[str, ...]) -> list[Entry]:
+    """Return the regular files and folders of one folder, by name. Raises `OSError`."""
+    level: list[Entry] = []
+    with _folder(root, names, make=False) as opened, os.scandir(opened) as scanned:
+        for entry in scanned:
+            mode = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(mode.st_mode) or stat.S_ISREG(mode.st_mode):
+                is_folder = stat.S_ISDIR(mode.st_mode)
+                path = "/".join((*names, entry.name))
+                level.append(Entry(path=path, folder=is_folder, size=0 if is_folder else mode.st_size))
+    return sorted(level, key=lambda one: one.path)
+
+
+def _name(entry: Entry) -> str:
+    return entry.path.rpartition("/")[2]
 
 
 def remove_file(root: Path, parts: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.tools import Artifact, Picture, SandboxMode
-from gateway.ports import FileChanges, ProcessEnd, Subsessions
+from gateway.ports import FileChanges, ProcessEnd, ProcessText, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
 
 
@@ -51,6 +51,10 @@ class BareCall:
     async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run nothing."""
         raise AssertionError("this tool starts no process")
+
+    async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
+        """Read nothing."""
+        raise AssertionError("this tool reads no process")
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Make nothing."""
