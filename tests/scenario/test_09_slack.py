@@ -341,7 +341,7 @@ async def test_files(world: World) -> None:
     await slack.see(TO_ANN, "An oven.")
     assert 'called "oven.jpg"' in world.questions()[-1]
     assert base64.b64encode(picture).decode() in world.questions()[-1]
-    card = await world.asked_for("seq 1 9000")
+    card = await world.asked_for("env seq 1 9000")
     await world.press(card, "Once")
     await slack.until(lambda: slack.uploads(TO_ANN) != [])
     (file,) = slack.uploads(TO_ANN)

@@ -32,7 +32,7 @@ _PIECE = re.compile(
     | '(?P<single>[^']*)'
     | \$'(?P<ansi>(?:[^'\\]|\\.)*)'
     | \$?"(?P<double>(?:[^"\\]|\\.)*)"
-    | (?P<expands>`|\$(?=[A-Za-z0-9_{(\[@*#?$!-]))
+    | (?P<expands>`|\$(?=[A-Za-z0-9_{(\[])|\$[@*#?$!-])
     | (?P<glob>[*?\[])
     | (?P<sign>.)
     """,
@@ -41,8 +41,6 @@ _PIECE = re.compile(
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+/.,=:^-]+")
 _IN_DOUBLE = re.compile(r"\\([$`\"\\\n])")
 _EXPANDS_IN_DOUBLE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[A-Za-z0-9_{(\[@*#?$!-])")
-_BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
-_GLOB = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _HOME = re.compile(r"(?:^|[=:])~")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _ANSI_SIGNS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -103,8 +101,18 @@ def unquoted(word: str) -> Unquoted:
         texts.append(text)
         bare.append(found if kind in ("plain", "sign", "glob") else "\0" if kind != "escaped" or text else "")
     outside = "".join(bare)
-    expands = expands or _BRACES.search(outside) is not None or _HOME.search(outside) is not None
-    return Unquoted("".join(texts), expands, _GLOB.search(outside) is not None)
+    expands = expands or _has_braces(outside) or _HOME.search(outside) is not None
+    return Unquoted("".join(texts), expands, _has_wildcards(outside))
+
+
+def _has_braces(outside: str) -> bool:
+    """Return whether braces outside of quotes may stand for several words: `{a,b}`, `{1..3}`."""
+    inside = outside[outside.find("{") + 1 : outside.rfind("}")] if "{" in outside else ""
+    return "," in inside or ".." in inside
+
+
+def _has_wildcards(outside: str) -> bool:
+    return "*" in outside or "?" in outside or ("[" in outside and "]" in outside[outside.index("[") + 2 :])
 
 
 def _escaped_in_double(found: re.Match[str]) -> str:

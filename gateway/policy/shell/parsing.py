@@ -26,11 +26,20 @@ DEPTH_AT_MOST = 200
 """Most nodes of the grammar inside each other."""
 PARTS_AT_MOST = 500
 """Most parts of a script."""
+WORDS_AT_MOST = 1_000
+"""Most words of a command."""
+OPENERS_AT_MOST = 400
+"""Most brackets, braces and expansions: the parser takes seconds for thousands of them that are never closed."""
+SEPARATORS_AT_MOST = 1_000
+"""Most signs between commands and in front of files, for the same reason."""
+KEPT_BELOW = 4_096
+"""Characters of a script whose parts are kept for the next question."""
 NESTED_AT_MOST = 5
 """Scripts inside scripts that are read: `bash -c "bash -c …"`."""
 FOLDERS_AT_MOST = 8
 """Folders in which a relative path may stand, before they are not known any more."""
 
+TOO_MUCH = "It has too many parts or levels to be read."
 _WORDS = frozenset({
     "word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number",
     "simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion",
@@ -56,9 +65,18 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-@lru_cache(maxsize=32)
 def parse(text: str) -> Script:
     """Return the parts of a script. Never raises: what cannot be read has a reason to ask."""
+    return _parsed(text) if len(text) < KEPT_BELOW else _parsed_large(text)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Script:
+    return _parse(text, 0)
+
+
+@lru_cache(maxsize=1)
+def _parsed_large(text: str) -> Script:
     return _parse(text, 0)
 
 
@@ -66,29 +84,34 @@ def _parse(text: str, nested: int) -> Script:
     data = text.encode(errors="surrogatepass")
     if len(data) > BYTES_AT_MOST:
         return Script(text=text, why_ask=f"It is longer than {BYTES_AT_MOST} bytes, too long to be read.", loose=None)
+    if sum(map(text.count, "([{$`")) > OPENERS_AT_MOST or sum(map(text.count, "|;&<>\n")) > SEPARATORS_AT_MOST:
+        return Script(text=text, why_ask=TOO_MUCH, loose=loose_readings(text))
     root = _parser().parse(data).root_node
     reader = _Reader(text, data, nested)
     reader.visit(root, 0)
-    own = why_unclear(text)
-    if root.has_error:
-        own = own or "It is not a script that can be read without doubt."
     spans = word_spans(data)
     agreed = spans is not None and spans == sorted(reader.spans)
     sure = not root.has_error and not reader.cut and (agreed or spans is None)
-    if spans is not None and not agreed:
-        own = own or "It can be read in two ways."
-    if reader.cut:
-        own = own or "It has too many parts or levels to be read."
-    why = own or next((part.why_ask for part in reader.parts if part.why_ask), "")
-    if not reader.parts and not why:
-        why = "It contains no command that can be read."
     return Script(
         text=text,
         parts=tuple(reader.parts),
-        why_ask=why,
-        plain=agreed and not root.has_error and not reader.cut,
+        why_ask=_why(reader, text, error=root.has_error, agreed=agreed or spans is None),
+        plain=agreed and sure,
         loose=() if sure else loose_readings(text),
     )
+
+
+def _why(reader: _Reader, text: str, *, error: bool, agreed: bool) -> str:
+    """Return the first reason why a script cannot be known."""
+    reasons = (
+        why_unclear(text),
+        "It is not a script that can be read without doubt." if error else "",
+        *(part.why_ask for part in reader.parts),
+        TOO_MUCH if reader.cut else "",
+        "" if agreed else "It can be read in two ways.",
+        "" if reader.parts else "It contains no command that can be read.",
+    )
+    return next(filter(None, reasons), "")
 
 
 class _Reader:
@@ -148,7 +171,7 @@ class _Reader:
         if node.type in _SIMPLE or not node.child_count:
             return
         spans, self.spans = self.spans, []
-        self._below(node, depth)
+        self._apart(node, depth)
         self.spans = spans
 
     # --- commands -----------------------------------------------------------------------------
@@ -178,7 +201,9 @@ class _Reader:
             self.visit(redirect, depth)
 
     def _add_command(self, text: str, written: Sequence[str]) -> None:
-        read = [unquoted(word) for word in written]
+        if len(written) > WORDS_AT_MOST:
+            self.cut = True
+        read = [unquoted(word) for word in written[:WORDS_AT_MOST]]
         expands = _positions(read, "expands")
         globs = _positions(read, "globs")
         dynamic = expands | globs

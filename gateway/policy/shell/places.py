@@ -14,6 +14,8 @@ NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files that keep nothing."""
 SHARED = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 - names in commands, not files of ours
 """Folders outside the workspace in which a write is asked about, not refused."""
+NAME_AT_MOST = 255
+"""Characters of a file's name."""
 _SECRET_GLOBS = (
     ".env*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak",
     "id_*.old", "*.pem", "*.key", ".netrc",
@@ -40,6 +42,8 @@ def may_be_secret(path: str) -> bool:
 def _part_may_be_secret(part: str) -> bool:
     if not _WILD.search(part):
         return is_secret(part)
+    if len(part) > NAME_AT_MOST:
+        return True
     seen = as_pattern(part.lower())
     # A wildcard stands for no dot at the beginning of a name.
     return any(not (secret[0] == "." and seen[0] in "*?") and overlap(seen, secret) for secret in _SECRET_GLOBS)

@@ -205,12 +205,13 @@ FIND_NEVER = re.compile(r"-(?:delete|exec(?:dir)?|ok(?:dir)?|fprint[0f]?|fls|fil
 SED_OPTIONS = re.compile(
     r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|unbuffered|null-data|posix|sandbox|debug)"
 )
-_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
+_ADDRESS = r"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n]|\\.)*+/I?+)"
 _REPLACE = "|".join(
-    rf"s{d}(?:[^{d}\\\n]|\\.)*{d}(?:[^{d}\\\n]|\\.)*{d}[gpI0-9]*" for d in ("/", r"\|", ",", "#", "@", ":")
+    rf"s{d}(?:[^{d}\\\n]|\\.)*+{d}(?:[^{d}\\\n]|\\.)*+{d}[gpI0-9]*+" for d in ("/", r"\|", ",", "#", "@", ":")
 )
 SED_SCRIPT = re.compile(
-    rf"(?:\s*(?:{_ADDRESS}(?:,\s*(?:\+?{_ADDRESS}))?)?\s*!?\s*(?:[pdDPqQ=]|{_REPLACE})?\s*(?:;|\n|\Z))+"
+    rf"(?:[ \t]*+(?:{_ADDRESS}(?:,[ \t]*+\+?+{_ADDRESS})?+)?+[ \t]*+!?+[ \t]*+"
+    rf"(?:[pdDPqQ=]|{_REPLACE})?+[ \t]*+(?:;|\n|\Z))++"
 )
 """Scripts of `sed` that print, delete and replace lines of its output; none that reads, writes or runs."""
 HARMLESS_VARIABLES = re.compile(r"LANG|LC_[A-Z]+|LANGUAGE|TZ|NO_COLOR|CLICOLOR|COLUMNS|LINES|GIT_OPTIONAL_LOCKS")
