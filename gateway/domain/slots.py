@@ -107,6 +107,8 @@ class Slot:
     created_at: datetime
     once_more: bool = False
     """True when this version repeats the previous one, because an older edit may have overwritten that."""
+    fence: int = 0
+    """Number that grows with each claim, so that the result of a stale claim changes nothing."""
 
     @property
     def stands(self) -> bool:

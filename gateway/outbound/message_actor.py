@@ -300,7 +300,7 @@ class _Attempt:
     async def __call__(self, platform_id: str) -> None:
         """Store the parts shown so far, then wait to send the next one. Raises `SendFailed` if that takes too long."""
         self._parts += 1
-        await self._record(lambda: self.by.outbox.slot_part(self.slot.id, platform_id))
+        await self._record(lambda: self.by.outbox.slot_part(self.slot, platform_id))
         await self._wait(PARTS_WITHIN_S - self._waited_s)
 
     async def _wait(self, patience_s: float) -> None:
@@ -324,7 +324,7 @@ class _Attempt:
         self.actor.shown(slot, self.path, platform_id)
         await by.points.hit("J18")
         unsettled = self.actor.in_doubt
-        await self._record(lambda: by.outbox.slot_sent(slot.id, slot.version, platform_id, unsettled=unsettled))
+        await self._record(lambda: by.outbox.slot_sent(slot, platform_id, unsettled=unsettled))
         await by.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await by.points.hit("J9")
@@ -389,9 +389,7 @@ class _Attempt:
         self, delay_s: float, *, uncertain: bool = False, unsettled: bool = False, counted: bool = True
     ) -> None:
         retry, delay = self.by.outbox.slot_retry, timedelta(seconds=min(delay_s, LONGEST_DELAY_S))
-        await self._record(
-            lambda: retry(self.slot.id, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
-        )
+        await self._record(lambda: retry(self.slot, delay, uncertain=uncertain, unsettled=unsettled, counted=counted))
 
     async def _give_up(self, why: str) -> None:
         """Record a slot as undeliverable and notify the owners, once an hour for a chat with all its topics.
@@ -401,9 +399,9 @@ class _Attempt:
         """
         slot, outbox = self.slot, self.by.outbox
         if slot.stands:
-            await self._record(lambda: outbox.slot_sent(slot.id, slot.version, slot.platform_id))
+            await self._record(lambda: outbox.slot_sent(slot, slot.platform_id))
             return
-        await self._record(lambda: outbox.slot_dead(slot.id, slot.version, why))
+        await self._record(lambda: outbox.slot_dead(slot, why))
         if slot.session is None or slot.kind is SlotKind.STATUS:
             return
         text = self.by.redactor.text(_not_shown(slot, why))

@@ -88,7 +88,8 @@ class Sweeps(Protocol):
 class Outbox(Protocol):
     """Outbox of slots. Called by `gateway.outbound` (delivery, live edits) and, for `tell_owners`, by the channel host.
 
-    A result for an older version than the slot has now leaves it DUE for the newer one.
+    A result names the slot as it was claimed. For an older version than the slot has now it leaves it DUE for the newer
+    one. A stale result changes nothing: somebody claimed the slot again since.
     """
 
     async def claim_slots(
@@ -108,7 +109,7 @@ class Outbox(Protocol):
         """Return whether `claim_slots` would return anything for these channels now."""
         ...
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
+    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
         """Mark this version as sent, shown as `platform_id`.
 
         `unsettled`: an edit to an older version may still take effect. The same is assumed when another node sent the
@@ -117,12 +118,12 @@ class Outbox(Protocol):
         """
         ...
 
-    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+    async def slot_part(self, slot: Slot, platform_id: str) -> None:
         """Store the `platform_id` of the part shown so far; the rest is not uncertain. The slot keeps its state."""
         ...
 
     async def slot_retry(
-        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+        self, slot: Slot, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
     ) -> None:
         """Schedule a retry after `delay`.
 
@@ -132,7 +133,7 @@ class Outbox(Protocol):
         """
         ...
 
-    async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
+    async def slot_dead(self, slot: Slot, why: str) -> None:
         """Give a slot up: mark it DEAD with the reason."""
         ...
 

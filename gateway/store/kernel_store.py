@@ -242,25 +242,25 @@ class KernelStore(ABC):
 
         return await self.claim_due(take, limit, wait_s)
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
+    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
         """Record the version that is shown."""
-        await self.run(lambda part: outbox.slot_sent(part, slot, version, platform_id, unsettled=unsettled))
+        await self.run(lambda part: outbox.slot_sent(part, slot, platform_id, unsettled=unsettled))
 
-    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+    async def slot_part(self, slot: Slot, platform_id: str) -> None:
         """Record the messages shown so far."""
         await self.run(lambda part: outbox.slot_part(part, slot, platform_id))
 
     async def slot_retry(
-        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+        self, slot: Slot, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
     ) -> None:
         """Schedule a retry."""
         await self.run(
             lambda part: outbox.slot_retry(part, slot, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
         )
 
-    async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
+    async def slot_dead(self, slot: Slot, why: str) -> None:
         """Mark it dead, unless it changed meanwhile."""
-        await self.run(lambda part: outbox.slot_dead(part, slot, version, why))
+        await self.run(lambda part: outbox.slot_dead(part, slot, why))
 
     async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
         """Send the newer version once more."""

@@ -22,7 +22,7 @@ async def _claim(scene: Scene, node: NodeId = NODE) -> Slot:
 
 async def _send(scene: Scene, node: NodeId = NODE) -> Slot:
     slot = await _claim(scene, node)
-    await scene.store.slot_sent(slot.id, slot.version, slot.platform_id or "m")
+    await scene.store.slot_sent(slot, slot.platform_id or "m")
     return await scene.slot(slot.id)
 
 
@@ -61,7 +61,7 @@ async def _again(scene: Scene, of: Slot, node: NodeId = NODE) -> None:
     assert await scene.store.fire_timers() == 1
     again = await _claim(scene, node)
     assert (again.id, again.version, again.text, again.stands) == (of.id, of.version + 1, of.text, True)
-    await scene.store.slot_sent(again.id, again.version, again.platform_id)
+    await scene.store.slot_sent(again, again.platform_id)
     await _nothing_more(scene)
 
 
@@ -74,7 +74,7 @@ async def _nothing_more(scene: Scene) -> None:
 async def _in_doubt(scene: Scene, edit: Slot, how: str) -> None:
     """Its sender is gone, was taken for gone, or heard no answer."""
     if how == "retry":
-        await scene.store.slot_retry(edit.id, seconds(0), uncertain=False, unsettled=True)
+        await scene.store.slot_retry(edit, seconds(0), uncertain=False, unsettled=True)
     elif how == "reclaim":
         scene.clock.advance(61)
         assert await scene.store.reclaim() == 1
@@ -130,7 +130,7 @@ async def test_what_is_new_is_not_there_yet(scene: Scene) -> None:
     await _send(scene)
     await scene.press(asked.wait)
     edit = await _claim(scene)
-    await scene.store.slot_sent(edit.id, edit.version, "m", unsettled=True)
+    await scene.store.slot_sent(edit, "m", unsettled=True)
     scene.clock.advance(SETTLED_S + 1)
     assert await scene.store.fire_timers() == 1
     assert (await scene.slot(edit.id)).stands
@@ -143,7 +143,7 @@ async def test_last_text_may_be_overwritten_by_its_senders_edit(scene: Scene) ->
     lease = await _begun(scene)
     await _ends(scene, lease)
     last = await _claim(scene)
-    await scene.store.slot_sent(last.id, last.version, "m", unsettled=True)
+    await scene.store.slot_sent(last, "m", unsettled=True)
     await _again(scene, await scene.slot(last.id))
 
 
@@ -153,14 +153,14 @@ async def test_draft_shown_by_a_life_is_known_when_reported_twice(scene: Scene) 
     await scene.store.open_slot(lease, _new("Once"))
     beginning = await _claim(scene)
     for _ in range(2):
-        await scene.store.slot_sent(EARLY, beginning.version, "m")
+        await scene.store.slot_sent(beginning, "m")
     await _ends(scene, lease)
     await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
 
 
 async def test_an_edit_that_was_refused_is_over(scene: Scene) -> None:
     edit = await _editing(scene)
-    await scene.store.slot_retry(edit.id, seconds(0), uncertain=False)
+    await scene.store.slot_retry(edit, seconds(0), uncertain=False)
     await _send(scene)
     await _nothing_more(scene)
 
@@ -196,7 +196,7 @@ async def test_a_beginning_that_was_sent_late_is_edited_too(scene: Scene) -> Non
     await scene.store.open_slot(lease, _new("Once"))
     beginning = await _claim(scene)
     await _ends(scene, lease)
-    await scene.store.slot_sent(EARLY, beginning.version, "m")
+    await scene.store.slot_sent(beginning, "m")
     await _again(scene, await _send(scene, OTHER_NODE), OTHER_NODE)
 
 
@@ -228,7 +228,7 @@ async def test_running_answer_is_not_shown_once_more(scene: Scene) -> None:
 
 async def test_what_is_sent_later_anyway_is_not_sent_twice(scene: Scene) -> None:
     edit = await _editing(scene)
-    await scene.store.slot_retry(edit.id, seconds(SETTLED_S + 5), uncertain=False, unsettled=True)
+    await scene.store.slot_retry(edit, seconds(SETTLED_S + 5), uncertain=False, unsettled=True)
     scene.clock.advance(SETTLED_S + 10)
     assert await scene.store.fire_timers() == 1
     assert (await _send(scene)).version == edit.version
@@ -241,12 +241,12 @@ async def test_what_is_on_its_way_meanwhile_is_followed_by_it(scene: Scene) -> N
     await _send(scene)
     await scene.press(asked.wait)
     edit = await _claim(scene)
-    await scene.store.slot_retry(edit.id, seconds(0), uncertain=False, unsettled=True)
+    await scene.store.slot_retry(edit, seconds(0), uncertain=False, unsettled=True)
     scene.clock.advance(SETTLED_S - 1)
     await scene.press(asked.waits[1], deny())
     edit = await _claim(scene)
     scene.clock.advance(2)
     assert await scene.store.fire_timers() == 1
-    await scene.store.slot_sent(edit.id, edit.version, "m")
+    await scene.store.slot_sent(edit, "m")
     assert (await _send(scene)).version == edit.version + 1
     await _nothing_more(scene)

@@ -109,7 +109,7 @@ async def test_a_version_on_its_way_is_followed_by_the_answer(scene: Scene) -> N
     (sending,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
     await _end(scene, lease, TurnState.FAILED, early("Once upon a time."))
     assert _shown(await scene.slot(EARLY)) == ("Once upon a time.", 2, 0, SlotState.SENDING)
-    await scene.store.slot_sent(EARLY, sending.version, "m")
+    await scene.store.slot_sent(sending, "m")
     assert _shown(await scene.slot(EARLY)) == ("Once upon a time.", 2, 1, SlotState.DUE)
 
 
@@ -118,7 +118,7 @@ async def test_an_answer_whose_beginning_was_given_up_is_tried(scene: Scene) -> 
     lease = await scene.running()
     await scene.store.open_slot(lease, early("**"))
     (sending,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_dead(EARLY, sending.version, "cannot be parsed")
+    await scene.store.slot_dead(sending, "cannot be parsed")
     await scene.store.plan(lease, answer(), given=[], slots=[early("**Once**")])
     (again,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
     assert (again.text, again.attempts) == ("**Once**", 1)
@@ -128,8 +128,8 @@ async def test_the_next_try_keeps_its_time(scene: Scene, clock: FakeClock) -> No
     """A newer text does not pass by a platform's ban."""
     lease = await scene.running()
     await scene.store.open_slot(lease, early())
-    await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_retry(EARLY, seconds(5), uncertain=False)
+    (draft,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
+    await scene.store.slot_retry(draft, seconds(5), uncertain=False)
     due_at = (await scene.slot(EARLY)).due_at
     clock.advance(1)
     await scene.store.open_slot(lease, early("Once upon"))

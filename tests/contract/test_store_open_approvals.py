@@ -121,5 +121,5 @@ async def test_own_slot_waits_for_the_card_being_sent(scene: Scene) -> None:
     own = await scene.planned(1)
     await scene.store.plan(own, answer(calls=1), given=[], slots=[said("Look.")])
     assert await claimed(scene) == []
-    await scene.store.slot_retry(sending.id, seconds(60), uncertain=False)
+    await scene.store.slot_retry(sending, seconds(60), uncertain=False)
     assert [slot.turn for slot in await claimed(scene)] == [own.turn]

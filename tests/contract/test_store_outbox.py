@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.ids import Principal, SlotId
@@ -61,7 +63,7 @@ async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
     assert not await scene.store.any_due(["slack"])
     slot = await _one(scene)
     assert not await scene.store.any_due(CHANNELS)
-    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
+    await scene.store.slot_retry(slot, seconds(5), uncertain=False)
     assert not await scene.store.any_due(CHANNELS)
     scene.clock.advance(5)
     assert await scene.store.any_due(CHANNELS)
@@ -76,7 +78,7 @@ async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> 
         assert len(claimed) == 1
         assert await _claim(scene) == []
         texts.append(claimed[0].text)
-        await scene.store.slot_sent(claimed[0].id, claimed[0].version, "1")
+        await scene.store.slot_sent(claimed[0], "1")
     assert texts == ["a", "b", "c"]
 
 
@@ -124,7 +126,7 @@ async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     assert not await store.any_due(["slack"])
     (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
     assert not await store.any_due(CHANNELS)
-    await store.slot_sent(slot.id, slot.version, "1")
+    await store.slot_sent(slot, "1")
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
 
 
@@ -137,7 +139,7 @@ async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) ->
     first = await store.claim_slots(NODE, CHANNELS, 50)
     assert [slot.text for slot in first] == ["for an owner", *["No."] * REFUSALS_AT_ONCE]
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
-    await store.slot_sent(first[1].id, first[1].version, "1")
+    await store.slot_sent(first[1], "1")
     (next_one,) = await store.claim_slots(NODE, CHANNELS, 50)
     assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
     assert (await store.counts()).due_slots == 20 - REFUSALS_AT_ONCE - 1
@@ -153,7 +155,7 @@ async def test_a_sent_slot_is_done(scene: Scene) -> None:
     """It has the platform's id, and nothing is due."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_sent(slot.id, slot.version, "m7")
+    await scene.store.slot_sent(slot, "m7")
     done = await scene.slot(slot.id)
     assert (done.state, done.platform_id, done.version, done.sent_version) == (SlotState.SENT, "m7", 1, 1)
     assert (done.attempts, done.uncertain) == (0, False)
@@ -164,7 +166,7 @@ async def test_a_retry_waits_its_delay(scene: Scene, clock: FakeClock) -> None:
     """Then it is tried again as the same slot."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
+    await scene.store.slot_retry(slot, seconds(5), uncertain=False)
     waiting = await scene.slot(slot.id)
     assert (waiting.state, waiting.due_at, waiting.uncertain) == (SlotState.DUE, clock.now() + seconds(5), False)
     clock.advance(4.9)
@@ -179,7 +181,7 @@ async def test_nothing_overtakes_a_slot_that_is_tried_again(scene: Scene, clock:
     """Order in a conversation is kept, others go on."""
     await _say(scene, "a", "b")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
+    await scene.store.slot_retry(slot, seconds(5), uncertain=False)
     assert await _claim(scene) == []
     await _say(scene, "c", where=OTHER_CHAT)
     assert (await _one(scene)).text == "c"
@@ -192,10 +194,10 @@ async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) 
     await _say(scene, "a")
     slot = await _one(scene)
     for uncertain in (True, False):
-        await scene.store.slot_retry(slot.id, seconds(0), uncertain=uncertain)
+        await scene.store.slot_retry(slot, seconds(0), uncertain=uncertain)
         slot = await _one(scene)
         assert slot.uncertain
-    await scene.store.slot_sent(slot.id, slot.version, "m")
+    await scene.store.slot_sent(slot, "m")
     assert not (await scene.slot(slot.id)).uncertain
 
 
@@ -203,9 +205,9 @@ async def test_a_try_that_was_none_is_not_counted(scene: Scene) -> None:
     """A limit or a ban kept it back, or the platform said when."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, seconds(0), uncertain=False)
+    await scene.store.slot_retry(slot, seconds(0), uncertain=False)
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, seconds(0), uncertain=False, counted=False)
+    await scene.store.slot_retry(slot, seconds(0), uncertain=False, counted=False)
     assert (await scene.slot(slot.id)).attempts == 1
     assert (await _one(scene)).attempts == 2
 
@@ -215,14 +217,14 @@ async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None
     """A repetition goes on behind it; what is not whole was not sent."""
     await _say(scene, "a", "b")
     slot = await _one(scene)
-    await scene.store.slot_part(slot.id, "1")
+    await scene.store.slot_part(slot, "1")
     part = await scene.slot(slot.id)
     assert (part.state, part.platform_id, part.sent_version) == (SlotState.SENDING, "1", 0)
-    await scene.store.slot_retry(slot.id, seconds(0), uncertain=True)
+    await scene.store.slot_retry(slot, seconds(0), uncertain=True)
     again = await _one(scene)
     assert (again.text, again.platform_id, again.uncertain) == ("a", "1", True)
-    await scene.store.slot_part(slot.id, "1 2")
-    await scene.store.slot_sent(slot.id, slot.version, "1 2")
+    await scene.store.slot_part(again, "1 2")
+    await scene.store.slot_sent(again, "1 2")
     assert (await scene.slot(slot.id)).state is SlotState.SENT
 
 
@@ -232,7 +234,7 @@ async def test_sender_knows_whether_an_edit_may_have_added_a_message(scene: Scen
     asked, _ = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    await scene.store.slot_retry(edit.id, seconds(0), uncertain=uncertain)
+    await scene.store.slot_retry(edit, seconds(0), uncertain=uncertain)
     assert (await _one(scene)).uncertain is uncertain
 
 
@@ -240,9 +242,10 @@ async def test_a_part_that_is_stored_settles_the_doubt(scene: Scene) -> None:
     """The part that was sent again stands there now; what follows was never sent before."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, seconds(0), uncertain=True)
-    assert (await _one(scene)).uncertain
-    await scene.store.slot_part(slot.id, "1")
+    await scene.store.slot_retry(slot, seconds(0), uncertain=True)
+    again = await _one(scene)
+    assert again.uncertain
+    await scene.store.slot_part(again, "1")
     assert not (await scene.slot(slot.id)).uncertain
 
 
@@ -250,7 +253,7 @@ async def test_a_dead_slot_is_not_tried_again(scene: Scene, clock: FakeClock) ->
     """The next of its conversation goes on."""
     await _say(scene, "a", "b")
     slot = await _one(scene)
-    await scene.store.slot_dead(slot.id, slot.version, "chat not found")
+    await scene.store.slot_dead(slot, "chat not found")
     assert (await scene.slot(slot.id)).state is SlotState.DEAD
     clock.advance(10_000)
     assert (await _one(scene)).text == "b"
@@ -266,7 +269,7 @@ async def test_a_new_version_of_a_sent_slot_is_due_at_once(scene: Scene) -> None
     edit = await _one(scene)
     assert (edit.id, edit.platform_id, edit.version, edit.sent_version) == (shown.id, shown.platform_id, 2, 1)
     assert edit.attempts == 1
-    await scene.store.slot_sent(edit.id, 2, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.platform_id)
     done = await scene.slot(shown.id)
     assert (done.state, done.sent_version) == (SlotState.SENT, 2)
 
@@ -276,7 +279,7 @@ async def test_change_of_a_dead_card_is_retried(scene: Scene) -> None:
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    await scene.store.slot_dead(edit.id, edit.version, "an outage")
+    await scene.store.slot_dead(edit, "an outage")
     await scene.press(asked.waits[1], deny())
     again = await _one(scene)
     assert (again.id, again.platform_id, again.version, again.attempts) == (shown.id, shown.platform_id, 3, 1)
@@ -286,12 +289,12 @@ async def test_press_on_an_outdated_dead_card_retries_its_change(scene: Scene) -
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    await scene.store.slot_dead(edit.id, edit.version, "an outage")
+    await scene.store.slot_dead(edit, "an outage")
     assert await _claim(scene) == []
     assert (await scene.press(asked.wait)).result is PressResult.ALREADY
     again = await _one(scene)
     assert (again.id, again.platform_id, again.attempts) == (shown.id, shown.platform_id, 1)
-    await scene.store.slot_sent(again.id, again.version, again.platform_id)
+    await scene.store.slot_sent(again, again.platform_id)
     await scene.press(asked.wait)
     assert await _claim(scene) == []
 
@@ -299,7 +302,7 @@ async def test_press_on_an_outdated_dead_card_retries_its_change(scene: Scene) -
 async def test_a_card_that_was_never_shown_and_given_up_stays_so(scene: Scene) -> None:
     asked = await scene.parked(2)
     slot = await _one(scene)
-    await scene.store.slot_dead(slot.id, slot.version, "chat not found")
+    await scene.store.slot_dead(slot, "chat not found")
     await scene.press(asked.wait)
     await scene.press(asked.wait)
     assert await _claim(scene) == []
@@ -316,11 +319,11 @@ async def test_a_result_for_an_older_version_leaves_the_slot_due(scene: Scene, h
     assert (newer.version, newer.state) == (2, SlotState.SENDING)
     assert await _claim(scene) == []
     if how == "sent":
-        await scene.store.slot_sent(slot.id, 1, "m1")
+        await scene.store.slot_sent(slot, "m1")
     elif how == "retry":
-        await scene.store.slot_retry(slot.id, seconds(0), uncertain=False)
+        await scene.store.slot_retry(slot, seconds(0), uncertain=False)
     else:
-        await scene.store.slot_dead(slot.id, 1, "message too long")
+        await scene.store.slot_dead(slot, "message too long")
     again = await _one(scene)
     shown = how == "sent"
     assert (again.id, again.version, again.attempts) == (slot.id, 2, 1)
@@ -334,7 +337,7 @@ async def test_versions_that_nobody_sent_are_skipped(scene: Scene) -> None:
     await scene.press(asked.waits[1], deny())
     edit = await _one(scene)
     assert edit.version == 3
-    await scene.store.slot_sent(edit.id, 3, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.platform_id)
     assert await _claim(scene) == []
 
 
@@ -344,7 +347,7 @@ async def test_version_before_the_first_send_is_sent_with_it(scene: Scene) -> No
     await scene.press(asked.wait)
     slot = await _one(scene)
     assert (slot.version, slot.sent_version, slot.platform_id) == (2, 0, "")
-    await scene.store.slot_sent(slot.id, 2, "m")
+    await scene.store.slot_sent(slot, "m")
     assert await _claim(scene) == []
 
 
@@ -355,11 +358,11 @@ async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> No
     await scene.press(asked.wait)
     edit = await _one(scene)
     assert await scene.store.slot_overwritten(shown.id, 1)  # while the newer one is on its way
-    await scene.store.slot_sent(edit.id, 2, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.platform_id)
     again = await _one(scene)
     assert (again.id, again.version, again.attempts, again.sent_version) == (shown.id, 3, 1, 2)
     assert again.stands  # it says what was shown already: should it be refused, nothing is lost
-    await scene.store.slot_sent(again.id, 3, again.platform_id)
+    await scene.store.slot_sent(again, again.platform_id)
     assert await scene.store.slot_overwritten(shown.id, 2)  # after it was sent
     assert (await _one(scene)).version == 4
 
@@ -381,14 +384,45 @@ async def test_an_edit_of_the_newest_version_stands(scene: Scene, store: Store) 
 
 
 @pytest.mark.parametrize("what", ["sent", "part", "retry", "dead"])
-async def test_a_slot_that_there_is_not_is_an_error(store: Store, what: str) -> None:
-    """Each store says so in the same words."""
-    nowhere = SlotId("o0")
+async def test_result_of_a_stale_claim_changes_nothing(scene: Scene, clock: FakeClock, what: str) -> None:
+    """Its sender was taken for dead, and another one sends the slot now."""
+    await scene.parked()
+    store, stale = scene.store, await _one(scene)
+    clock.advance(61)
+    assert await store.reclaim() == 1
+    held = await _one(scene)
+    assert (held.id, held.fence) == (stale.id, stale.fence + 1)
     saying = {
-        "sent": lambda: store.slot_sent(nowhere, 1, "m"),
+        "sent": lambda: store.slot_sent(stale, "m"),
+        "part": lambda: store.slot_part(stale, "m"),
+        "retry": lambda: store.slot_retry(stale, seconds(1), uncertain=False),
+        "dead": lambda: store.slot_dead(stale, "no"),
+    }
+    await saying[what]()
+    assert await scene.slot(stale.id) == held
+    await store.slot_sent(held, "m2")
+    await saying[what]()  # later still
+
+
+async def test_a_late_result_counts_while_nobody_claimed_again(scene: Scene, clock: FakeClock) -> None:
+    """Its sender was slow: what it made is known, and need not be made twice."""
+    await scene.parked()
+    slot = await _one(scene)
+    clock.advance(61)
+    assert await scene.store.reclaim() == 1
+    await scene.store.slot_sent(slot, "m")
+    assert await _claim(scene) == []
+
+
+@pytest.mark.parametrize("what", ["sent", "part", "retry", "dead"])
+async def test_a_slot_that_there_is_not_is_an_error(scene: Scene, what: str) -> None:
+    """Each store says so in the same words."""
+    store, nowhere = scene.store, replace((await _sent_card(scene))[1], id=SlotId("o0"))
+    saying = {
+        "sent": lambda: store.slot_sent(nowhere, "m"),
         "part": lambda: store.slot_part(nowhere, "m"),
         "retry": lambda: store.slot_retry(nowhere, seconds(1), uncertain=False),
-        "dead": lambda: store.slot_dead(nowhere, 1, "no"),
+        "dead": lambda: store.slot_dead(nowhere, "no"),
     }
     with pytest.raises(NotFound, match=r"^There is no slot o0\.$"):
         await saying[what]()

@@ -313,7 +313,7 @@ async def test_counts_are_of_the_whole_store(scene: Scene, clock: FakeClock) -> 
     assert (counts.queued_turns, counts.running_turns, counts.parked_turns, counts.open_approvals) == (2, 1, 2, 3)
     assert counts.due_slots == 1
     assert counts.oldest_queued_at == EPOCH + seconds(2)
-    await scene.store.slot_dead(slot.id, slot.version, "gone")
+    await scene.store.slot_dead(slot, "gone")
     assert (await scene.store.counts()).dead_slots == 1
 
 

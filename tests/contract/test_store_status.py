@@ -121,8 +121,8 @@ async def test_it_keeps_the_time_of_its_next_try(scene: Scene, clock: FakeClock)
     """A newer line does not pass by a platform's ban."""
     lease = await scene.running()
     await scene.store.open_slot(lease, status(lease))
-    await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_retry(status_slot(lease.turn), timedelta(seconds=5), uncertain=False)
+    (line,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
+    await scene.store.slot_retry(line, timedelta(seconds=5), uncertain=False)
     clock.advance(1)
     await scene.store.open_slot(lease, status(lease, "thinking"))
     assert (await _line(scene)).due_at == clock.now() + seconds(4)
@@ -262,8 +262,8 @@ async def test_a_line_that_was_given_up_is_tried_again_at_the_end(scene: Scene) 
     """Its text is new."""
     lease = await scene.running()
     await scene.store.open_slot(lease, status(lease))
-    await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_dead(status_slot(lease.turn), 1, "no")
+    (line,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
+    await scene.store.slot_dead(line, "no")
     assert await _end(scene, lease, TurnState.DONE)
     assert [slot.text for slot in await scene.send_all()] == [LEFT]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.domain.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
+from gateway.domain.ids import CallId, NodeId, OwnerName, Principal, TurnId
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.sessions import Session
@@ -251,10 +251,10 @@ class FailingStore(MemoryStore):
         self._maybe("claim_slots")
         return await super().claim_slots(node, channels, limit, wait_s=wait_s)
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
+    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
         """Fail, or record."""
         self._maybe("slot_sent")
-        await super().slot_sent(slot, version, platform_id, unsettled=unsettled)
+        await super().slot_sent(slot, platform_id, unsettled=unsettled)
 
     async def expire_waits(self) -> int:
         """Fail, or sweep."""

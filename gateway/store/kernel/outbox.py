@@ -27,15 +27,17 @@ def claim_slots(part: Part, node: NodeId, slots: Iterable[SlotId]) -> list[Slot]
     """Mark these slots as being sent by a node."""
     taken: list[Slot] = []
     for slot in slots:
-        attempts = part.slots[slot].slot.attempts + 1
-        of_slot = {"state": SlotState.SENDING, "attempts": attempts}
+        before = part.slots[slot].slot
+        of_slot = {"state": SlotState.SENDING, "attempts": before.attempts + 1, "fence": before.fence + 1}
         taken.append(part.set_slot(slot, of_slot=of_slot, node=node, sending_since=part.now).slot)
     return taken
 
 
-def slot_sent(part: Part, slot: SlotId, version: int, platform_id: str, *, unsettled: bool) -> None:
+def slot_sent(part: Part, sent: Slot, platform_id: str, *, unsettled: bool) -> None:
     """Record the version that is shown."""
-    row = _find(part, slot)
+    row, version = _claimed(part, sent), sent.version
+    if row is None:
+        return
     newer, changes = row.slot.version > version, dict[str, object]()
     if unsettled or (row.shown_by is not None and row.node is not None and row.shown_by != row.node):
         changes = may_be_overwritten(part, row, version - 1)
@@ -49,18 +51,20 @@ def slot_sent(part: Part, slot: SlotId, version: int, platform_id: str, *, unset
         "due_at": part.now,
     }
     shown_by = (row.node or row.shown_by) if edited else None
-    part.set_slot(slot, of_slot=of_slot, shown_by=shown_by, node=None, sending_since=None, **changes)
+    part.set_slot(sent.id, of_slot=of_slot, shown_by=shown_by, node=None, sending_since=None, **changes)
 
 
-def slot_part(part: Part, slot: SlotId, platform_id: str) -> None:
+def slot_part(part: Part, slot: Slot, platform_id: str) -> None:
     """Record the messages shown so far."""
-    _find(part, slot)
-    part.set_slot(slot, of_slot={"platform_id": platform_id, "uncertain": False})
+    if _claimed(part, slot) is not None:
+        part.set_slot(slot.id, of_slot={"platform_id": platform_id, "uncertain": False})
 
 
-def slot_retry(part: Part, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool, counted: bool) -> None:
+def slot_retry(part: Part, slot: Slot, delay: timedelta, *, uncertain: bool, unsettled: bool, counted: bool) -> None:
     """Schedule a retry."""
-    row = _find(part, slot)
+    row = _claimed(part, slot)
+    if row is None:
+        return
     of_slot = {
         "state": SlotState.DUE,
         "attempts": row.slot.attempts if counted else max(0, row.slot.attempts - 1),
@@ -68,15 +72,17 @@ def slot_retry(part: Part, slot: SlotId, delay: timedelta, *, uncertain: bool, u
         "due_at": part.now + delay,
     }
     doubt = edit_in_doubt(part, row) if unsettled else {}
-    part.set_slot(slot, of_slot=of_slot, node=None, sending_since=None, **doubt)
+    part.set_slot(slot.id, of_slot=of_slot, node=None, sending_since=None, **doubt)
 
 
-def slot_dead(part: Part, slot: SlotId, version: int, why: str) -> None:
+def slot_dead(part: Part, slot: Slot, why: str) -> None:
     """Mark it dead, unless it changed meanwhile."""
-    row = _find(part, slot)
-    state = SlotState.DUE if row.slot.version > version else SlotState.DEAD
+    row = _claimed(part, slot)
+    if row is None:
+        return
+    state = SlotState.DUE if row.slot.version > slot.version else SlotState.DEAD
     of_slot = {"state": state, "attempts": 0, "due_at": part.now}
-    part.set_slot(slot, of_slot=of_slot, node=None, sending_since=None, why_dead=why)
+    part.set_slot(slot.id, of_slot=of_slot, node=None, sending_since=None, why_dead=why)
 
 
 def slot_overwritten(part: Part, slot: SlotId, version: int) -> bool:
@@ -107,8 +113,9 @@ def tell_owners(part: Part, key: str, text: str, owners: Mapping[OwnerName, Sequ
     return True
 
 
-def _find(part: Part, slot: SlotId) -> SlotRow:
-    row = part.slots.get(slot)
+def _claimed(part: Part, slot: Slot) -> SlotRow | None:
+    """Return the row of a slot; None when it was claimed again since, so that the result is a stale one's."""
+    row = part.slots.get(slot.id)
     if row is None:
-        raise NotFound(f"There is no slot {slot}.")
-    return row
+        raise NotFound(f"There is no slot {slot.id}.")
+    return row if row.slot.fence == slot.fence else None

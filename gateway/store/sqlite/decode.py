@@ -219,7 +219,7 @@ def grant_of(columns: Columns) -> Grant:
 def slot_of(columns: Columns) -> Slot:
     """Return a slot."""
     (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
-    attempts, uncertain, due_at, created_at, file, once_more = rest
+    attempts, uncertain, due_at, created_at, file, once_more, fence = rest
     return Slot(
         id=SlotId(id_),
         conversation=load_conversation(place),
@@ -239,4 +239,5 @@ def slot_of(columns: Columns) -> Slot:
         due_at=from_us(due_at),
         created_at=from_us(created_at),
         once_more=bool(once_more),
+        fence=fence,
     )

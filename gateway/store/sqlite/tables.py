@@ -295,6 +295,7 @@ SLOTS = RowTable[SlotRow](
         Column("created_at", "slot.created_at", _time, fixed=True),
         Column("file", "slot.file", KEPT_FILE.dump, fixed=True),
         Column("once_more", "slot.once_more", int),
+        Column("fence", "slot.fence"),
         Column("ord", "ord", fixed=True),
         Column("rev", "rev"),
         Column("channel", "slot.conversation.channel", fixed=True),

@@ -215,6 +215,7 @@ CREATE TABLE slots (
     created_at     INTEGER NOT NULL,
     file           TEXT,
     once_more      INTEGER NOT NULL,
+    fence          INTEGER NOT NULL,
     ord            INTEGER,
     rev            INTEGER,
     channel        TEXT NOT NULL,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.ids import Principal, SessionId, SlotId, WaitId
+from gateway.domain.ids import Principal, SessionId, WaitId
 from gateway.domain.messages import Conversation, Press
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import Session
@@ -40,7 +40,7 @@ async def asked(engine: Engine) -> tuple[Wait, Wait]:
 
 async def sent(engine: Engine) -> None:
     for slot in await engine.store.claim_slots(NODE, ["telegram"], 50):
-        await engine.store.slot_sent(slot.id, slot.version, "c1,c2" if slot.waits else f"m-{slot.id}")
+        await engine.store.slot_sent(slot, "c1,c2" if slot.waits else f"m-{slot.id}")
 
 
 async def press(
@@ -190,7 +190,7 @@ async def test_another_card_of_the_same_chat_is_another_decision(engine: Engine)
     first, _ = await asked(engine)
     await press(engine, first)
     (card,) = await engine.store.card_slots(first.id)
-    await engine.store.slot_sent(SlotId(card.id), card.version, "c9")
+    await engine.store.slot_sent(card, "c9")
 
     assert await reply(engine, to="c2") is not None
     assert await state(engine, first.id) is WaitState.OPEN
@@ -342,7 +342,7 @@ async def test_of_two_cards_each_has_its_reason(tmp_path: Path, first: int) -> N
         waits += await engine.waits(turn)
     while due := await engine.store.claim_slots(NODE, ["telegram"], 50):
         for slot in due:
-            await engine.store.slot_sent(slot.id, slot.version, f"m-{slot.id}")
+            await engine.store.slot_sent(slot, f"m-{slot.id}")
     for wait in waits:
         assert (await press(engine, wait)).result is PressResult.ASK_REASON
 

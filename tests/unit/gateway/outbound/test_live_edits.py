@@ -409,8 +409,8 @@ async def sent_elsewhere(world: World, slot: Slot) -> None:
     early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
     add_slot(world.store, early, SESSION, TURN)
     rewrite(world.store, slot.id, "The end.", slot.n)
-    await world.store.claim_slots(NodeId("there#1"), ["telegram"], 1)
-    await world.store.slot_sent(slot.id, 2, "m1")
+    (claimed,) = await world.store.claim_slots(NodeId("there#1"), ["telegram"], 1)
+    await world.store.slot_sent(claimed, "m1")
 
 
 async def test_an_edit_that_met_the_last_words_of_another_machine_is_taken_back() -> None:

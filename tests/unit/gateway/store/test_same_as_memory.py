@@ -429,13 +429,13 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
             return list(taken)
         slot = life.sending[int(pick * len(life.sending))]
         if what < 0.7:
-            return await life.store.slot_sent(slot.id, slot.version, f"m{number}", unsettled=limit == 2)
+            return await life.store.slot_sent(slot, f"m{number}", unsettled=limit == 2)
         if what < 0.78:
-            return await life.store.slot_part(slot.id, f"p{number}")
+            return await life.store.slot_part(slot, f"p{number}")
         if what < 0.9:
             doubts = {"uncertain": pick < 0.5, "unsettled": limit == 1}
-            return await life.store.slot_retry(slot.id, timedelta(seconds=5), **doubts, counted=what < 0.85)
-        return await life.store.slot_dead(slot.id, slot.version, "gone")
+            return await life.store.slot_retry(slot, timedelta(seconds=5), **doubts, counted=what < 0.85)
+        return await life.store.slot_dead(slot, "gone")
 
     return step
 
@@ -448,7 +448,7 @@ def sweep(random: Random, _number: int, _clock: FakeClock) -> Step:
         if what < 2:
             # In which order one transition gives back several slots is nobody's business: leave it one.
             for slot in life.sending[1:]:
-                await store.slot_retry(slot.id, timedelta(), uncertain=True)
+                await store.slot_retry(slot, timedelta(), uncertain=True)
             life.sending = life.sending[:1]
             return await store.reclaim() if what else await store.void_leases("here")
         return await [store.expire_waits, store.fire_timers, partial(offer_again, store)][what - 2]()

@@ -138,10 +138,10 @@ SELECT ord + 5, ord + 5, 'w' || i, 'approval', session, turn, 0, 'open', '{}', 0
 
 INSERT INTO slots (
     seq, ord, rev, id, conversation, channel, kept, session, turn, kind, text, waits, version, sent_version,
-    platform_id, state, attempts, uncertain, due_at, created_at, once_more, early, why_dead
+    platform_id, state, attempts, uncertain, due_at, created_at, once_more, fence, early, why_dead
 )
 SELECT ord + 6, ord + 6, ord + 7, 'o' || i, '[' || i || ']', 'telegram', 0, session, turn, 'answer', '', '[]', 1, 1,
-    '7', 'sent', 0, 0, 0, 0, 0, 0, ''
+    '7', 'sent', 0, 0, 0, 0, 0, 0, 0, ''
 FROM numbers;
 
 UPDATE meta SET rev = 2000000;
@@ -183,7 +183,7 @@ class Counted:
         count("finish")
         (slot,) = await store.claim_slots(NODE, ["telegram"], 10)
         count("claim_slots")
-        await store.slot_sent(slot.id, 1, "1")
+        await store.slot_sent(slot, "1")
         count("sent")
         await store.claim(NODE)
         count("claim nothing")
