@@ -49,7 +49,7 @@ STORY = " ".join(f"On day {n} the dragoman walked on." for n in range(1, 61))
 LONG = " ".join(f"Word number {n} of all that there is to say." for n in range(1, 801))
 """Too long for messages: it goes as a file."""
 TOLD_SLOWLY = [Rule(text="story", reply=Reply(text=STORY, chunks=48, delay_s=0.1))]
-UNKNOWN = [f"There is no command `/{name}`. `/help` lists them." for name in ("second", "third")]
+UNKNOWN = [f"There is no command `/{name}`. `/help` lists them." for name in ("xyzzy", "plugh")]
 
 
 async def answered_in(one: Wire, who: str, text: str) -> float:
@@ -206,7 +206,7 @@ async def test_a_fifth_of_a_hundred_messages_is_refused(tmp_path: Path) -> None:
         slack.script(refuse_some(slack, dice("F14 Slack")))
         texts = [f"hello {who}" for who in CROWD]
         for who, text in zip(CROWD, texts, strict=True):
-            for said in (text, "@dragoman /second", "@dragoman /third"):
+            for said in (text, "@dragoman /xyzzy", "@dragoman /plugh"):
                 slack.say(who, said)
         threads = [slack.mention(who, f"and here, {who}?", channel=KITCHEN) for who in CROWD[:IN_THREADS]]
         await one.settled(50)

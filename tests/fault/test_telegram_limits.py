@@ -36,7 +36,7 @@ CROWD = range(3001, 3051)
 REFUSED_SHARE = 0.2
 BAN_S = 6
 TYPING_BAN_S = 3
-NO_SUCH_COMMAND = "There is no command /second. /help lists them."
+NO_SUCH_COMMAND = "There is no command /xyzzy. /help lists them."
 STRANGERS = range(500_000, 502_500)
 WORDS_EACH = 2
 FLOOD_S = 10.0
@@ -158,7 +158,7 @@ async def test_a_fifth_of_all_sends_is_refused(tmp_path: Path) -> None:
         telegram.script(refuse_some(telegram, dice("F14")))
         for who in CROWD:
             telegram.say(who, f"hello {who}")
-            telegram.say(who, "/second")
+            telegram.say(who, "/xyzzy")
         await one.settled(45)
         assert await one.daemon.stop() == 0
         rows = await everything(one.daemon.state)
