@@ -13,7 +13,6 @@ from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.patterns import fits
 from gateway.domain.presets import BUILD, Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
-from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import generation_of, groups_of
 from gateway.domain.tools import CallScope, Risk, SandboxPolicy, SubjectKind, ToolPolicy, ToolSpec
@@ -116,9 +115,6 @@ def _excepts(ceiling: Ceiling, spec: ToolSpec) -> bool:
 def beyond(preset: Preset, spec: ToolSpec, call_scope: CallScope) -> Deny | None:
     """Return the reason why a preset never permits this call; None when it does."""
     for ceiling in preset.ceilings:
-        if (secret := _secret_in(call_scope)) is not None:
-            hint = f"The preset {ceiling.preset} never permits files that hold secrets: {secret}."
-            return Deny(reason=DenyReason.CONFIGURED, hint=hint)
         if call_scope.risk in ceiling.risks:
             continue
         if not _is_excepted(ceiling, call_scope):
@@ -134,11 +130,6 @@ def _is_excepted(ceiling: Ceiling, call_scope: CallScope) -> bool:
             return Risk.READ in ceiling.risks and only_reads(call_scope)
         case _:
             return False
-
-
-def _secret_in(call_scope: CallScope) -> str | None:
-    paths = (path for kind, _, path in (one.partition(":") for one in call_scope.subjects) if kind == SubjectKind.PATH)
-    return next((path for path in paths if is_secret_path(path)), None)
 
 
 def _writes_only(ceiling: Ceiling, call_scope: CallScope) -> bool:

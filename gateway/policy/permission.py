@@ -17,6 +17,7 @@ from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.grants import Grant
 from gateway.domain.presets import Preset
 from gateway.domain.rules import Rule, Verdict
+from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import (
     NAMED_AT_MOST,
@@ -104,6 +105,9 @@ def refused(call_scope: CallScope) -> Deny | None:
     """
     if call_scope.refused:
         return Deny(reason=DenyReason.CONFIGURED, hint=call_scope.refused)
+    if (secret := secret_in(call_scope)) is not None:
+        hint = f"{secret[:NAMED_AT_MOST]!r} holds secrets: no tool may read, change or send it."
+        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
     wrong = next((one for one in call_scope.subjects if not _is_subject(one)), None)
     if wrong is None:
         return None
@@ -131,6 +135,12 @@ def _placed(subject: str, workspace: str) -> str:
     if workspace and whole.startswith(f"{workspace}/"):
         whole = whole[len(workspace) + 1 :]
     return f"{SubjectKind.PATH}:{whole}"
+
+
+def secret_in(call_scope: CallScope) -> str | None:
+    """Return the first path of a call that names a secret; None when none does."""
+    paths = (path for kind, _, path in (one.partition(":") for one in call_scope.subjects) if kind == SubjectKind.PATH)
+    return next((path for path in paths if is_secret_path(path)), None)
 
 
 def _is_subject(subject: str) -> bool:
