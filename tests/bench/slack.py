@@ -26,6 +26,8 @@ NO_LIMITS = "per_channel_per_s = 0\noverall_per_min = 0"
 CONFIG = """
 [owners]
 ann = ["slack:{team}/{owner}"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = ["slack:*"]
 [chats]

@@ -20,6 +20,8 @@ PEOPLE = range(5000, 5250)
 CONFIG = """
 [owners]
 ann = ["telegram:1001"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = ["telegram:*"]
 [chats]

@@ -69,6 +69,8 @@ SETTLE_S = 0.005
 CONFIG = """
 [owners]
 ann = ["test:1001"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = ["test:*"]
 [store]

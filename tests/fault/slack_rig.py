@@ -45,6 +45,8 @@ CONFIG = """
 [owners]
 ann = ["slack:T0AA/U0ANN", "slack:T0BB/U1ANN"]
 joe = ["slack:T0AA/U0JOE"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = [{friends}]
 [chats]

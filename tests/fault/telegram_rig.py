@@ -52,6 +52,8 @@ CONFIG = """
 [owners]
 ann = ["telegram:1001"]
 joe = ["telegram:1002"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = [{friends}]
 [chats]

@@ -23,6 +23,8 @@ CONFIG = """
 [owners]
 ann = ["test:1001"]
 joe = ["test:1002"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = ["test:2002"]
 [chats]

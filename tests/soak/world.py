@@ -31,6 +31,8 @@ CONFIG = """
 [owners]
 ann = ["telegram:1001", "slack:T0AA/U0ANN"]
 joe = ["telegram:1002"]
+[limits]
+messages_per_minute = 0
 [people]
 allow = [{friends}, "slack:T0AA/U0BOB", "slack:T0AA/U0CAT"]
 [chats]
