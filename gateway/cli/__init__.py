@@ -180,7 +180,8 @@ def audit(options: _Options, last: int) -> None:
     from gateway.server.control_wire import AUDIT_TAKES_S
 
     found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
-    columns = ("seq", "at", "call", "session", "by", "tool", "because", "decided_by", "approval", "sandbox", "action")
+    columns = ("seq", "at", "call", "session", "by", "tool", "because", "rule")
+    columns += ("decided_by", "approval", "sandbox", "action")
     if found["rows"]:
         click.echo(table(columns, found["rows"]) + "\n")
     if found["broken"] is not None:

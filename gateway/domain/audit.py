@@ -19,6 +19,8 @@ class StartBasis(StrEnum):
 
     SETTINGS = "settings"
     """No approval was needed, by the settings or the tool's risk."""
+    RULE = "rule"
+    """A rule of the owner, of a preset or of the session allows it; `AuditRow.rule` says where that stands."""
     GRANT = "grant"
     """A grant that a person gave earlier; `AuditRow.grant` names it."""
     APPROVAL = "approval"
@@ -37,6 +39,8 @@ class StartRecord:
     """As in `Action.sandbox`: None for a tool that starts no process."""
     grant: GrantId | None = None
     """Grant that makes an approval unnecessary. It must hold when the call starts."""
+    rule: str = ""
+    """Place of the rule that allows it, as in `Rule.where`; empty when none does."""
     grant_lasts: timedelta = GRANT_LASTS
     """Lifetime of the grant that an approval of a scope becomes."""
 
@@ -62,6 +66,8 @@ class AuditRow:
     """Approval that it consumed; None when there was none."""
     grant: GrantId | None
     """Grant that it used; None when there was none."""
+    rule: str
+    """Place of the rule that allowed it; empty when another reason did."""
     decided_by: Principal | None
     """Principal who decided that approval."""
     sandbox: str

@@ -72,3 +72,8 @@ class Deny:
 
 
 Decision: TypeAlias = Allow | Ask | Deny
+
+
+def place_of(decision: Decision) -> str:
+    """Return the place of the rule that decided, for people; empty when none did."""
+    return "" if decision.rule is None else decision.rule.where

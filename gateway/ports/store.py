@@ -289,6 +289,10 @@ class Audit(Protocol):
         """Return the end of the audit."""
         ...
 
+    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
+        """Return the row of a step's last start; None when it never started. Raises `StoreError` as `audit_rows`."""
+        ...
+
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows with `seq` > after, by `seq`. Raises `StoreError` for a row that cannot be read."""
         ...

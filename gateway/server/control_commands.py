@@ -208,6 +208,7 @@ def _shown(row: AuditRow) -> dict[str, Any]:
         "by": row.lane.value,
         "tool": row.tool,
         "because": row.because.value,
+        "rule": row.rule or row.grant,
         "decided_by": row.decided_by,
         "approval": row.wait,
         "sandbox": row.sandbox,

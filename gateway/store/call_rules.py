@@ -131,9 +131,10 @@ def audit_row(
         lane=lane,
         tool=beginning.tool,
         action_sha=beginning.action_sha,
-        because=_because(state, wait, granted=beginning.grant is not None),
+        because=_because(state, wait, beginning),
         wait=None if wait is None else wait.id,
         grant=beginning.grant if wait is None else None,
+        rule=storable(beginning.rule) if wait is None and beginning.grant is None else "",
         decided_by=None if wait is None else wait.decided_by,
         sandbox="" if beginning.sandbox is None else beginning.sandbox.value,
         node=NodeId(storable(lease.node)),
@@ -142,9 +143,11 @@ def audit_row(
     )
 
 
-def _because(state: StepState, wait: Wait | None, *, granted: bool) -> StartBasis:
+def _because(state: StepState, wait: Wait | None, beginning: StartRecord) -> StartBasis:
     if wait is not None:
         return StartBasis.APPROVAL
     if state is StepState.STARTED:
         return StartBasis.AGAIN
-    return StartBasis.GRANT if granted else StartBasis.SETTINGS
+    if beginning.grant is not None:
+        return StartBasis.GRANT
+    return StartBasis.RULE if beginning.rule else StartBasis.SETTINGS

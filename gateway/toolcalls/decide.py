@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gateway import approvals as asking
-from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason, place_of
 from gateway.domain.ids import GrantId, WaitId
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.steps import Step, StepKind, StepState
@@ -71,6 +71,8 @@ class Runnable:
     wait: WaitId | None
     grant: GrantId | None = None
     """As in `Allow.grant`: it must still hold when the call starts."""
+    rule: str = ""
+    """Place of the rule that allows it; empty when none does."""
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
@@ -223,7 +225,7 @@ class CallDecider:
     ) -> Runnable | Asked | ToolResult:
         """Return the call as it may run; ask where its network cannot be closed as the decision wants it."""
         try:
-            return Runnable(call=as_allowed(call, allow), wait=None, grant=allow.grant)
+            return Runnable(call=as_allowed(call, allow), wait=None, grant=allow.grant, rule=place_of(allow))
         except SandboxMissing as error:
             if allow.no_network and askable:
                 return self._request(view, call, repeated)
@@ -333,7 +335,7 @@ class CallDecider:
         again = allowed_again(call, decided)
         if again is None or not isinstance(decided, Allow):
             return None
-        return Runnable(call=again, wait=None, grant=decided.grant)
+        return Runnable(call=again, wait=None, grant=decided.grant, rule=place_of(decided))
 
     # --- the exact action ---------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason, place_of
 from gateway.domain.grants import Grant
 from gateway.domain.sessions import Session
 from gateway.policy.grants import covering
@@ -60,8 +60,7 @@ class Explainer:
         spec = self.tools.commands.get(name)
         decision = self._decided(spec.name if spec else name, text, order.append)
         because = decision.hint if isinstance(decision, Deny) else decision.because
-        place = decision.rule.where if decision.rule is not None else ""
-        return Explanation(decision=_word(decision), because=because, rule=place, order=tuple(order))
+        return Explanation(decision=_word(decision), because=because, rule=place_of(decision), order=tuple(order))
 
     def _decided(self, name: str, text: str, note: Note) -> Decision:
         def typed(tool: Tool) -> str | Deny:

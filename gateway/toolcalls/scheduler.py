@@ -303,6 +303,7 @@ class ToolCalls:
             action_sha=one.call.action_sha,
             sandbox=action.sandbox,
             grant=one.grant,
+            rule=one.rule,
             grant_lasts=self.grant_lasts,
         )
 

@@ -12,7 +12,7 @@ from gateway.policy.audit import verify
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN_TELEGRAM, deny, sha
+from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
 
 pytestmark = pytest.mark.conformance
 
@@ -52,6 +52,38 @@ async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
     await scene.start(asked.lease, 1, asked.wait)
     (row,) = await scene.store.audit_rows(0, 10)
     assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
+
+
+async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
+    """Who reads the audit finds the line that let the call run, also after a restart, and not beside an approval."""
+    place = "config.toml:41 (rules[2])"
+    lease = await scene.planned()
+    await scene.store.start_step(lease, 1, None, beginning(1, rule=place))
+    found = await scene.store.audit_row(lease.turn, 1)
+    assert found is not None
+    assert (found.seq, found.because, found.rule) == (1, StartBasis.RULE, place)
+    await scene.finish(lease)
+
+    asked = await scene.asked()
+    await scene.press(asked.wait)
+    await scene.store.start_step(asked.lease, 1, asked.wait, beginning(1, rule=place))
+    found = await scene.store.audit_row(asked.lease.turn, 1)
+    assert found is not None
+    assert (found.because, found.rule) == (StartBasis.APPROVAL, "")
+    assert (await verify(scene.store)).broken is None
+
+
+async def test_the_row_of_a_call_is_that_of_its_last_start(scene: Scene) -> None:
+    """A call that did not start has none."""
+    lease = await scene.planned(2)
+    await scene.start(lease, 1)
+    await scene.lapse()
+    again = await scene.claim()
+    await scene.start(again, 1)
+    found = await scene.store.audit_row(lease.turn, 1)
+    assert found is not None
+    assert (found.seq, found.because) == (2, StartBasis.AGAIN)
+    assert await scene.store.audit_row(lease.turn, 2) is None
 
 
 async def test_a_command_is_said_to_be_one(scene: Scene) -> None:

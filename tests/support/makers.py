@@ -115,9 +115,11 @@ def sha(n: int) -> str:
     return f"sha-{n}"
 
 
-def beginning(n: int = 0, *, action_sha: str | None = None, grant: GrantId | None = None) -> StartRecord:
+def beginning(
+    n: int = 0, *, action_sha: str | None = None, grant: GrantId | None = None, rule: str = ""
+) -> StartRecord:
     """What step `n` is when it starts: what `approval` asks about, or another action."""
-    return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, grant=grant)
+    return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, grant=grant, rule=rule)
 
 
 def approval(n: int) -> ApprovalRequest:

@@ -244,6 +244,10 @@ class MemoryQueries(MemoryIndex):
             return AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
         return AuditHead(since=EPOCH, seq=self.audit[-1].seq, hash=self.audit[-1].hash)
 
+    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
+        """Return the audit row of a step's last start; None when it never started."""
+        return next((row for row in reversed(self.audit) if (row.turn, row.n) == (turn, n)), None)
+
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows after a place, in order."""
         return self.audit[max(after, 0) : max(after, 0) + limit]

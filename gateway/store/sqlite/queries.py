@@ -175,6 +175,12 @@ class SqliteQueries(KernelStore):
         """Return the place and hash of the last audit row."""
         return await self.read(records.audit_head)
 
+    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
+        """Return the audit row of a step's last start; None when it never started."""
+        return await self.read(
+            lambda reader: next((records.audit_row_of(one) for one in reader.run("audit_row", turn, n)), None)
+        )
+
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows after a place, in order."""
         return await self.read(

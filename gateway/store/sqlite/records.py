@@ -44,6 +44,7 @@ def add_audit_row(tx: Tx, row: AuditRow) -> None:
         tx.now,
         *about,
         row.grant,
+        row.rule,
         row.decided_by,
         row.sandbox,
         row.node,
@@ -68,7 +69,8 @@ def call_of(columns: Columns) -> StartedCall:
 
 def audit_row_of(columns: Columns) -> AuditRow:
     """Return a row of the audit. Raises `StoreError` when it cannot be read."""
-    seq, at, session, turn, n, lane, tool, sha, because, wait, grant, by, sandbox, node, prev_hash, hash_ = columns
+    seq, at, session, turn, n, lane, tool, sha, because, wait, grant, rule, by, *rest = columns
+    sandbox, node, prev_hash, hash_ = rest
     try:
         return AuditRow(
             seq=seq,
@@ -82,6 +84,7 @@ def audit_row_of(columns: Columns) -> AuditRow:
             because=StartBasis(because),
             wait=None if wait is None else WaitId(wait),
             grant=None if grant is None else GrantId(grant),
+            rule=rule,
             decided_by=None if by is None else Principal(by),
             sandbox=sandbox,
             node=NodeId(node),

@@ -313,6 +313,7 @@ CREATE TABLE audit (
     because     TEXT NOT NULL,
     wait        TEXT,
     grant_id    TEXT,
+    rule        TEXT NOT NULL,
     decided_by  TEXT,
     sandbox     TEXT NOT NULL,
     node        TEXT NOT NULL,

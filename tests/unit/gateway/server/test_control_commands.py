@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.audit import AuditRow
+from gateway.domain.ids import TurnId
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
@@ -123,6 +124,10 @@ class OneUnreadable:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self.audit_head, self.started_calls = audit.audit_head, audit.started_calls
+
+    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
+        """Return the row of a call."""
+        return await self._audit.audit_row(turn, n)
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         rows = await self._audit.audit_rows(after, limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.domain.audit import StartBasis
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.tools import CallScope, ResultStatus, Risk
 from gateway.toolcalls.tool_set import Tool
@@ -41,6 +42,8 @@ async def test_rules_decide_the_calls_of_an_answer_one_by_one(tmp_path: Path) ->
     assert [wait.n for wait in await engine.waits(lease.turn)] == [3, 4]
     refused = await engine.result(lease.turn, 2)
     assert (refused.code, "rules[1]" in refused.hint) == ("configured", True)
+    (row,) = await engine.store.audit_rows(0, 10)
+    assert (row.n, row.because, row.rule) == (1, StartBasis.RULE, "rules[0]")
 
 
 async def test_an_allow_of_main_does_not_hold_in_a_group(tmp_path: Path) -> None:
