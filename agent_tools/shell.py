@@ -1,6 +1,7 @@
-"""The tool `shell`: runs one bash script, after the call was decided.
+"""The tool `shell`: runs one bash script, after the call was decided, or starts it as a job.
 
-It has no timer of its own: the call is cancelled at its timeout, which stops the whole process tree.
+It has no timer of its own: the call is cancelled at its timeout, which stops the whole process tree. `shell_poll` and
+`shell_kill` are about its jobs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
+from agent_tools._shell import result_of
 from gateway.domain.tools import (
     Availability,
     CallScope,
@@ -27,7 +29,7 @@ SPEC = ToolSpec(
     name="shell",
     description=(
         "Run a command with bash in the session's workspace and return what it printed and its exit code. "
-        "There is no terminal and no input, and what is left in the background ends with the command."
+        "There is no input, and what it leaves behind ends with it; `background` starts a job instead."
     ),
     risk=Risk.EXECUTE,
     effect=Effect.UNSAFE,
@@ -42,6 +44,7 @@ SPEC = ToolSpec(
 )
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
+TITLE_CHARS = 200
 MAX_COMMAND = 65_536
 """Most characters, and also bytes, of a command: the kernel takes at most 128 KiB in one argument."""
 
@@ -71,6 +74,17 @@ class Args(BaseModel):
             description="The folder to run in, relative to the workspace; the workspace itself when not given.",
         ),
     ] = None
+    pty: Annotated[
+        bool | None,
+        Field(validation_alias=AliasChoices("pty", "tty", "terminal"), description="Run it in a terminal."),
+    ] = None
+    background: Annotated[
+        bool | None,
+        Field(
+            validation_alias=AliasChoices("background", "run_in_background"),
+            description="Start it as a job and return its id; `timeout` is then 600 when not given.",
+        ),
+    ] = None
     description: Annotated[
         str | None, Field(max_length=500, description="What the command is for, in five to ten words.")
     ] = None
@@ -83,6 +97,11 @@ class Args(BaseModel):
         if len(command.encode()) > MAX_COMMAND:
             raise ValueError(f"the command is longer than {MAX_COMMAND} bytes: put it into a file and run that")
         return _without_nul(command)
+
+    @field_validator("pty", "background")
+    @classmethod
+    def _is_set(cls, value: bool | None) -> bool | None:
+        return value or None  # what is not asked for is not on the card
 
     @field_validator("workdir")
     @classmethod
@@ -107,7 +126,12 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     folder = _folder(ctx.files.root, args.workdir)
     if isinstance(folder, ToolResult):
         return folder
-    ended = await ctx.process.run([*BASH, args.command], cwd=folder)
+    argv, terminal = [*BASH, args.command], bool(args.pty)
+    if args.background:
+        title = args.command.strip()[:TITLE_CHARS]
+        job = await ctx.process.start(argv, title=title, cwd=folder, terminal=terminal, timeout_s=args.timeout)
+        return result_of(job)
+    ended = await ctx.process.run(argv, cwd=folder, terminal=terminal)
     if ended.exit_code == 0:
         return ToolResult(status=ResultStatus.OK, text="", exit_code=0)
     return ToolResult(status=ResultStatus.ERROR, text="", code="exit", exit_code=ended.exit_code)

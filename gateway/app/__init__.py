@@ -89,7 +89,7 @@ def build(
             metrics=core.metrics,
             approvers=core.approvals.approvers_later,
         ),
-        chores={"tidy": keep_tidy},
+        chores={"tidy": keep_tidy, "jobs": core.jobs.run},
         closers=(*core.closers, client.close),
     )
     return App(daemon=daemon, answers=answers)

@@ -31,6 +31,7 @@ from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import FixedSource, Registry, ToolSource
 from gateway.toolcalls.tool_set import Tool
 from gateway.toolcalls.workspaces import Workspaces
@@ -54,6 +55,7 @@ class Core:
     people: AllowedPeople
     approvals: Approvals
     workspaces: Workspaces
+    jobs: Jobs
     containment: Containment
     models: Models
     operator: Model
@@ -129,6 +131,7 @@ def make_core(
         people=people,
         approvals=Approvals(people, store, button_tokens, partial(_deciding, registry), settings.sessions.grant_expiry),
         workspaces=Workspaces(state),
+        jobs=Jobs(key_value=store, events=store.live, clock=clock),
         containment=containment,
         models=models,
         operator=operator,

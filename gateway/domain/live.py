@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.waits import WaitKind
 
@@ -105,8 +105,29 @@ class ProgressChanged:
     """Last line that the root's running call printed, redacted; empty for a child."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsStopped:
+    """The jobs of a session's family shall end, by /stop or /new."""
+
+    session: SessionId
+    """The root session."""
+    only: Principal | None
+    """Principal whose jobs are meant; None: everybody's."""
+    why: str
+    """Reason in one sentence."""
+
+
 LiveEvent: TypeAlias = (
-    Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | TurnActive | TurnReleased | ProgressChanged
+    Changed
+    | TurnsDue
+    | SlotsDue
+    | TurnWoken
+    | TextDelta
+    | OutputDelta
+    | TurnActive
+    | TurnReleased
+    | ProgressChanged
+    | JobsStopped
 )
 
 TURNS = "turns"
@@ -115,6 +136,9 @@ SESSIONS = "sessions"
 """Topic of every `Changed`, for lists of sessions."""
 ANSWERS = "answers"
 """Topic of every `TextDelta`, `TurnActive`, `TurnReleased` and `ProgressChanged`; live edits subscribe to it."""
+
+JOBS = "jobs"
+"""Topic of every `JobsStopped`."""
 
 
 def session_topic(session: SessionId) -> str:

@@ -16,7 +16,10 @@ from gateway.inbound.session_limits import SWITCHES, answer, change_preset, swit
 from gateway.policy.budgets import Spender, budget_text
 from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
 from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Queries, UsageStore
+from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import Registry
+
+NOTHING_RUNS = "Nothing is running or waiting here."
 
 
 class ControlReplies:
@@ -30,6 +33,7 @@ class ControlReplies:
         queries: Queries,
         people: AllowedPeople,
         registry: Registry,
+        jobs: Jobs,
         clock: Clock,
         model_name: str,
         currency: str,
@@ -44,6 +48,7 @@ class ControlReplies:
         self._queries = queries
         self._people = people
         self._registry = registry
+        self._jobs = jobs
         self._clock = clock
         self._model_name = model_name
         self._currency = currency
@@ -52,11 +57,14 @@ class ControlReplies:
         """Return the effect and the reply of a command. Reads only: the store applies both with the command's row."""
         match name:
             case "stop":
+                only = None if may_stop_all(message, self._people) else message.principal
                 return Control(
                     effect=ControlEffect.STOP,
-                    only=None if may_stop_all(message, self._people) else message.principal,
+                    only=only,
                     reply=STOPPED_TEXT,
-                    idle="Nothing is running or waiting here.",
+                    idle=STOPPED_TEXT
+                    if self._jobs.live(found.session, only)
+                    else "Nothing is running or waiting here.",
                     stopped_text=STOPPED_TEXT,
                 )
             case "new" if may_begin_anew(message, self._people):

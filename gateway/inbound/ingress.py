@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.budgets import BudgetLimits
+from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -20,16 +21,31 @@ from gateway.inbound.drop_replies import drop_text
 from gateway.inbound.message_rate import MessageRate
 from gateway.inbound.typed_reasons import TypedReasons
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
-from gateway.ports import Budgets, Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting
+from gateway.ports import (
+    Budgets,
+    Children,
+    Clock,
+    ControlEffect,
+    EventBus,
+    Intake,
+    KeyValue,
+    Queries,
+    UsageStore,
+    Waiting,
+)
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
+from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import Registry
 
 WAITING = Waiting(
     decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
     children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
 )
+
+
+_ENDS_JOBS = frozenset({ControlEffect.STOP, ControlEffect.RESET})
 
 
 class Ingress:
@@ -46,6 +62,8 @@ class Ingress:
         registry: Registry,
         approvals: Approvals,
         key_value: KeyValue,
+        events: EventBus,
+        jobs: Jobs,
         clock: Clock,
         metrics: Metrics,
         points: FailPoints,
@@ -62,6 +80,7 @@ class Ingress:
         `limits`: the budgets. `messages_per_minute`: of each person who is no owner; 0 is no limit.
         """
         self._intake = intake
+        self._events = events
         self._queries = queries
         self._people = people
         self._registry = registry
@@ -77,6 +96,7 @@ class Ingress:
             queries=queries,
             people=people,
             registry=registry,
+            jobs=jobs,
             clock=clock,
             model_name=model_name,
             currency=currency,
@@ -139,6 +159,9 @@ class Ingress:
             case commands.ControlCommand(name) | commands.UnknownCommand(name):
                 control = await self._replies.of(name, message, found)
                 stopped = await self._intake.control(found, message, control)
+                if stopped is not None and control.effect in _ENDS_JOBS:
+                    why = f"It was ended by /{name}."
+                    self._events.publish(JOBS, JobsStopped(session=found.session, only=control.only, why=why))
                 self._count("duplicate" if stopped is None else "control", message)
                 return None
             case commands.ToolCommand():

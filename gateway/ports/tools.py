@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from gateway.domain.children import SpawnMode
 from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
 from gateway.domain.ids import SessionId
+from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.ports.clock import Clock
@@ -197,11 +198,12 @@ class Process(Protocol):
         """Sandbox of this call's programs; None when it starts none."""
         ...
 
-    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False) -> ProcessEnd:
         """Run a program in this call's sandbox until it ends, with its output into `ToolContext.output`, stdin closed.
 
-        `cwd`: None is the workspace. On cancellation the whole process tree is gone before `CancelledError` propagates.
-        Raises `SandboxMissing` when the tool's spec names no sandbox.
+        `cwd`: None is the workspace. `terminal`: input and output are a terminal of its own. On cancellation the whole
+        process tree is gone before `CancelledError` propagates. Raises `SandboxMissing` when the tool's spec names no
+        sandbox.
         """
         ...
 
@@ -210,6 +212,35 @@ class Process(Protocol):
 
         The program may be an absolute path outside of the system's folders.
         """
+        ...
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        title: str,
+        cwd: Path | None = None,
+        terminal: bool = False,
+        timeout_s: float | None = None,
+    ) -> JobState:
+        """Start a program as a job, which goes on after this call, in its sandbox and network.
+
+        `title`: short text for people. `timeout_s`: None is the most that the tool's settings permit. Returns a moment
+        later, so that a program which fails at once is told. Raises `BadRequest` when the session's family has as many
+        jobs as it may, and as `run`.
+        """
+        ...
+
+    async def poll(self, job: str, *, typed: str = "", wait_s: float = 0.0) -> JobState:
+        """Return the state of a job of the session's family, with its new output.
+
+        `typed` goes to its terminal first. `wait_s`: longest wait in seconds for output. Raises `NotFound`; raises
+        `BadRequest` when it takes no input.
+        """
+        ...
+
+    async def kill(self, job: str) -> JobState:
+        """End a job of the session's family with all its processes, and return its state. Raises `NotFound`."""
         ...
 
 

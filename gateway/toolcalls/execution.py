@@ -6,12 +6,10 @@ The only module that calls a tool's `run`. It demands a permit, which only `sche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 from gateway.domain.hooks import HookEvent
@@ -19,36 +17,28 @@ from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.sessions import works_in
 from gateway.domain.text import mended
 from gateway.domain.tools import (
-    Action,
     Artifact,
-    NetworkMode,
     Park,
     Picture,
     ResultStatus,
-    SandboxMode,
-    ToolPolicy,
     ToolResult,
-    ToolSpec,
 )
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.egress import Egress
-from gateway.errors import DragomanError, SandboxMissing
+from gateway.errors import DragomanError
 from gateway.ports import (
     Artifacts,
     Clock,
-    EgressProxy,
     EventBus,
     FileChanges,
     Files,
     KeyValue,
     Output,
     Process,
-    ProcessEnd,
-    ProcessText,
     Subsessions,
 )
-from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
+from gateway.sandbox import Containment, ProcessLimits
 from gateway.system.cancellation import HALTED_TEXT, Cancellation
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -57,31 +47,17 @@ from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.hooks import Hooks
+from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.last_line import LastLine, OnLine
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.prepared import Prepared
+from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s
 from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
 """Characters of the error text of a tool that crashed."""
-
-
-def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
-    """Return the timeout of this call in seconds: that of `tool.action`, else that of `tool`.
-
-    An argument `timeout` lowers it, or raises it up to the tool's maximum. It cannot raise a timeout the owner has set.
-    One set for `tool` also caps the defaults of its actions.
-    """
-    named = arguments.get("action")
-    action = named if isinstance(named, str) and named in policy.actions else None
-    base = policy.timeout_of(spec.name, action)
-    asked = arguments.get("timeout")
-    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:  # NaN is not
-        return base
-    is_ceiling = spec.name in policy.ceilings or action in policy.ceilings
-    return min(float(asked), base if is_ceiling else max(base, spec.max_timeout_s or base))
 
 
 def _unheard(_: str) -> None:
@@ -94,82 +70,6 @@ def cut_short(cancellation: Cancellation) -> ToolResult | None:
     if why is None or why not in HALTED_TEXT:
         return None
     return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
-
-
-def confinement(action: Action) -> Confinement:
-    """Return what the programs of a decided call may reach. Raises `SandboxMissing` when its tool starts none."""
-    if action.sandbox is None:
-        raise SandboxMissing("This tool was not planned to start a process.")
-    return Confinement(mode=action.sandbox, network=action.network or NetworkMode.NONE, read_only=action.read_only)
-
-
-def _serve(egress: Egress, sock: socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
-    return egress.gate(sock, hosts=(), address=address)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Process:
-    """`ports.Process` of one call."""
-
-    action: Action
-    workspace: Path
-    output: Output
-    containment: Containment
-    limits: ProcessLimits
-    state: Path
-    egress: Egress
-
-    @property
-    def sandbox(self) -> SandboxMode | None:
-        """Sandbox of this call's programs."""
-        return self.action.sandbox
-
-    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
-        """Run a program in this call's sandbox."""
-        return await run_contained(
-            argv,
-            within=confinement(self.action),
-            workspace=self.workspace,
-            cwd=cwd or self.workspace,
-            output=self.output,
-            containment=self.containment,
-            limits=self.limits,
-            hide=[self.state],
-            serve=partial(_serve, self.egress),
-        )
-
-    async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
-        """Run a program in this call's sandbox, and return the beginning of its output."""
-        output = Beginning(most)
-        ended = await run_contained(
-            argv,
-            within=confinement(self.action),
-            workspace=self.workspace,
-            cwd=cwd or self.workspace,
-            output=output,
-            containment=self.containment,
-            limits=self.limits,
-            hide=[self.state],
-            serve=partial(_serve, self.egress),
-            readable=[Path(argv[0])] if argv[0].startswith("/") else (),
-        )
-        return ProcessText(exit_code=ended.exit_code, data=bytes(output.data), cut=output.cut)
-
-
-class Beginning:
-    """`ports.Output` that keeps the beginning."""
-
-    def __init__(self, most: int) -> None:
-        """Keep `most` bytes."""
-        self._most = most
-        self.data = bytearray()
-        self.cut = False
-
-    def write(self, data: bytes) -> None:
-        """Append what there is room for."""
-        room = self._most - len(self.data)
-        self.data += data[:room]
-        self.cut = self.cut or len(data) > room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +116,7 @@ class Execution:
     redactor: Redactor
     subsessions: SubsessionService
     key_value: KeyValue
+    jobs: Jobs
     hooks: Hooks = field(default_factory=Hooks)
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each program that a call starts."""
@@ -294,15 +195,7 @@ class Execution:
         return _Context(
             files=WorkspaceFiles(cwd),
             changes=self.changes(call.view, call.step.n, cwd),
-            process=_Process(
-                action=call.action,
-                workspace=cwd,
-                output=output,
-                containment=self.containment,
-                limits=self.program_limits,
-                state=self.workspaces.root,
-                egress=self.egress,
-            ),
+            process=self._process(call, lease, output, cwd),
             artifacts=_Artifacts(
                 store=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
                 workspace=cwd,
@@ -313,6 +206,25 @@ class Execution:
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
             prepared=call.prepared or {},
+        )
+
+    def _process(self, call: Prepared, lease: Lease, output: OutputBuffer, cwd: Path) -> CallProcess:
+        name = f"{call.step.turn}-{call.step.n}-job.txt"
+        return CallProcess(
+            host=ProcessHost(
+                containment=self.containment,
+                limits=self.program_limits,
+                state=self.workspaces.root,
+                egress=self.egress,
+                jobs=self.jobs,
+            ),
+            action=call.action,
+            workspace=cwd,
+            output=output,
+            root=works_in(call.view.session),
+            by=call.view.turn.principal,
+            buffer=lambda on_text: self._buffer(call, lease, name, on_text),
+            job_s=partial(job_limit_s, call.tool.spec, call.tool.policy),
         )
 
     def changes(self, view: TurnView, n: int, workspace: Path) -> CallFileChanges:

@@ -145,6 +145,14 @@ class OutputBuffer:
             self._file.write(data)
         self._add_tail(data if self._head_full else self._add_head(data))
 
+    def show_held(self) -> None:
+        """Show live what is held back because a secret may begin in it; only what may begin a configured one stays.
+
+        For a prompt without a line break: the program waits, so nothing more will come.
+        """
+        if self._live:
+            self._live.show_held()
+
     def text(self) -> str:
         """Return head and tail, invalid UTF-8 replaced, with a line between that counts the bytes left out."""
         dropped = self.dropped_bytes
@@ -351,6 +359,10 @@ class _TextRedactor:
         if not self._redactor.may_wait(self._held, text):
             self._hand_on(len(self._held) - self._redactor.pending(self._held, by_lines=True))
 
+    def show_held(self) -> None:
+        """Pass on all but a possible beginning of a configured secret."""
+        self._hand_on(len(self._held) - self._redactor.pending_known(self._held))
+
     def end(self) -> None:
         """Pass the held rest on."""
         self._hand_on(len(self._held))
@@ -381,6 +393,11 @@ class _LiveText:
         self._unseen_bytes = 0
         self._shown_at = clock.monotonic()
         self._closed = False
+
+    def show_held(self) -> None:
+        """Show what the redactor holds back."""
+        if self._chars < LIVE_CHARS:
+            self._unsecret.show_held()
 
     def add(self, data: bytes) -> None:
         """Append output, and show it when an update is due."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
 from gateway.ports import FileChanges, ProcessEnd, ProcessText, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
@@ -48,13 +49,28 @@ class BareCall:
         """None, unless a test says so."""
         raise AssertionError("this tool spawns no session")
 
-    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False) -> ProcessEnd:
         """Run nothing."""
         raise AssertionError("this tool starts no process")
 
     async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
         """Read nothing."""
         raise AssertionError("this tool reads no process")
+
+    async def start(
+        self, argv: Sequence[str], *, title: str, cwd: Path | None = None, terminal: bool = False,
+        timeout_s: float | None = None,
+    ) -> JobState:  # fmt: skip
+        """Start nothing."""
+        raise AssertionError("this tool starts no job")
+
+    async def poll(self, job: str, *, typed: str = "", wait_s: float = 0.0) -> JobState:
+        """Look at nothing."""
+        raise AssertionError("this tool looks at no job")
+
+    async def kill(self, job: str) -> JobState:
+        """End nothing."""
+        raise AssertionError("this tool ends no job")
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Make nothing."""

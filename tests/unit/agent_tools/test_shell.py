@@ -40,7 +40,7 @@ class Call(BareCall):
         self.output = OutputBuffer(workspace.parent / "output", "step.txt", FakeClock(), Redactor())
         self._containment = containment
 
-    async def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
+    async def run(self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False) -> ProcessEnd:
         within = Confinement(mode=SandboxMode.BASIC, network=NetworkMode.HOST)
         return await run_contained(
             argv, within=within, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
@@ -180,7 +180,7 @@ def test_arguments_survive_being_stored() -> None:
 
 def test_a_model_sees_one_name_for_each_argument() -> None:
     schema = shell.Args.model_json_schema()
-    assert list(schema["properties"]) == ["command", "timeout", "workdir", "description"]
+    assert list(schema["properties"]) == ["command", "timeout", "workdir", "pty", "background", "description"]
     assert schema["required"] == ["command"]
     assert schema["additionalProperties"] is False
 

@@ -20,7 +20,7 @@ from gateway.domain.tools import ResultStatus, SandboxMode, ToolResult
 from gateway.errors import DragomanError
 from gateway.ports import ProcessText
 from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
-from gateway.toolcalls.execution import Beginning
+from gateway.toolcalls.processes import Beginning
 from tests.unit.agent_tools.files.conftest import Bench, Call
 
 SECRETS = ["deploy/.env", ".env.local", "keys/id_rsa", "site.pem", "site.key", ".netrc", ".npmrc"]

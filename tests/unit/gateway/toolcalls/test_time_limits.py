@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.tools import ToolPolicy
-from gateway.toolcalls.execution import limit_s
+from gateway.toolcalls.processes import limit_s
 from tests.support.fakes import FakeTool
 
 SPEC = FakeTool(name="x").tool().spec
