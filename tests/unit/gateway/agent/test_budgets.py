@@ -18,6 +18,7 @@ from gateway.domain.views import Spent
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, FakeTool, calls
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+from tests.unit.gateway.toolcalls.subsession_rig import a_child, spawning
 
 ENDED = "You have used all of today's 1,000 tokens. They reset at 00:00 UTC; no model is asked before."
 NEARLY = "You have used 80 % of today's 1,000 tokens. They reset at 00:00 UTC."
@@ -138,3 +139,36 @@ async def test_requests_at_the_same_time_exceed_a_budget_by_one(tmp_path: Path) 
     assert len(engine.model.requests) == 10
     (use,) = await engine.store.budget_uses()
     assert (use.measure, use.used) == (Measure.TOKENS, 1_000)
+
+
+async def test_a_childs_use_is_its_requesters_and_its_roots_sessions(tmp_path: Path) -> None:
+    """The person is told in the chat where it was asked, not in the child."""
+    limits = BudgetLimits(person=Allowance(tokens=1_000), session=Allowance(tokens=100_000))
+    engine = spawning(tmp_path, budgets=limits, script=[using(900)])
+    _, child = await a_child(engine)
+    await engine.run(child)
+    uses = {(one.account, one.used) for one in await engine.store.budget_uses()}
+    assert uses == {(f"{engine.clock.now().date()} ann", 900), ("session main:ann 0", 900)}
+    (told,) = [slot for slot in await engine.slots() if slot.kind is SlotKind.NOTE]
+    assert (told.text, told.conversation) == (NEARLY, CHAT)
+
+
+@pytest.mark.parametrize(
+    ("who", "where", "seen"),
+    [
+        (ANN_TELEGRAM, CHAT, ["`ann` today, until 00:00 UTC: 0 of", "`telegram:2002` today, until 00:00 UTC: 900 of"]),
+        (BOB, BOB_CHAT, ["`telegram:2002` today, until 00:00 UTC: 900 of 1,000 tokens (90 %)"]),
+    ],
+)
+async def test_usage_shows_budgets(tmp_path: Path, who: Principal, where: Conversation, seen: list[str]) -> None:
+    """Everybody sees their own, owners those of all; the session's stands below."""
+    limits = BudgetLimits(person=Allowance(tokens=1_000), session=Allowance(micros=2_500_000))
+    engine = engine_of(tmp_path, limits, using(900, micros=500_000))
+    await ask(engine, BOB, BOB_CHAT)
+    await engine.ingress.message(inbound("/usage", who=who, where=where))
+    session = "" if who is ANN_TELEGRAM else f"dm:{BOB_CHAT.key}"
+    text = (await engine.slots(session=session))[-1].text
+    assert [line for line in seen if line not in text] == []
+    assert ("`ann`" in text) is (who is ANN_TELEGRAM)
+    share = "$0.000 of $2.50 (0 %)" if who is ANN_TELEGRAM else "$0.500 of $2.50 (20 %)"
+    assert f"this session, until `/new`: {share}" in text
