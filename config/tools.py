@@ -312,4 +312,13 @@ def describe(name: str, policy: ToolPolicy) -> str:
     parts += [f"{one} {spoken(timedelta(seconds=policy.timeout_of(name, one)))}" for one in sorted(policy.actions)]
     parts += [f"sandbox {policy.sandbox.value}"] if policy.sandbox else []
     parts += [f"network {policy.network.value}"] if policy.sandbox and policy.network else []
-    return ", ".join(parts)
+    return ", ".join([*parts, *_decided(policy.deciding)])
+
+
+def _decided(rules: ApproverRules) -> list[str]:
+    """Return who decides about the calls of a tool, where it is not one owner."""
+    if rules.approvers is None and rules.quorum == 1 and rules.requester_may_approve:
+        return []
+    who = "the owners" if rules.approvers is None else " and ".join(rules.approvers)
+    many = f"{rules.quorum} of " if rules.quorum > 1 else ""
+    return [f"decided by {many}{who}", *([] if rules.requester_may_approve else ["never by the requester"])]

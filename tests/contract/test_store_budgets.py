@@ -54,6 +54,7 @@ async def _used(scene: Scene) -> dict[str, int]:
     return {f"{one.account} {one.measure}": one.used for one in await scene.store.budget_uses()}
 
 
+@pytest.mark.conformance
 async def test_an_answer_adds_what_it_used_to_each_budget(scene: Scene) -> None:
     """Whatever was reserved."""
     lease = await _lease(scene)
@@ -113,6 +114,7 @@ async def test_the_dearest_request_so_far_is_reserved_at_least(scene: Scene) -> 
     assert await _reserve(scene, third, tokens=1) is BUSY
 
 
+@pytest.mark.conformance
 async def test_a_hundred_requests_at_the_cap_exceed_it_by_one(scene: Scene) -> None:
     """All at the same time, each again until it is refused."""
     leases = [await _lease(scene, n) for n in range(100)]
@@ -138,6 +140,7 @@ async def test_a_hundred_requests_at_the_cap_exceed_it_by_one(scene: Scene) -> N
     assert small.limit <= used <= small.limit + 100
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["failed", "released", "reclaimed"])
 async def test_a_turn_that_ends_without_an_answer_leaves_nothing(scene: Scene, clock: FakeClock, how: str) -> None:
     """A failure, a shutdown and a crash: the reservation counts while its turn is held."""
@@ -212,6 +215,7 @@ async def test_an_account_opens_with_what_the_books_say(scene: Scene) -> None:
     assert await _reserve(scene, second, replace(opened, opening=0)) is SPENT
 
 
+@pytest.mark.conformance
 async def test_an_account_is_forgotten_after_its_time(scene: Scene, clock: FakeClock) -> None:
     """A day's account is of no use two days later."""
     lease = await _lease(scene)

@@ -59,6 +59,7 @@ async def _timer(scene: Scene, asked: Asked) -> WaitState:
     return timer.state
 
 
+@pytest.mark.conformance
 async def test_an_open_approval_is_shown_to_further_approvers_once(scene: Scene, clock: FakeClock) -> None:
     """In the last direct conversation of each; the first card stays."""
     await _wrote(scene, CLEO_TELEGRAM, CLEO_CHAT)
@@ -146,6 +147,7 @@ async def test_a_chat_with_the_card_gets_no_second_one(scene: Scene, clock: Fake
     assert [one.conversation for one in await _cards(scene, asked)] == [CHAT]
 
 
+@pytest.mark.conformance
 async def test_no_turn_parks_on_the_timer_alone(scene: Scene) -> None:
     """An approved call must run, however long the timer has."""
     asked = await _asked(scene, [[BOB]], parks=False)

@@ -8,6 +8,7 @@ import pytest
 
 from config.load import Loaded, load
 from config.plugins import tool_specs
+from config.tools import describe
 from gateway.domain.approvers import ApproverRules
 from gateway.errors import ConfigError
 
@@ -43,6 +44,21 @@ def test_a_tools_approvers_are_its_policy(tmp_path: Path) -> None:
         approvers=("ann", "telegram:2002"), quorum=2, requester_may_approve=False, escalate_to=()
     )
     assert found.tools["browser"].deciding == ApproverRules()
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("", ""),
+        ("quorum = 2", ", decided by 2 of the owners"),
+        ('approvers = ["ann", "telegram:2002"]', ", decided by ann and telegram:2002"),
+        ("requester_may_approve = false", ", decided by the owners, never by the requester"),
+    ],
+)
+def test_the_check_says_who_decides(tmp_path: Path, table: str, told: str) -> None:
+    plain = describe("shell", loaded(tmp_path, "").tools["shell"])
+    found = describe("shell", loaded(tmp_path, f"[tools.shell]\n{table}\n").tools["shell"])
+    assert found == plain + told
 
 
 def test_a_chats_approvers_are_kept_by_chat(tmp_path: Path) -> None:
