@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 
-READINGS_AT_MOST = 200
+READINGS_AT_MOST = 5_000
 """Readings of one script that are compared."""
+CHARS_AT_MOST = 500_000
+"""Characters of all of them."""
 _SEPARATOR = re.compile(r"[;|&\n(){}<>`$!]+")
 _QUOTES = re.compile(r"""["'\\]""")
 
 
 def loose_readings(script: str) -> tuple[str, ...] | None:
     """Return the script, and each run of words in it that may be a command; None when there are too many."""
-    found = tuple(islice(_readings(script), READINGS_AT_MOST + 1))
-    return found if len(found) <= READINGS_AT_MOST else None
+    found: list[str] = []
+    left = CHARS_AT_MOST
+    for reading in _readings(script):
+        left -= len(reading)
+        if left < 0 or len(found) == READINGS_AT_MOST:
+            return None
+        found.append(reading)
+    return tuple(found)
 
 
 def _readings(script: str) -> Iterator[str]:
