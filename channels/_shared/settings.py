@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -52,18 +52,24 @@ def limit(per_s: float) -> Callable[[float], float]:
 def server(text: str, official: str) -> SplitResult:
     """Parse the URL of a platform's server. Raises a `flaw`, which shows the `official` one."""
     cure = f'Write, for instance, "{official}"'
+    parts = _parts(text, {"http", "https"}, "an http:// or https:// address", cure)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise flaw("there is more in it than a server and a path", cure)
+    return parts
+
+
+def _parts(text: str, schemes: Collection[str], wanted: str, cure: str, encoded: str = "") -> SplitResult:
+    """Parse a URL. Raises a `flaw`; `encoded` completes its cure for text that no URL contains."""
     try:
         parts = urlsplit(text)
         port = parts.port
         URL(text)  # the HTTP client's own parser
     except ValueError:
-        raise flaw("it is not an address", cure) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
-        raise flaw("it is not an http:// or https:// address", cure)
+        raise flaw("it is not an address", f"{cure}{encoded}") from None
+    if parts.scheme not in schemes or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise flaw(f"it is not {wanted}", cure)
     if port == 0 or not is_name(parts.hostname):
         raise flaw("there is no such host or port", cure)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise flaw("there is more in it than a server and a path", cure)
     return parts
 
 
@@ -78,17 +84,9 @@ class ProxyUrl(SecretStr):
 
 def check_proxy(proxy: ProxyUrl) -> ProxyUrl:
     """Check the URL of an HTTP proxy. Raises a `flaw`, which repeats nothing of it."""
-    text, cure = proxy.get_secret_value(), 'Write, for instance, "http://proxy.example.org:3128"'
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-        URL(text)  # the HTTP client's own parser
-    except ValueError:
-        raise flaw("it is not an address", f"{cure}; in a password, write @ : / ? # as %40 %3A %2F %3F %23") from None
-    if parts.scheme != "http" or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
-        raise flaw("it is not the http:// address of an HTTP proxy", cure)
-    if port == 0 or not is_name(parts.hostname):
-        raise flaw("there is no such host or port", cure)
+    cure = 'Write, for instance, "http://proxy.example.org:3128"'
+    encoded = "; in a password, write @ : / ? # as %40 %3A %2F %3F %23"
+    parts = _parts(proxy.get_secret_value(), {"http"}, "the http:// address of an HTTP proxy", cure, encoded)
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise flaw("there is more in it than a user, a host and a port", cure)
     return proxy

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 from aiohttp import WSMsgType, web
@@ -43,10 +44,11 @@ CLOSE_WITHIN_S = 0.5
 """Timeout in seconds for closing a socket."""
 OPEN_AT_MOST = 20
 """Sessions that a page follows, at most: main, active ones below it, the shown one with its own, a few for a moment."""
-PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
+PICTURE = r"/api/output/{turn}/{n:\d+}/{k:\d+}"
 SHOWN = {ending: kind for kind, ending in PICTURES.items()}
 """Media types of pictures served for display, by file extension."""
-FILE = r"/api/output/{turn}/{n:\d+}/file/{file:\d+}"
+FILE = r"/api/output/{turn}/{n:\d+}/file/{k:\d+}"
+ABSENT = "There is no such file of this call."
 
 PRESSED = {
     **PRESSED_TEXT,
@@ -165,10 +167,7 @@ class WebChannel:
         return web.json_response({"owner": request["owner"]})
 
     async def _output(self, request: web.Request) -> web.StreamResponse:
-        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._web_api.output(request["owner"], turn, n)
-        if path is None:
-            raise web.HTTPNotFound(reason="There is no such output.")
+        path = await self._artifact(request, ArtifactKind.PRINTED)
         headers = {
             "Content-Type": "text/plain; charset=utf-8",
             "Content-Disposition": f'attachment; filename="{path.name}"',
@@ -176,29 +175,29 @@ class WebChannel:
         return web.FileResponse(path, headers=headers)
 
     async def _picture(self, request: web.Request) -> web.StreamResponse:
-        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._web_api.output(
-            request["owner"], turn, n, ArtifactKind.PICTURE, int(request.match_info["picture"][:9])
-        )
-        kind = SHOWN.get(path.suffix) if path is not None else None
-        if path is None or kind is None:
-            raise web.HTTPNotFound(reason="There is no such picture.")
-        return web.FileResponse(path, headers={"Content-Type": kind})
+        path = await self._artifact(request, ArtifactKind.PICTURE)
+        if path.suffix not in SHOWN:
+            raise web.HTTPNotFound(reason=ABSENT)
+        return web.FileResponse(path, headers={"Content-Type": SHOWN[path.suffix]})
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """Return a call's file as a download, never for display: a tool or a stranger chose its content."""
-        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._web_api.output(
-            request["owner"], turn, n, ArtifactKind.FILE, int(request.match_info["file"][:9])
-        )
-        if path is None:
-            raise web.HTTPNotFound(reason="There is no such file.")
+        path = await self._artifact(request, ArtifactKind.FILE)
         headers = {
             "Content-Type": "application/octet-stream",
             "Content-Disposition": f'attachment; filename="{outbound.header_name(path.name)}"',
             "X-Content-Type-Options": "nosniff",
         }
         return web.FileResponse(path, headers=headers)
+
+    async def _artifact(self, request: web.Request, what: ArtifactKind) -> Path:
+        """Return the path of the artifact that a request names; answer 404 where there is none."""
+        named = request.match_info
+        n, k = int(named["n"][:9]), int(named.get("k", "0")[:9])
+        path = await self._web_api.output(request["owner"], TurnId(named["turn"]), n, what, k)
+        if path is None:
+            raise web.HTTPNotFound(reason=ABSENT)
+        return path
 
     # --- the socket ---------------------------------------------------------------------------
 
