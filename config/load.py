@@ -20,7 +20,7 @@ from config.key_index import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
-from config.preset_files import Known, check_defaults, read_presets
+from config.preset_files import Known, check_defaults, preset_warnings, read_presets
 from config.reading import TableReader, as_error, unknown
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
@@ -150,6 +150,7 @@ def load(
             *_unread_files(looked_at),
             *_unsafe_files(file, reader.secret_files),
             *_lookalikes(environ, reader.named),
+            *preset_warnings(presets, every, {name: sources.get(name, BUILT_IN) for name in every}),
             *hook_warnings(hooks),
             *warnings,
         ),
@@ -265,7 +266,7 @@ def _read(
     tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
     rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
     source_of = {name: sources.get(name, BUILT_IN) for name in specs}
-    of_tool = rules_of(rules, source_of)
+    of_tool = rules_of(rules, specs, source_of)
     tools = {name: replace(policy, rules=of_tool[name], source=source_of[name]) for name, policy in tools.items()}
     warnings += rule_warnings(rules, specs, of_tool)
     warnings += check_people(people.allow, known, reader) if people else []

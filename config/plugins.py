@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import agent_tools
 from gateway.domain.text import cut
+from gateway.domain.tool_groups import GROUPS
 from gateway.domain.tools import ToolSpec
 from gateway.errors import ConfigError
 
@@ -73,6 +74,9 @@ def spec_of(module: ModuleType, path: str) -> ToolSpec:
     spec = part_of(module, "SPEC")
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
+    if spec.group and spec.group not in GROUPS:
+        cure = f"Known are: {', '.join(GROUPS)}"
+        raise ConfigError(f"{path}: there is no tool group {cut(spec.group, 100)!r}", cure=cure)
     return spec
 
 

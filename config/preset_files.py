@@ -13,14 +13,15 @@ from pydantic import AfterValidator, Field, StrictInt
 from config.agents import NAME, one_line
 from config.basics import Table
 from config.reading import TableReader, suggest
-from config.rules import read_rules
+from config.rule_checks import rule_warnings
+from config.rules import read_rules, rules_of
 from config.table_lines import table_lines
 from config.toml_file import parse_file
 from config.values import Flaw
 from gateway.domain.presets import Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer
 from gateway.domain.tool_groups import NEWEST
-from gateway.domain.tools import Risk, SandboxPolicy
+from gateway.domain.tools import Risk, SandboxPolicy, ToolSpec
 from gateway.errors import ConfigError
 
 SHIPPED = Path(__file__).with_name("presets")
@@ -131,3 +132,9 @@ def check_defaults(presets: Presets, reader: TableReader) -> None:
         if name not in allowed:
             why = "is for sub-sessions only" if name in presets.by_name else "is not there"
             reader.wrong(("sessions", "preset", kind), f"the preset {name!r} {why}", suggest(name, allowed))
+
+
+def preset_warnings(presets: Presets, specs: Mapping[str, ToolSpec], sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each rule of a preset that is likely a mistake. `sources`: source of each tool."""
+    for preset in presets.by_name.values():
+        yield from rule_warnings(preset.rules, specs, rules_of(preset.rules, specs, sources))

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from config.reading import Path, TableReader, suggest
 from gateway.domain.rules import GROUP, Rule, Verdict
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tool_groups import GROUPS, groups_of
+from gateway.domain.tool_groups import GROUPS
+from gateway.domain.tools import ToolSpec
 
 RULES_AT_MOST = 500
 Kind = Literal["main", "dm", "non-main"]
@@ -83,9 +84,11 @@ def _is_right(
     return len(reader.problems) == before
 
 
-def rules_of(rules: Sequence[Rule], tools: Mapping[str, str]) -> Mapping[str, tuple[Rule, ...]]:
-    """Return the rules of each tool, in order. `tools`: source of each tool."""
+def rules_of(
+    rules: Sequence[Rule], specs: Mapping[str, ToolSpec], sources: Mapping[str, str]
+) -> Mapping[str, tuple[Rule, ...]]:
+    """Return the rules of each tool, in order. `sources`: source of each tool."""
     return {
-        name: tuple(rule for rule in rules if rule.is_for(name, source, groups_of(name)))
-        for name, source in tools.items()
+        name: tuple(rule for rule in rules if rule.is_for(name, sources[name], spec.groups))
+        for name, spec in specs.items()
     }

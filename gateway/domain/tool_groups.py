@@ -52,11 +52,11 @@ GROUPS: Mapping[str, ToolGroup] = MappingProxyType(
 
 
 @lru_cache(maxsize=1024)
-def groups_of(tool: str) -> frozenset[str]:
-    """Return the names of the groups that a tool is in."""
-    return frozenset(name for name, group in GROUPS.items() if tool in group.tools)
+def groups_of(tool: str, own: str = "") -> frozenset[str]:
+    """Return the names of the groups that a tool is in. `own`: the one that a tool of others names itself."""
+    return frozenset(name for name, group in GROUPS.items() if tool in group.tools or name == own)
 
 
-def generation_of(tool: str) -> int:
+def generation_of(tool: str, own: str = "") -> int:
     """Return the lowest generation that has a tool. A tool in no group belongs to the newest alone."""
-    return min((GROUPS[name].generation for name in groups_of(tool)), default=NEWEST)
+    return min((GROUPS[name].generation for name in groups_of(tool, own)), default=NEWEST)

@@ -13,6 +13,7 @@ from typing import Any
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.ids import CallId, WaitId
 from gateway.domain.rules import Rule
+from gateway.domain.tool_groups import generation_of, groups_of
 
 
 class Availability(StrEnum):
@@ -155,6 +156,8 @@ class ToolSpec:
     """True for a tool that spawns or manages sub-sessions. A session that may have none is not offered it."""
     subjects: frozenset[SubjectKind] | None = None
     """Kinds of the subjects that its calls touch, for the checks of rules; None: not stated."""
+    group: str = ""
+    """For a tool that is not part of Dragoman: its tool group (`gateway.domain.tool_groups`), such as `network`."""
     leaves_plan: bool = False
     """True for a tool that ends the planning. It exists only under a read-only preset of people, and a person decides
     about each call of it, whatever rules and grants say."""
@@ -168,6 +171,16 @@ class ToolSpec:
     def by_hand(self) -> str:
         """Name of the tool as a command."""
         return self.command or self.name
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Names of its tool groups."""
+        return groups_of(self.name, self.group)
+
+    @property
+    def generation(self) -> int:
+        """Lowest generation that has it."""
+        return generation_of(self.name, self.group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,9 +140,10 @@ def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, 
     """
     here = next((line for line in lines if line.session.id == session.id), None)
     running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
+    preset = f", preset {as_code(session.preset)}" if session.preset else ""
     text = [
-        f"This session ({as_code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
-        f"{queued} queued."
+        f"This session ({as_code(session.id)}, {session.kind}{preset}): {running} running, "
+        f"{waiting} waiting for a decision, {queued} queued."
     ]
     if session.kind is SessionKind.MAIN:
         text += _daemon_lines(counts, model, now)

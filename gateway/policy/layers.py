@@ -14,11 +14,12 @@ from gateway.domain.patterns import fits
 from gateway.domain.presets import BUILD, Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tool_groups import generation_of, groups_of
 from gateway.domain.tools import CallScope, Risk, SandboxPolicy, SubjectKind, ToolPolicy, ToolSpec
 from gateway.policy.rules import only_reads
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
+UNDER_LIMITS = "You can read and look things up, and cannot change anything; nor can the session above you."
+"""Part of the system prompt for a child without one of its own, below a read-only preset."""
 NO_PRESET = Preset(name=BUILD)
 """Preset without any rule or limit."""
 
@@ -32,7 +33,7 @@ def rules_of_call(
     """
     if not preset.rules and not granted and spec.name not in session.tools_off:
         return policy.rules  # the same list each time, whose index is kept
-    groups = groups_of(spec.name)
+    groups = spec.groups
     of_preset = (rule for rule in preset.rules if rule.is_for(spec.name, policy.source, groups))
     of_grants = (rule for rule in granted if rule.is_for(spec.name, policy.source, groups))
     return (*of_preset, *policy.rules, *_of_session(spec.name, session), *of_grants)
@@ -67,6 +68,7 @@ def in_force(presets: Presets, session: Session) -> Preset:
         ceilings=tuple(ceiling for one in (*above, own) for ceiling in one.ceilings),
         sandbox=strictest(one.sandbox for one in (own, *above)),
         generation=generation,
+        prompt=own.prompt or next((UNDER_LIMITS for one in above if one.read_only), ""),
     )
 
 
@@ -91,7 +93,7 @@ def _gone(name: str) -> Preset:
 
 def withheld_by(preset: Preset, spec: ToolSpec, session: Session) -> Deny | None:
     """Return the reason why a preset permits no call of a tool; None when it permits some."""
-    needed = generation_of(spec.name)
+    needed = spec.generation
     if needed > preset.generation:
         hint = f"{spec.name} is of generation {needed}; here tools go up to generation {preset.generation}."
         return Deny(reason=DenyReason.CONFIGURED, hint=hint)

@@ -25,7 +25,6 @@ from gateway.domain.decisions import DenyReason
 from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.text import one_line
-from gateway.domain.tool_groups import generation_of
 from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
@@ -138,8 +137,6 @@ def rights_of_child(
         tools &= set(task.tools)
     if agent is not None and agent.tools is not None:
         tools &= set(agent.tools)
-    if agent is not None:
-        tools = frozenset(name for name in tools if generation_of(name) <= agent.generation)
     if depth == MAX_DEPTH:  # it can have no children
         tools -= frozenset(of_children)
     return Rights(
@@ -294,8 +291,9 @@ class CallSubsessions:
         unknown = _unknown("preset", preset, {one.name for one in tools.presets.for_children()})
         if unknown:
             return unknown
-        visible = [tool.spec.name for tool in tools.seen_by(self.view.session)]
-        parent = rights_of(self.view.session, visible, service.limits)
+        seen = [tool.spec for tool in tools.seen_by(self.view.session)]
+        newer = {spec.name for spec in seen if agent is not None and spec.generation > agent.generation}
+        parent = rights_of(self.view.session, [spec.name for spec in seen], service.limits)
         at_most_s = service.limits.child_active.total_seconds()
         rights = rights_of_child(parent, left, task, agent, at_most_s, tools.of_children)
         if isinstance(rights, SpawnDenied):
@@ -305,7 +303,7 @@ class CallSubsessions:
             session=child_session(self.view.turn.id, self.n),
             title=title_of(service.redactor.text(task.text)),
             task=task.text,
-            tools=tuple(sorted(rights.tools)),
+            tools=tuple(sorted(rights.tools - newer)),
             mode=task.mode,
             preset=preset,
             # Stored, not looked up later: a grandchild without settings of its own inherits its parent's.

@@ -155,6 +155,15 @@ def test_wrong_name_of_a_preset_is_told(tmp_path: Path, text: str, told: str) ->
     assert told in problems(tmp_path, text, careful=f'{OWN}mode = "subagent"')
 
 
+def test_rule_of_a_preset_that_decides_nothing_is_warned_of(tmp_path: Path) -> None:
+    narrow = '[[rules]]\ntool = "shell"\npattern = "git *"\ndecision = "deny"\n'
+    wide = '[[rules]]\ntool = "shell"\npattern = "*"\ndecision = "deny"\n'
+
+    loaded = read(tmp_path, careful=f"{OWN}{narrow}{wide}")
+
+    assert any("preset careful, careful.toml:2 (rules[0])" in line for line in loaded.warnings), loaded.warnings
+
+
 def test_defaults_and_agents_are_read(tmp_path: Path) -> None:
     text = (
         'preset = { dm = "explore" }\ngeneration = { dm = 4 }\n'

@@ -12,7 +12,7 @@ from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import GROUPS, NEWEST, generation_of, groups_of
 from gateway.domain.tools import CallScope, Effect, Risk, SandboxPolicy, SubjectKind, ToolSpec
-from gateway.policy.layers import in_force, rules_of_call
+from gateway.policy.layers import UNDER_LIMITS, in_force, rules_of_call
 from gateway.policy.permission import decide, refused, withheld
 from tests.support.turns import lineage
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
@@ -137,6 +137,15 @@ def test_every_tool_group_has_a_generation_of_the_ladder() -> None:
     assert groups_of("edit") == {"files", "edit"}
 
 
+def test_tool_of_others_names_its_group() -> None:
+    spec = replace(SPEC, name="stars", group="network")
+    preset = Preset(name="p", generation=4, rules=(rule(Layer.PRESET, DENY, "*", tool="group:network"),))
+
+    assert (spec.groups, spec.generation) == ({"network"}, 4)
+    assert replace(spec, group="").generation == NEWEST
+    assert rules_of_call(spec, POLICY, HERE, preset) == preset.rules
+
+
 SHELL = replace(SPEC, subjects=frozenset({SubjectKind.COMMAND}))
 
 
@@ -229,6 +238,12 @@ def test_preset_in_force_has_the_limits_of_all_above(
     found = in_force(KNOWN, where)
 
     assert (found.name, found.generation, found.sandbox, found.ceilings) == (name, generation, sandbox, ceilings)
+
+
+def test_child_of_a_plan_is_told_of_its_limits() -> None:
+    own, plain = in_force(KNOWN, replace(child("small", "plan"))), in_force(KNOWN, child("", ""))
+
+    assert (own.prompt, plain.prompt) == (UNDER_LIMITS, "")
 
 
 def test_child_inherits_locked_denies_alone() -> None:
