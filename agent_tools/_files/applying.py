@@ -25,7 +25,7 @@ class Planned:
     """Text; empty for a removed file."""
     change: FileChange
     note: str = ""
-    """What people should know about this change."""
+    """How the text was found, when it was not found exactly."""
 
 
 def write_scope(*paths: str) -> CallScope:
@@ -64,7 +64,8 @@ def preview_of(planned: Sequence[Planned]) -> Preview:
     """Return the diff of all changes for the card, with the hash that each file must still have."""
     texts = [one.note for one in planned if one.note]
     texts += [diff(one.path, one.before, one.after) or f"{one.path}: only white space at line ends" for one in planned]
-    return Preview(text="\n".join(texts), state={one.path: one.change.before for one in planned})
+    state = {one.path: one.change.before for one in planned}
+    return Preview(text="\n".join(texts), state=state, exact=not any(one.note for one in planned))
 
 
 async def applied(ctx: ToolContext, planned: Sequence[Planned], *, undoes: str = "") -> ToolResult:

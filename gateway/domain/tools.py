@@ -441,6 +441,8 @@ class Preview:
     state: Mapping[str, Any]
     """JSON values that identify what was read, such as a file's hash. An approval holds only while they are the
     same."""
+    exact: bool = True
+    """False when the tool had to guess, such as an edit whose text was not found exactly: no grant covers the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,6 +198,8 @@ class CallDecider:
             return answered(step.call.arguments, self.tools.offers(view.session))
         try:
             preview = previewed if isinstance(previewed, Preview) else None
+            if preview is not None and not preview.exact:
+                granted = ()
             call = self._prepare(view, step, granted, preview)
             if isinstance(call, Deny):
                 return self.refuse(call)
@@ -385,6 +387,7 @@ class CallDecider:
             scopes=scopes_for(tool, view.session, call_scope, granted),
             prepared=prepared,
             preview="" if preview is None else preview.text,
+            exact=preview is None or preview.exact,
         )
 
     def _workspace(self, session: Session) -> Callable[[], str]:
@@ -431,6 +434,6 @@ class CallDecider:
             summary=self.redactor.text(call.call_scope.summary),
             parts=tuple(self.redactor.known(line)[0] for line in asking.part_lines(call.call_scope)),
             prepared=call.prepared,
-            always=None if hidden or repeated >= ASK_FROM else offer_for(call, shown),
+            always=None if hidden or repeated >= ASK_FROM or not call.exact else offer_for(call, shown),
         )
         return Asked(step=call.step, request=request)

@@ -31,3 +31,5 @@ class Prepared:
     """`Preview.state` that the call depends on; None for a tool that does not prepare."""
     preview: str = ""
     """Text of the preview."""
+    exact: bool = True
+    """As in `Preview`."""

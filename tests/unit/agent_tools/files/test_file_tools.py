@@ -188,6 +188,7 @@ async def test_a_loosely_found_text_is_named_on_card_and_result(bench: Bench) ->
     shown = await bench.preview(edit, **args)
     assert isinstance(shown, Preview)
     assert "found by whitespace_normalized" in shown.text
+    assert not shown.exact
     assert "found by whitespace_normalized" in (await bench.call(edit, **args)).text
 
 

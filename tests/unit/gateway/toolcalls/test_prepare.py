@@ -12,8 +12,9 @@ import pytest
 
 from gateway.domain.ids import main_session
 from gateway.domain.steps import StepState
-from gateway.domain.tools import Effect, Preview, ResultStatus, Risk, ToolResult
-from gateway.domain.turns import Lease
+from gateway.domain.tools import CallScope, Effect, Preview, ResultStatus, Risk, ToolResult
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.waits import Verb
 from gateway.errors import NotFound
 from gateway.ports import PrepareContext, ToolContext
 from gateway.toolcalls.tool_set import Tool
@@ -161,3 +162,34 @@ def test_an_unasked_edit_that_a_crash_cut_is_unknown(tmp_path: Path) -> None:
 
     assert isinstance(found, ToolResult)
     assert found.status is ResultStatus.UNKNOWN
+
+
+async def looks_or_guesses(ctx: PrepareContext, args: Text) -> Preview | ToolResult:
+    """Preview of a tool that does not find the text `guess` exactly."""
+    old = await ctx.files.read("notes", 1000)
+    return Preview(text=f"+ {args.text}", state={"sha256": digest(old)}, exact=args.text != "guess")
+
+
+def notes_scope(_args: Text) -> CallScope:
+    return CallScope(risk=Risk.WRITE, subjects=("path:notes",))
+
+
+async def test_no_grant_covers_a_call_that_had_to_guess(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [replace(editing(looks_or_guesses), call_scope=notes_scope)])
+    (engine.workspaces.workspace(main_session(ANN)) / "notes").write_text("old")
+    lease = await engine.planned("edit:new")
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id, Verb.ALWAYS)
+    await engine.press(wait.id, Verb.GRANT_CHAT)
+    assert await engine.settle(lease)
+    await engine.store.finish_turn(lease, TurnState.DONE, answer=None, given=(), slots=[], timers=[])
+
+    lease = await engine.planned("edit:more")
+    assert await engine.settle(lease)  # the grant covers it
+    await engine.store.finish_turn(lease, TurnState.DONE, answer=None, given=(), slots=[], timers=[])
+    lease = await engine.planned("edit:guess")
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    assert wait.approval is not None
+    assert wait.approval.always is None
