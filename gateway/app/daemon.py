@@ -129,6 +129,7 @@ class Daemon:
             self._log.warning("some messages stay for the next start", error=str(error))
         self.delivery.drain()
         await _within(sends, SENDERS_WITHIN_S)
+        await self.sweeper.leave()
 
     async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a channel or a tool; log each failure and restart with backoff."""

@@ -62,6 +62,14 @@ class Sweeper:
                 since_alive = 0.0
                 await self._record_alive()
 
+    async def leave(self) -> None:
+        """Let other nodes send and poll at once. Call last."""
+        try:
+            async with asyncio.timeout(EVERY_S):
+                await self.node.leave(self.node_id)
+        except (TimeoutError, StoreError) as error:
+            self._log.error("other nodes take over only when the leases of this one have ended", error=str(error))
+
     def _all(self) -> list[tuple[str, Callable[[], Awaitable[int]]]]:
         return [
             ("expire_waits", self.sweeps.expire_waits),

@@ -6,7 +6,8 @@ Last step of a message's path, and the only sender of what must arrive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +15,15 @@ from gateway.domain.ids import NodeId, SlotId
 from gateway.domain.live import SLOTS, SlotsDue
 from gateway.domain.slots import Slot, SlotKind
 from gateway.errors import StoreError
-from gateway.outbound.message_actor import LOOK_EVERY_S, MessageActors
+from gateway.outbound.message_actor import LOOK_EVERY_S, RETRY_S, STORE_RETRIES, MessageActors
 from gateway.outbound.rate_limit import read_bans
 from gateway.ports import EventBus
 from gateway.system.logging_setup import log
 
 AT_ONCE = 64
 """Concurrent sends of one channel; approximate where several channels send."""
+SENDER_SURE_S = 10.0
+"""Seconds after a claim in which no other node can have become the account's sender."""
 CLAIM_FROM = 16
 """Free sends of a channel from which more slots are claimed for it: each claim is a commit."""
 
@@ -32,11 +35,12 @@ class Delivery:
     node: NodeId
     events: EventBus
     messages: MessageActors
-    _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
     _busy: dict[SlotId, str] = field(default_factory=dict[SlotId, str])
     """Slots being sent, with their channel."""
+    _sends_for: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """Monotonic time of the last claim for an account (channel, name)."""
     _log: Any = field(default_factory=lambda: log("delivery"))
 
     async def run(self) -> None:
@@ -73,16 +77,29 @@ class Delivery:
         messages = self.messages
         rooms = {name: room for name in sorted(messages.channels) if (room := self._room(name))}
         try:
-            if not self._knows_bans:
-                await read_bans(messages.key_value, messages.limiter, messages.clock.now())
-                self._knows_bans = True
-            return await messages.outbox.claim_slots(
+            claimed = await messages.outbox.claim_slots(
                 self.node, list(rooms), max(rooms.values(), default=AT_ONCE), wait_s=LOOK_EVERY_S
             )
         except StoreError as error:
             self._log.error("slots not claimed", error=str(error))
             await asyncio.sleep(LOOK_EVERY_S)
             return []
+        await self._take_over({(slot.conversation.channel, slot.conversation.account) for slot in claimed})
+        return claimed
+
+    async def _take_over(self, accounts: Collection[tuple[str, str]]) -> None:
+        """Read the stored bans when this node may not have been the sender of an account until now."""
+        messages, now = self.messages, self.messages.clock.monotonic()
+        for _ in range(STORE_RETRIES):
+            if all(now - self._sends_for.get(one, -math.inf) < SENDER_SURE_S for one in accounts):
+                break
+            try:
+                await read_bans(messages.key_value, messages.limiter, messages.clock.now())
+                break
+            except StoreError as error:
+                self._log.error("bans not read", error=str(error))
+                await asyncio.sleep(RETRY_S)
+        self._sends_for |= dict.fromkeys(accounts, now)
 
     async def _show(self, slot: Slot) -> None:
         """Show one version of one slot and record the outcome."""

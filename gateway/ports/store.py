@@ -102,6 +102,9 @@ class Outbox(Protocol):
         REFUSALs come after everything else, and at most eight of a channel are SENDING at any time. A slot never
         overtakes an older one of its conversation that waits for a retry. One exception: cards of sessions whose root
         is not MAIN, shown in an owner's chat, come after everything else there.
+
+        An account has one sender at a time: the node that claims becomes it for 15 s, renewed by its claims. Slots of
+        an account whose sender is another machine stay DUE.
         """
         ...
 
@@ -210,6 +213,13 @@ class Node(Protocol):
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
         """Take or renew a named lease (the only poller of a token). Return False while another node holds it."""
+        ...
+
+    async def leave(self, node: NodeId) -> None:
+        """Give up the named leases and the accounts that this node sends for, so that another one takes over at once.
+
+        Call when nothing is being sent or polled any more.
+        """
         ...
 
 

@@ -238,7 +238,7 @@ class KernelStore(ABC):
         """Claim the oldest due slot of each conversation; none overtakes an older one that awaits a retry."""
 
         def take(part: Part) -> list[Slot]:
-            return outbox.claim_slots(part, node, part.index.claimable_slots(part.now, channels, limit))
+            return outbox.claim_slots(part, node, channels, limit)
 
         return await self.claim_due(take, limit, wait_s)
 
@@ -299,6 +299,10 @@ class KernelStore(ABC):
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
         """Acquire or renew a named lease."""
         return await self.run(lambda part: records.hold(part, name, node, ttl))
+
+    async def leave(self, node: NodeId) -> None:
+        """Give up the named leases, and the accounts that this node sends for."""
+        await self.run(lambda part: records.leave(part, node))
 
     async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store a value."""

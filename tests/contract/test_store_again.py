@@ -7,7 +7,7 @@ import pytest
 from gateway.domain.ids import NodeId, SlotId
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.turns import Lease, TurnState
-from tests.contract.scene import NODE, OTHER_NODE, Scene
+from tests.contract.scene import NODE, Scene
 from tests.support.makers import CHAT, deny, seconds
 
 NEXT_LIFE = NodeId("here#2")
@@ -197,7 +197,7 @@ async def test_a_beginning_that_was_sent_late_is_edited_too(scene: Scene) -> Non
     beginning = await _claim(scene)
     await _ends(scene, lease)
     await scene.store.slot_sent(beginning, "m")
-    await _again(scene, await _send(scene, OTHER_NODE), OTHER_NODE)
+    await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
 
 
 async def test_a_beginning_that_two_lives_showed(scene: Scene) -> None:

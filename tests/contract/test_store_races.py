@@ -155,6 +155,6 @@ async def test_a_slot_is_handed_to_one_of_many_senders(scene: Scene) -> None:
     """Twenty conversations, fifty senders: each slot once."""
     for n in range(20):
         await scene.store.control(route(), inbound("/stop", where=chat(n)), control())
-    claimed = await _at_once(scene.store.claim_slots(NodeId(f"n{n}#1"), ["telegram"], 3) for n in range(50))
+    claimed = await _at_once(scene.store.claim_slots(NodeId(f"here#{n}"), ["telegram"], 3) for n in range(50))
     slots = [slot.id for batch in claimed for slot in batch]
     assert len(slots) == len(set(slots)) == 20

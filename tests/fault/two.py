@@ -40,6 +40,8 @@ class Suspended:
 
     store: MemoryStore
     awake: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: Counter[str] = field(default_factory=Counter[str])
+    """How often each method was called while the machine was awake."""
     answered: Counter[str] = field(default_factory=Counter[str])
     """How often each method returned something: not None, False or nothing at all."""
 
@@ -51,6 +53,7 @@ class Suspended:
 
         async def asked(*args: Any, wait_s: float = 0, **kwargs: Any) -> Any:
             await self.awake.wait()
+            self.asked[name] += 1
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             if wait_s and not answer:  # waiting is the machine's own: one that was suspended meanwhile takes nothing
                 await self.store.live_bus.wait_for(WAKES[name], wait_s)

@@ -2,35 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.domain.messages import latest_chat, owner_page
 from gateway.domain.routes import main_route
+from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
 from gateway.store.kernel.messages import PEOPLE, use_session
-from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import person_of
+from gateway.store.kernel.part import AccountKey, FactKey, Part
+from gateway.store.kernel.records import SENDERS, person_of
 from gateway.store.kernel.rows import Early, Fact, SlotRow
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, may_be_overwritten, show_anew
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """Slot kinds that live edits change, outside of the outbox, while their turn runs."""
+SENDER_RENEWED = timedelta(seconds=10)
+"""With less left of its lease, a sender's claim renews it."""
 TOLD = "told"
 """Namespace of facts: notices to the owners. They expire when the same notice may be sent again."""
 
 
-def claim_slots(part: Part, node: NodeId, slots: Iterable[SlotId]) -> list[Slot]:
-    """Mark these slots as being sent by a node."""
+def claim_slots(part: Part, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
+    """Mark due slots as being sent by a node, of the accounts whose only sender it is, or becomes."""
     taken: list[Slot] = []
-    for slot in slots:
+    for slot in _sendable(part, node, channels, limit):
         before = part.slots[slot].slot
         of_slot = {"state": SlotState.SENDING, "attempts": before.attempts + 1, "fence": before.fence + 1}
         taken.append(part.set_slot(slot, of_slot=of_slot, node=node, sending_since=part.now).slot)
     return taken
+
+
+def _sendable(part: Part, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+    """Return claimable slots of accounts that no other node sends for; the node is their sender from now on."""
+    others = set[AccountKey]()
+    while True:
+        found = part.index.claimable_slots(part.now, channels, limit, sorted(others))
+        places = {part.slots[slot].slot.conversation for slot in found}
+        accounts = {(place.channel, place.account) for place in places}
+        held = {one for one in accounts if _is_held_by_another(part, node, one)}
+        if not held:
+            break
+        others |= held
+    for account in accounts:
+        known = part.facts.get(_sender_of(account))
+        if known is None or known.value != node or known.until is None or known.until - part.now < SENDER_RENEWED:
+            part.facts.put(_sender_of(account), Fact(node, part.now + LEASE_LASTS))
+    return found
+
+
+def _is_held_by_another(part: Part, node: NodeId, account: AccountKey) -> bool:
+    """Return whether a node of another machine is the sender. A machine's earlier life sends nothing any more."""
+    known = part.facts.get(_sender_of(account))
+    if known is None or known.until is None or known.until <= part.now:
+        return False
+    return known.value.rpartition("#")[0] != node.rpartition("#")[0]
+
+
+def _sender_of(account: AccountKey) -> FactKey:
+    return SENDERS, "/".join(account)
 
 
 def slot_sent(part: Part, sent: Slot, platform_id: str, *, unsettled: bool) -> None:

@@ -29,6 +29,8 @@ R = TypeVar("R")
 EventKey: TypeAlias = tuple[str, str, str]
 """Channel, account and the platform's key of the event."""
 StepKey: TypeAlias = tuple[TurnId, int]
+AccountKey: TypeAlias = tuple[str, str]
+"""Channel and account."""
 FactKey: TypeAlias = tuple[str, str]
 """Namespace and key."""
 _UNCHANGED: Any = object()
@@ -77,8 +79,10 @@ class Index(Protocol):
         """Return queued turns that may run, the longest waiting first."""
         ...
 
-    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
-        """Return slots that may be sent, as `Outbox.claim_slots` orders them."""
+    def claimable_slots(
+        self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
+    ) -> Sequence[SlotId]:
+        """Return slots that may be sent, as `Outbox.claim_slots` orders them, but for those of some accounts."""
         ...
 
     def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:

@@ -14,7 +14,8 @@ from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, changed
 
-CODES, COOKIES, FAILURES, PAGES, HOLDS, NODES = "code", "cookie", "failure", "page", "hold", "node"
+CODES, COOKIES, FAILURES, PAGES, NODES = "code", "cookie", "failure", "page", "node"
+HOLDS, SENDERS = "hold", "sender"
 """Namespaces of facts."""
 ALIVE = "alive"
 NOTES = "note/"
@@ -68,6 +69,15 @@ def hold(part: Part, name: str, node: NodeId, ttl: timedelta) -> bool:
         return False
     part.facts.put((HOLDS, name), Fact(node, part.now + ttl))
     return True
+
+
+def leave(part: Part, node: NodeId) -> None:
+    """Give up the named leases of a node, and the accounts that it sends for."""
+    for namespace in (HOLDS, SENDERS):
+        for key, fact in part.facts_in(namespace):
+            if fact.value == node:
+                part.facts.delete((namespace, key))
+                part.touched.slots_due = True
 
 
 def put(part: Part, namespace: str, key: str, value: str, ttl: timedelta | None) -> None:

@@ -16,7 +16,7 @@ from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.ports import Clock
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
-from gateway.store.kernel.part import Part, StepKey
+from gateway.store.kernel.part import AccountKey, Part, StepKey
 from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.kernel_store import KernelStore
 
@@ -178,11 +178,14 @@ class MemoryIndex(KernelStore):
 
     # --- slots ------------------------------------------------------------------------------
 
-    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+    def claimable_slots(
+        self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
+    ) -> Sequence[SlotId]:
         """Return the oldest due slot of each conversation where none is being sent; refusals last."""
         idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
         heads = [min(here.values(), key=self._place) for here in idle]
         due = [row for row in heads if row.slot.due_at <= now and row.slot.conversation.channel in channels]
+        due = [row for row in due if (row.slot.conversation.channel, row.slot.conversation.account) not in without]
         due.sort(key=lambda row: row.seq)
         found = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
         for channel in channels:

@@ -54,10 +54,11 @@ SELECT id FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'app
 
 -- name: claimable_slots
 -- The oldest slot of each conversation where none is being sent, if it is due; cards of sessions other than a main one
--- come last there. ?1 channels as a JSON array, ?2 now, ?3 limit.
+-- come last there. ?1 channels as a JSON array, ?2 now, ?3 limit, ?4 how conversations begin that are left out.
 SELECT s.id FROM slots AS s INDEXED BY slots_due
 WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
   AND s.channel IN (SELECT value FROM json_each(?1))
+  AND NOT EXISTS (SELECT 1 FROM json_each(?4) WHERE substr(s.conversation, 1, length(value)) = value)
   AND NOT EXISTS (
       SELECT 1 FROM slots AS o INDEXED BY slots_unsent
       WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')
@@ -70,9 +71,10 @@ WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
 ORDER BY s.seq LIMIT ?3;
 
 -- name: claimable_refusals
--- The same for refusals of channel ?1, of which at most ?4 are being sent at once.
+-- The same for refusals of channel ?1, of which at most ?4 are being sent at once. ?5 as ?4 above.
 SELECT s.id FROM slots AS s INDEXED BY slots_refusals
 WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' AND s.due_at <= ?2 AND s.channel = ?1
+  AND NOT EXISTS (SELECT 1 FROM json_each(?5) WHERE substr(s.conversation, 1, length(value)) = value)
   AND NOT EXISTS (
       SELECT 1 FROM slots AS o INDEXED BY slots_unsent
       WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')

@@ -22,7 +22,7 @@ from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.ports import Clock
 from gateway.store.codec import dump_json, from_us
-from gateway.store.kernel.part import FactKey
+from gateway.store.kernel.part import AccountKey, FactKey
 from gateway.store.kernel.rows import Fact, held_for
 from gateway.store.kernel_store import KernelStore
 from gateway.store.sqlite import children, grants, records
@@ -194,11 +194,15 @@ class SqliteQueries(KernelStore):
         )
 
 
-def claimable(reader: ReadTx, channels: Sequence[str], now: int, limit: int) -> list[SlotId]:
-    """Return slots that may be sent at a time in microseconds, refusals last."""
-    found = [SlotId(id_) for (id_,) in reader.run("claimable_slots", dump_json(list(channels)), now, limit)]
+def claimable(
+    reader: ReadTx, channels: Sequence[str], now: int, limit: int, without: Sequence[AccountKey] = ()
+) -> list[SlotId]:
+    """Return slots that may be sent at a time in microseconds, refusals last, but for those of some accounts."""
+    left_out = dump_json([f"{dump_json(list(account))[:-1]}," for account in without])
+    rows = reader.run("claimable_slots", dump_json(list(channels)), now, limit, left_out)
+    found = [SlotId(id_) for (id_,) in rows]
     for channel in channels:
-        rows = reader.run("claimable_refusals", channel, now, limit - len(found), REFUSALS_AT_ONCE)
+        rows = reader.run("claimable_refusals", channel, now, limit - len(found), REFUSALS_AT_ONCE, left_out)
         found += [SlotId(id_) for (id_,) in rows]
     return found
 

@@ -17,7 +17,7 @@ from gateway.domain.waits import DECISION_GOOD_FOR_S
 from gateway.store.child_rules import CHILDREN
 from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
-from gateway.store.kernel.part import EventKey, FactKey, Part, StepKey, Table
+from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Part, StepKey, Table
 from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.sqlite import tables
 from gateway.store.sqlite.decode import (
@@ -319,9 +319,11 @@ class SqliteSource:
         """Return all open approvals."""
         return self._ids("asked_waits")
 
-    def claimable_slots(self, now: datetime, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
+    def claimable_slots(
+        self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
+    ) -> Sequence[SlotId]:
         """Return slots that may be sent, refusals last."""
-        return claimable(self.tx, channels, to_us(now), limit)
+        return claimable(self.tx, channels, to_us(now), limit, without)
 
     def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
         """Return slots being sent with their senders."""

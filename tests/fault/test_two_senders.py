@@ -1,0 +1,79 @@
+"""Senders: two daemons on one store and one bot. One of them sends at a time, and a stale one changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from tests.fault.rig import until
+from tests.fault.two import Machine, Pair, pair
+from tests.support.clock import FakeClock
+from tests.support.telegram import TOKEN, Call, FakeTelegram, faults
+
+ANN, JOE = 1001, 1002
+LEASE_S = 15
+TAKEN_BACK_S = 61
+CONFIG = """
+[owners]
+ann = ["telegram:1001"]
+joe = ["telegram:1002"]
+[channels.telegram]
+token = "file:{token}"
+api_root = "{api_root}"
+"""
+
+
+def senders(two: Pair) -> list[Machine]:
+    """Return the machines that ever got a slot to send."""
+    return [one for one in two.machines if one.way.answered["claim_slots"]]
+
+
+async def test_one_machine_sends_for_an_account_at_a_time(tmp_path: Path) -> None:
+    """However many chats there are. When it stops in order, the other one sends at once."""
+    clock = FakeClock()
+    async with FakeTelegram().serve() as telegram, pair(tmp_path, clock, _config(tmp_path, telegram)) as two:
+        for n in range(6):
+            person = (ANN, JOE)[n % 2]
+            telegram.say(person, f"hello {n}")
+            await telegram.until(lambda who=person, count=n // 2 + 1: len(telegram.shown(who)) == count)
+        [sender] = senders(two)
+        sender.app.daemon.stop()
+        await sender.running
+        telegram.say(ANN, "still there?")
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 4)
+        assert len(senders(two)) == 2
+
+
+async def test_a_stale_sender_changes_nothing(tmp_path: Path) -> None:
+    """Suspended while Telegram is slow: the other one sends again, marked; awake, the first one's result is none."""
+    clock = FakeClock()
+    async with FakeTelegram().serve() as telegram, pair(tmp_path, clock, _config(tmp_path, telegram)) as two:
+        telegram.script(lambda call: faults.slow(hold_s=1.0) if _is_first(telegram, call) else None)
+        telegram.say(ANN, "hello")
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 1)
+        [stale] = senders(two)
+        stale.suspend()
+        clock.advance(TAKEN_BACK_S)
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 2)
+        await until(lambda: _answer(two).state is SlotState.SENT)
+        held, before = _answer(two), two.store.rev
+        stale.wake()
+        await until(lambda: stale.way.answered["slot_sent"] == 0 and stale.way.asked["slot_sent"] > 0)
+        assert (_answer(two), two.store.rev) == (held, before)
+        assert "(re-sent)" in telegram.shown(ANN)[1].text
+
+
+def _config(folder: Path, telegram: FakeTelegram) -> str:
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_text(TOKEN)
+    return CONFIG.format(token=token, api_root=telegram.api_root)
+
+
+def _is_first(telegram: FakeTelegram, call: Call) -> bool:
+    return call.method == "sendMessage" and not telegram.shown(ANN)
+
+
+def _answer(two: Pair) -> Slot:
+    [found] = [row.slot for row in two.store.slots.values() if row.slot.kind is SlotKind.ANSWER]
+    return found
