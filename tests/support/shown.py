@@ -59,6 +59,7 @@ def card_row(
     cwd: str = "/srv/work",
     note: str = "",
     reason: str = "",
+    parts: tuple[str, ...] = (),
 ) -> CardRow:
     """A row of a card for a command of the shell, made by the gateway itself. `who` asked, and decided."""
     action = Action(tool="shell", arguments={"command": command}, cwd=cwd, sandbox=SandboxMode.BASIC)
@@ -71,6 +72,7 @@ def card_row(
         rendered=render_action(action, "command"),
         escaped=needs_escape(action),
         note=note,
+        parts=parts,
     )
     decided = state not in (WaitState.OPEN, WaitState.EXPIRED)
     wait = Wait(

@@ -111,13 +111,13 @@ def _inner(wrapper: Wrapper, rest: Sequence[str]) -> int | None:
 
 def _option(wrapper: Wrapper, word: str) -> int | None:
     """Return how many words an option of a wrapper takes; None when it is not known."""
+    if wrapper.numbers and word.lstrip("-").isdigit():
+        return 1
     if word.startswith("--"):
         name, equals, _ = word.partition("=")
         if name in wrapper.valued_long:
             return 1 if equals else 2
         return 1 if name in wrapper.flags_long else None
-    if wrapper.numbers and word[1:].lstrip("-").isdigit():
-        return 1
     for n, letter in enumerate(word[1:], 1):
         if letter in wrapper.valued:
             return 1 if n < len(word) - 1 else 2

@@ -49,4 +49,5 @@ def _verdict(part: Part, script: Script, place: Place) -> str:
         case PartKind.READ:
             return "reads" if harmless(part, place) else "reads what it may not read unasked"
         case _:
-            return "reads only" if script.plain and harmless(part, place) else "runs"
+            known = script.plain and not script.why_ask
+            return "reads only" if known and harmless(part, place) else "runs"

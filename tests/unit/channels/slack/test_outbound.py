@@ -379,6 +379,13 @@ def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
         assert value in words or label == "Risk"
 
 
+def test_a_card_shows_each_part_of_a_command() -> None:
+    (part,) = texts(card(row("ls > x; sudo *y*", parts=("ls · reads only", "> x · writes", "sudo *y* · other rights"))))
+    (lines,) = [block for block in part.blocks if "reads only" in json.dumps(block)]
+    assert lines["elements"][0]["text"] == "• ls · reads only\n• > x · writes\n• sudo *y* · other rights"
+    assert lines["elements"][0]["type"] == "plain_text"
+
+
 def test_the_expiry_stands_once_below_a_card() -> None:
     (part,) = texts(card(row(), row("date", n=2)))
     assert json.dumps(part.blocks).count("Answer by") == 1

@@ -27,6 +27,17 @@ def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
         assert value in part.text or value == "execute"
 
 
+def test_a_card_shows_each_part_of_a_command() -> None:
+    (part,) = texts(card(row("ls > x; sudo *y*", parts=("ls · reads only", "> x · writes", "sudo *y* · other rights"))))
+    assert "\n• ls · reads only\n• > x · writes\n• sudo *y* · other rights\n" in part.text
+
+
+def test_a_row_in_a_file_keeps_its_parts_short() -> None:
+    (part,) = texts(card(row("z" * 9_000, parts=("y" * 600,) * 8)))
+    assert part.text.count("• y") == 8
+    assert units(part.text) <= TEXT_UNITS
+
+
 def test_buttons_stand_in_one_order_and_name_their_row() -> None:
     (part,) = texts(card(row()))
     assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]

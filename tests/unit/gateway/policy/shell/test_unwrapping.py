@@ -1,0 +1,152 @@
+"""Wrappers: the command that runs in the end, and the readings that rules are compared with."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.policy.shell import Part, parse
+from gateway.policy.shell.unwrapping import CHARS_AT_MOST, WORDS_AT_MOST, unwrap
+
+
+def only(script: str) -> Part:
+    return parse(script).parts[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "known"),
+    [
+        ("timeout 5 make all", "make all", True),
+        ("timeout -k 1 -s KILL 5 make", "make", True),
+        ("timeout -k1 5 make", "make", True),
+        ("timeout --signal KILL 5 make", "make", True),
+        ("timeout --signal=KILL 5 make", "make", True),
+        ("timeout -v 5 make", "make", True),
+        ("timeout -- 5 make", "make", True),
+        ("timeout -x 5 make", "timeout -x 5 make", False),
+        ("timeout --odd 5 make", "timeout --odd 5 make", False),
+        ("nice make", "make", True),
+        ("nice -n 5 make", "make", True),
+        ("nice -5 make", "make", True),
+        ("nice --5 make", "make", True),
+        ("nice --adjustment=5 make", "make", True),
+        ("time -p make", "make", True),
+        ("command make", "make", True),
+        ("command -p make", "make", True),
+        ("command -v make", "command -v make", True),
+        ("stdbuf -oL -e 0 make", "make", True),
+        ("timeout 5 nice make", "make", True),
+        ("env make", "make", False),
+        ("env -u A B=1 C=2 make", "make", False),
+        ("env -i - make", "- make", False),
+        ("sudo -u ann -E A=1 make", "make", False),
+        ("xargs -0 -n 1 make", "make", False),
+        ("xargs", "xargs", False),
+        ("timeout", "timeout", True),
+        ("timeout 5", "timeout 5", True),
+        ("nohup make", "make", False),
+        ("flock a make", "make", False),
+        ("/usr/bin/timeout 5 /usr/bin/make", "make", True),
+        ("timeout $X make", "make", False),
+    ],
+)
+def test_the_wrapped_command_is_found(script: str, words: str, known: bool) -> None:
+    found = only(script)
+    assert " ".join(found.words) == words
+    assert (found.why_ask == "") is known
+    assert found.wrapped is (words != script)
+
+
+@pytest.mark.parametrize(
+    ("script", "forms"),
+    [
+        ("rm x", {"rm x"}),
+        ("/bin/rm  'x'", {"/bin/rm x", "rm x", "/bin/rm 'x'", "/bin/rm  'x'"}),
+        ("sudo timeout 5 /bin/rm x", {"sudo timeout 5 /bin/rm x", "timeout 5 /bin/rm x", "/bin/rm x", "rm x"}),
+        ("find a b -delete", {"find a b -delete", "rm a"}),
+        ("find -delete", {"find -delete", "rm ."}),
+        ("find . -exec rm -f {} +", {"find . -exec rm -f {} +", "rm -f {}"}),
+        (
+            "find . -exec sudo rm {} \\;",
+            {"find . -exec sudo rm {} ;", "find . -exec sudo rm {} \\;", "sudo rm {}", "rm {}"},
+        ),
+        ("fd a -x rm", {"fd a -x rm", "rm"}),
+        ("find . -exec", {"find . -exec"}),
+        ("strace -f rm x", {"strace -f rm x", "-f rm x", "rm x", "x"}),
+        ("bash a b", {"bash a b", "a b", "b"}),
+    ],
+)
+def test_readings_of_a_command(script: str, forms: set[str]) -> None:
+    assert set(only(script).forms) == forms
+
+
+@pytest.mark.parametrize(
+    ("script", "suspects"),
+    [
+        ("unknown /bin/rm x", {"rm x", "x"}),
+        ("python rm x", {"rm x", "x"}),
+        ("git rm x", set[str]()),
+        ("ls rm x", set[str]()),
+    ],
+)
+def test_an_unknown_program_may_run_its_arguments(script: str, suspects: set[str]) -> None:
+    assert set(only(script).suspects) == suspects
+
+
+@pytest.mark.parametrize(
+    ("script", "inside"),
+    [
+        ("bash -c 'a b'", ["a b"]),
+        ("bash -xc 'a; c'", ["a", "c"]),
+        ("sh -e -c 'a' b c", ["a"]),
+        ("bash -c", []),
+        ("bash a -c b", []),
+        ("bash --norc -c a", ["a"]),
+        ("bash -c -e a", ["a"]),
+        ("eval a b", ["a b"]),
+        ("eval 'a; b'", ["a", "b"]),
+        ("flock x -c 'a b'", ["a b"]),
+        ("sudo bash -c 'a'", ["a"]),
+        ("find . -exec sh -c 'a b' \\;", ["a b"]),
+    ],
+)
+def test_scripts_inside_are_parsed(script: str, inside: list[str]) -> None:
+    first, *others = parse(script).parts
+    assert first.why_ask
+    assert [" ".join(part.words) for part in others] == inside
+
+
+def test_too_much_is_not_compared() -> None:
+    assert unwrap(["foo", *["x"] * WORDS_AT_MOST], frozenset()).too_long
+    assert not unwrap(["foo", *["x"] * (WORDS_AT_MOST - 1)], frozenset()).too_long
+    assert unwrap(["foo", "x" * CHARS_AT_MOST], frozenset()).too_long
+    assert not unwrap(["foo", "x" * (CHARS_AT_MOST - 3)], frozenset()).too_long
+    assert unwrap(["nice"] * 10 + ["ls"], frozenset()).too_long
+    assert not unwrap(["nice"] * 9 + ["ls"], frozenset()).too_long
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("sudo a", "It runs a command with other rights."),
+        ("nohup a", "It starts a command that may go on after the call."),
+        ("xargs a", "It adds arguments that are known only when it runs."),
+        ("env a", "It runs a command in a changed environment."),
+        ("timeout --odd a", "The options of timeout are not known, so its command is not either."),
+        ("timeout $X a", "The options of timeout are known only when it runs."),
+        ("$X a", "The program is known only when it runs."),
+        ("bash a", "It runs a script of its own."),
+        ("eval a", "It runs its arguments as a script."),
+        ("python3 a", "It runs code that is not read here."),
+        ("strace a", "It runs other commands in a way that is not read here."),
+        ("find . -exec a", "It runs a command for each file that it finds."),
+        ("find . -delete", "It deletes the files that it finds."),
+        ("a b", ""),
+        ("python3 --version", ""),
+        ("python3 -V", ""),
+        ("./python3 --version", "It runs code that is not read here."),
+        ("python3 --version x", "It runs code that is not read here."),
+        ("go version", ""),
+    ],
+)
+def test_reason_to_ask_is_a_sentence(script: str, why: str) -> None:
+    assert only(script).why_ask == why
