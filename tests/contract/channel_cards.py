@@ -9,6 +9,8 @@ from gateway.domain.waits import WaitState
 from tests.contract.channel_rig import QUIET_S, Can, Rig, Seen, Who, is_whole, needs
 
 BUTTONS = ["Once", "Deny", "Deny with reason"]
+WITH_ALWAYS = ["Once", "Always…", "Deny", "Deny with reason"]
+"""For an action that a grant can allow."""
 
 
 class CardContract:
@@ -71,12 +73,12 @@ class CardContract:
     async def test_decided_rows_lose_their_buttons_and_others_keep_theirs(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         await rig.asks("shell:first", "write:second")
-        await rig.until(lambda: len(_pushes(rig, Who.ANN)) == 6)
-        first, second = (_pushes(rig, Who.ANN)[at : at + 3] for at in (0, 3))
-        assert all(label.endswith(want) for (label, _), want in zip(first + second, BUTTONS * 2, strict=True))
+        await rig.until(lambda: len(_pushes(rig, Who.ANN)) == 8)
+        first, second = (_pushes(rig, Who.ANN)[at : at + 4] for at in (0, 4))
+        assert all(label.endswith(want) for (label, _), want in zip(first + second, WITH_ALWAYS * 2, strict=True))
         await rig.pressed(Who.ANN, where, first[0][1])
         await rig.until(lambda: [handle for _, handle in _pushes(rig, Who.ANN)] == [handle for _, handle in second])
-        await rig.pressed(Who.ANN, where, second[1][1])
+        await rig.pressed(Who.ANN, where, second[2][1])
         await rig.until(lambda: _pushes(rig, Who.ANN) == [])
         await rig.see(where, "That is all.")
         assert (rig.box.shell.calls, rig.box.write.calls) == (["first"], [])
