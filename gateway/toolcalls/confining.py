@@ -30,6 +30,14 @@ def floor_of(preset: Preset) -> SandboxFloor:
     return SandboxFloor(mode=_LEAST.get(preset.sandbox, SandboxMode.OFF), read_only=preset.read_only)
 
 
+def is_contained(action: Action, least: SandboxFloor) -> bool:
+    """Return whether an action, as a card showed it, still satisfies what the session demands."""
+    if action.sandbox is None:
+        return True
+    order = list(SandboxMode)
+    return order.index(action.sandbox) >= order.index(least.mode) and (action.read_only or not least.read_only)
+
+
 def action_of(
     tool: Tool, arguments: Any, cwd: str, session: Session, containment: Containment, least: SandboxFloor
 ) -> Action:

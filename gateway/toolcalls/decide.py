@@ -38,7 +38,7 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments
-from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of
+from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of, is_contained
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
@@ -290,11 +290,13 @@ class CallDecider:
             return self.refuse(call_scope)
         if (call_scope.risk, call_scope.scope) != (request.risk, request.scope):
             return not_approved()  # the scope differs from the one on the card
-        denied = decide(
-            tool.spec, tool.policy, view.session, call_scope, askable=True, preset=self.tools.preset_of(view.session)
-        )
+        preset = self.tools.preset_of(view.session)
+        denied = decide(tool.spec, tool.policy, view.session, call_scope, askable=True, preset=preset)
         if isinstance(denied, Deny):  # a rule that is newer than the approval
             return self.refuse(denied)
+        if not is_contained(request.action, floor_of(preset)):
+            hint = f"The preset {preset.name} demands a stricter sandbox than the card showed. Ask again."
+            return self.refuse(Deny(reason=DenyReason.CONFIGURED, hint=hint))
         call = Prepared(
             view=view,
             step=step,

@@ -11,9 +11,13 @@ import pytest
 from gateway.approvals import action_key
 from gateway.domain.decisions import Allow
 from gateway.domain.ids import GrantId
-from gateway.domain.presets import Ceiling, Preset
+from gateway.domain.presets import Ceiling, Preset, Presets
+from gateway.domain.rules import Rule, Verdict
+from gateway.domain.steps import StepState
 from gateway.domain.tools import (
+    Action,
     ApprovalMode,
+    CallScope,
     NetworkMode,
     NetworkPolicy,
     ResultStatus,
@@ -21,15 +25,18 @@ from gateway.domain.tools import (
     SandboxFloor,
     SandboxMode,
     SandboxPolicy,
+    SubjectKind,
     ToolResult,
 )
+from gateway.domain.waits import WaitState
 from gateway.errors import SandboxMissing
 from gateway.sandbox import Containment
-from gateway.toolcalls.confining import action_of, as_allowed, floor_of, sha_of
+from gateway.toolcalls.confining import action_of, as_allowed, floor_of, is_contained, sha_of
 from gateway.toolcalls.decide import Asked, CallDecider, Runnable
-from gateway.toolcalls.tool_set import Tool
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.fakes import Text
-from tests.unit.gateway.toolcalls.rig import deciding, first, step, tool
+from tests.support.turns import turn_view
+from tests.unit.gateway.toolcalls.rig import asked, deciding, first, reaching, step, tool, waiting
 
 WORKS = Containment(can_bwrap=True, can_pid_namespace=True)
 ALLOWED = {"main": ApprovalMode.ALLOW}
@@ -152,3 +159,51 @@ def test_a_preset_sets_the_least_containment(tmp_path: Path, preset: Preset, lea
     assert action.read_only is least.read_only
     assert action.sandbox is least.mode
     assert action.network is (NetworkMode.NONE if least.mode is SandboxMode.FULL else NetworkMode.HOST)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "read_only", "least", "contained"),
+    [
+        (SandboxMode.FULL, True, SandboxFloor(mode=SandboxMode.FULL, read_only=True), True),
+        (SandboxMode.FULL, False, SandboxFloor(mode=SandboxMode.FULL, read_only=True), False),
+        (SandboxMode.BASIC, True, SandboxFloor(mode=SandboxMode.FULL, read_only=True), False),
+        (SandboxMode.BASIC, False, SandboxFloor(mode=SandboxMode.BASIC), True),
+        (SandboxMode.OFF, False, SandboxFloor(mode=SandboxMode.BASIC), False),
+        (SandboxMode.OFF, False, SandboxFloor(), True),
+        (None, False, SandboxFloor(mode=SandboxMode.FULL, read_only=True), True),
+    ],
+)
+def test_action_of_a_card_satisfies_the_floor_or_not(
+    sandbox: SandboxMode | None, read_only: bool, least: SandboxFloor, contained: bool
+) -> None:
+    action = Action(tool="shell", arguments={}, cwd="/", sandbox=sandbox, read_only=read_only)
+
+    assert is_contained(action, least) is contained
+
+
+def test_approval_of_a_weaker_sandbox_does_not_outlive_a_plan(tmp_path: Path) -> None:
+    """The command only reads, so that the plan permits it; but what was allowed has a network and may write."""
+    plan = Preset(
+        name="plan", ceilings=(Ceiling(preset="plan", risks=frozenset({Risk.READ})),), sandbox=SandboxPolicy.FULL
+    )
+    presets = Presets(by_name={"build": Preset(name="build"), "plan": plan})
+    made = reaching(CallScope(risk=Risk.EXECUTE, subjects=("command:date",)))
+    rule = Rule(tool="*", pattern="*", decision=Verdict.ASK, kinds=frozenset({"main"}))
+    made = replace(
+        made,
+        spec=replace(made.spec, subjects=frozenset({SubjectKind.COMMAND})),
+        policy=replace(made.policy, sandbox=SandboxPolicy.BASIC, rules=(rule,)),
+    )
+    decider = replace(by(tmp_path, made), tools=ToolSet([made], sandboxed=True, presets=presets))
+    one = step()
+    wait = waiting(WaitState.APPROVED, approval=asked(decider, one))
+    asked_step = replace(one, state=StepState.ASKED)
+    view = turn_view(steps=[asked_step])
+
+    allowed = decider.later(view, asked_step, wait)
+    planning = replace(view, session=replace(view.session, preset="plan"))
+    refused = decider.later(planning, asked_step, wait)
+
+    assert isinstance(allowed, Runnable)
+    assert isinstance(refused, ToolResult)
+    assert "stricter sandbox" in refused.hint
