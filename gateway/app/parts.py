@@ -229,6 +229,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         ingress=ingress,
         queries=core.store,
         audit=core.store,
+        grants=core.store,
         events=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
@@ -274,6 +275,7 @@ def make_ingress(core: Core) -> Ingress:
         jobs=core.jobs,
         currency=core.loaded.settings.model.currency,
         budgets=core.store,
+        grants=core.store,
         limits=core.loaded.budgets,
         messages_per_minute=core.loaded.messages_per_minute,
     )

@@ -171,6 +171,31 @@ def approvals(options: _Options) -> None:
     click.echo("\n".join(approval(row) for row in rows) if rows else "Nothing waits for a decision.")
 
 
+@cli.group()
+@click.pass_obj
+def grants(_options: _Options) -> None:
+    """Work with what is allowed without a question."""
+
+
+@grants.command("list")
+@_places
+@click.pass_obj
+def list_grants(options: _Options) -> None:
+    """List the grants, the newest first."""
+    rows = _call(options, "grants", {})
+    columns = ("id", "allows", "place", "held_by", "granted_by", "expires_at", "used", "last_used_at")
+    click.echo(table(columns, rows) if rows else "Nothing is granted.")
+
+
+@grants.command("revoke")
+@click.argument("grant")
+@_places
+@click.pass_obj
+def revoke_grant(options: _Options, grant: str) -> None:
+    """Take GRANT back: its id, or the beginning of it. It asks again from the next call on."""
+    click.echo(f"Taken back: {_call(options, 'revoke', {'grant': grant})['allows']}")
+
+
 @cli.command()
 @click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
 @_places

@@ -33,6 +33,7 @@ CONTROL: Mapping[str, str] = MappingProxyType(
         "preset": "show the presets, or choose one with `/preset NAME`",
         "sessions": "list the sessions that you may see",
         "approvals": "list what waits for a decision",
+        "grants": "list what is allowed without a question; `/grants revoke ID` takes one back",
         "tree": "list the sub-sessions of this session",
         "usage": "show tokens and cost, today and in 30 days",
     }
@@ -156,7 +157,7 @@ def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
     return [
         f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
         f"{counts.queued_turns} queued{since}; {counts.open_approvals} open approvals; "
-        f"{counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
+        f"{count(counts.grants, 'grant')}; {counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
         f"Model: {as_code(model)}.",
     ]
 

@@ -12,10 +12,11 @@ from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.text import split_command
 from gateway.domain.turns import STOPPED_TEXT
 from gateway.inbound import commands
+from gateway.inbound.grant_commands import grants_command, seen_by
 from gateway.inbound.session_limits import SWITCHES, answer, change_preset, switch_tool
 from gateway.policy.budgets import Spender, budget_text
 from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
-from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Queries, UsageStore
+from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Grants, Queries, UsageStore
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import Registry
 
@@ -39,10 +40,12 @@ class ControlReplies:
         currency: str,
         budgets: Budgets,
         limits: BudgetLimits,
+        grants: Grants,
     ) -> None:
         """Take the sources of the replies; `currency` is that of the configured prices, `limits` are the budgets."""
         self._budgets = budgets
         self._limits = limits
+        self._grants = grants
         self._children = children
         self._usage_store = usage
         self._queries = queries
@@ -85,8 +88,15 @@ class ControlReplies:
                 session, tools = await self._session(found), self._registry.snapshot()
                 owner = self._people.owner_of(message.principal) is not None
                 return switch_tool(_rest(message), session, tools, owner=owner)
+            case "grants":
+                session, owner = await self._session(found), self._people.owner_of(message.principal)
+                seen = await seen_by(self._grants, self._queries, owner, session)
+                return grants_command(_rest(message), seen, self._name_of, owner=owner is not None)
             case _:
                 return answer(await self._reply(name, message, found))
+
+    def _name_of(self, who: Principal) -> str:
+        return self._people.owner_of(who) or who
 
     async def hides(self, word: str, found: Route) -> bool:
         """Return whether the tool of a command must look like one that nobody has: owners are told why instead."""

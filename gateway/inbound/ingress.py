@@ -27,6 +27,7 @@ from gateway.ports import (
     Clock,
     ControlEffect,
     EventBus,
+    Grants,
     Intake,
     KeyValue,
     Queries,
@@ -70,6 +71,7 @@ class Ingress:
         model_name: str,
         running: WhileRunning,
         budgets: Budgets,
+        grants: Grants,
         currency: str = "",
         limits: BudgetLimits | None = None,
         messages_per_minute: int = 0,
@@ -102,6 +104,7 @@ class Ingress:
             currency=currency,
             budgets=budgets,
             limits=limits or BudgetLimits(),
+            grants=grants,
         )
         self._rate = MessageRate(messages_per_minute, people, clock)
         self._log = log("ingress")

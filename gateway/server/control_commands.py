@@ -10,16 +10,18 @@ from typing import Any
 
 from gateway.approvals import title
 from gateway.domain.audit import AuditRow
-from gateway.domain.ids import OwnerName, TurnId, main_session, web_principal
+from gateway.domain.grants import Grant
+from gateway.domain.ids import SYSTEM_CONTROL, OwnerName, TurnId, main_session, web_principal
 from gateway.domain.live import session_topic
 from gateway.domain.messages import Inbound, Received, owner_page
 from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.turns import ENDED
 from gateway.domain.views import Row
 from gateway.errors import BadRequest, StoreError
+from gateway.inbound.grant_commands import matching
 from gateway.inbound.ingress import Ingress
 from gateway.policy.audit import PAGE, verify
-from gateway.ports import Audit, Clock, EventBus, Queries
+from gateway.ports import Audit, Clock, EventBus, Grants, Queries
 from gateway.server.http import HttpServer
 from gateway.server.web_access import CODE_GOOD_FOR, WebAccess
 
@@ -36,6 +38,7 @@ class ControlCommands:
     ingress: Ingress
     queries: Queries
     audit: Audit
+    grants: Grants
     events: EventBus
     clock: Clock
     owners: Sequence[OwnerName]
@@ -50,6 +53,8 @@ class ControlCommands:
             "sessions": self._sessions,
             "approvals": self._approvals,
             "audit": self._audit,
+            "grants": self._list_grants,
+            "revoke": self._revoke,
             "send": self._send,
         }
 
@@ -98,6 +103,23 @@ class ControlCommands:
             for wait in await self.queries.open_approvals()
             if wait.approval is not None
         ]
+
+    async def _list_grants(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [_shown_grant(grant) for grant in await self.grants.live_grants()]
+
+    async def _revoke(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a grant back, named by its id or the beginning of it."""
+        wanted = args.get("grant")
+        if not isinstance(wanted, str) or not wanted.strip():
+            raise BadRequest("There is no grant without an id.", cure="`dragoman grants list` shows them.")
+        found = matching(await self.grants.live_grants(), wanted.strip())
+        if len(found) != 1:
+            says = "Several grants begin with" if found else "There is no grant"
+            raise BadRequest(f"{says} {wanted[:40]!r}.", cure="`dragoman grants list` shows their ids.")
+        revoked = await self.grants.revoke_grant(found[0].id, SYSTEM_CONTROL)
+        if revoked is None:
+            raise BadRequest(f"The grant {found[0].id} ended meanwhile.", cure="Nothing is left to do.")
+        return _shown_grant(revoked)
 
     async def _audit(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Verify the whole audit; return its last rows and the result."""
@@ -211,7 +233,22 @@ def _shown(row: AuditRow) -> dict[str, Any]:
         "rule": row.rule or row.grant,
         "decided_by": row.decided_by,
         "approval": row.wait,
+        "grant": row.grant,
         "sandbox": row.sandbox,
         "action": row.action_sha[:8],
         "node": row.node,
+    }
+
+
+def _shown_grant(grant: Grant) -> dict[str, Any]:
+    return {
+        "id": grant.id,
+        "allows": grant.shown,
+        "place": grant.place.value,
+        "held_by": grant.held_by,
+        "granted_by": grant.granted_by,
+        "granted_at": grant.granted_at.isoformat(timespec="seconds"),
+        "expires_at": grant.expires_at.isoformat(timespec="seconds"),
+        "used": grant.used,
+        "last_used_at": grant.last_used_at.isoformat(timespec="seconds") if grant.last_used_at else None,
     }

@@ -23,11 +23,11 @@ HOUR_S = 3600.0
 MEGABYTE = 1024 * 1024
 ANSWERS_WITHIN_S = 10.0
 TABLES = (
-    *("events", "sessions", "turns", "messages", "steps", "waits", "slots", "cards", "spent", "audit"),
+    *("events", "sessions", "turns", "messages", "steps", "waits", "slots", "cards", "spent", "audit", "grants"),
     *("refusals", "people", "owner_chats", "codes", "cookies", "failures", "page_seen", "holds", "notes", "poison"),
     "told",
 )
-GROW_WITH_WORK = frozenset(TABLES[:10])
+GROW_WITH_WORK = frozenset(TABLES[:11])
 """The record of what was said and done: it is kept. All other tables are bounded by how many people and places there
 are, however long it lasts."""
 

@@ -91,6 +91,14 @@ class Daemon:
         rows = [row | {"by": "model", "decided_by": "web:ann", "approval": "w1", "sandbox": "off\x1b[2J"}]
         return {"rows": rows if args["last"] else [], "count": 7, "calls": 6, "head": "ab" * 32, "broken": self.broken}
 
+    async def grants(self, _: Mapping[str, Any]) -> Any:
+        held = {"place": "chat", "held_by": "telegram/default/1", "granted_by": "telegram:1", "used": 2}
+        return [{"id": "g1", "allows": "shell date\x1b[2J", "expires_at": "2026-01-31", "last_used_at": None, **held}]
+
+    async def revoke(self, args: Mapping[str, Any]) -> Any:
+        self.asked.append(("revoke", args))
+        return {"allows": "shell date"}
+
     @asynccontextmanager
     async def at(self, state: Path) -> AsyncGenerator[None]:
         commands = {
@@ -98,6 +106,8 @@ class Daemon:
             "sessions": self.sessions,
             "approvals": self.approvals,
             "audit": self.audit,
+            "grants": self.grants,
+            "revoke": self.revoke,
             "send": self.send,
         }
         ready = asyncio.Event()
@@ -117,7 +127,7 @@ class Daemon:
 async def test_help_names_every_command(state: Path) -> None:
     done = await dragoman(state, "--help")
     assert (done.code, done.err) == (0, "")
-    for command in ("run", "link", "check", "sessions", "approvals", "audit", "send"):
+    for command in ("run", "link", "check", "sessions", "approvals", "grants", "audit", "send"):
         assert f"\n  {command} " in done.out
 
 
@@ -360,6 +370,17 @@ async def test_lists_are_printed_and_cannot_steer_the_terminal(state: Path) -> N
     assert approvals.out == ("w1  Run, in main:ann\n  asked 10:00, until 11:00\n    rm -rf /\n    \\x1b]0;title\\x07\n")
 
 
+async def test_grants_are_listed_and_taken_back(state: Path) -> None:
+    daemon = Daemon()
+    async with daemon.at(state):
+        listed = await dragoman(state, "grants", "list")
+        revoked = await dragoman(state, "grants", "revoke", "g1")
+    assert listed.code == 0
+    assert r"shell date\x1b[2J" in listed.out
+    assert revoked == Done(code=0, out="Taken back: shell date\n", err="")
+    assert daemon.asked == [("revoke", {"grant": "g1"})]
+
+
 async def test_the_audit_is_printed_and_verified(state: Path) -> None:
     daemon = Daemon()
     async with daemon.at(state):
@@ -368,21 +389,7 @@ async def test_the_audit_is_printed_and_verified(state: Path) -> None:
     says = f"The audit is whole: 7 rows, 6 started calls. Its head: {'ab' * 32}\n"
     assert (whole.code, short) == (0, Done(code=0, out=says, err=""))
     head, row, _ = whole.out.removesuffix(says).splitlines()
-    columns = [
-        "seq",
-        "at",
-        "call",
-        "session",
-        "by",
-        "tool",
-        "because",
-        "decided",
-        "by",
-        "approval",
-        "sandbox",
-        "action",
-    ]
-    assert head.split() == columns
+    assert " ".join(head.split()) == "seq at call session by tool because rule decided by approval sandbox action"
     assert row.split() == [
         "7",
         "10:00",

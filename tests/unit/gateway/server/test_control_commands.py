@@ -15,6 +15,7 @@ from gateway.domain.ids import TurnId
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
+from gateway.domain.waits import Verb
 from gateway.errors import BadRequest, ModelError, StoreError
 from gateway.ports import Audit
 from gateway.server import control_commands
@@ -39,6 +40,7 @@ def local(page: Served, *owners: str) -> ControlCommands:
         ingress=page.engine.ingress,
         queries=page.engine.store,
         audit=page.engine.store,
+        grants=page.engine.store,
         events=page.engine.store.live,
         clock=page.engine.clock,
         owners=names,
@@ -230,3 +232,22 @@ async def test_a_turn_that_failed_says_so(page: Served) -> None:
 async def until_claimed(engine: Engine) -> Lease:
     (claimed,) = await engine.store.claim(NODE, wait_s=5)
     return claimed.lease
+
+
+async def test_grants_are_listed_and_taken_back(page: Served) -> None:
+    engine, commands = page.engine, local(page)
+    assert await does(commands, "grants") == []
+    lease = await engine.planned("shell:ls")
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id, Verb.ALWAYS)
+    await engine.press(wait.id, Verb.GRANT_CHAT)
+    (listed,) = await does(commands, "grants")
+
+    assert (listed["allows"], listed["place"], listed["used"]) == ("shell ls", "chat", 0)
+    assert (listed["held_by"], listed["granted_by"]) == ("telegram/default/1001", "telegram:1001")
+    assert await does(commands, "revoke", grant=listed["id"][:6]) == listed
+    assert await does(commands, "grants") == []
+    for wanted in (listed["id"], "g", "", None, 5):
+        with pytest.raises(BadRequest, match="There is no grant"):
+            await does(commands, "revoke", grant=wanted)
