@@ -43,8 +43,8 @@ class Allow:
 
     because: str
     no_network: bool = False
-    """True when it may run only while its programs reach no network, as a reading command that nobody was asked
-    about."""
+    """True when it may run only while its programs reach no network and see the workspace read-only, as a reading
+    command that nobody was asked about."""
     rule: Rule | None = field(default=None, compare=False)
     """Rule or grant that decided; None: the default of the risk, or a scope."""
     grant: GrantId | None = None

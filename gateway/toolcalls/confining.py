@@ -62,9 +62,10 @@ def action_of(
 
 
 def as_allowed(call: Prepared, allow: Allow) -> Prepared:
-    """Return the call with the network that this decision gives it. Raises `SandboxMissing` where it cannot be given.
+    """Return the call with what this decision gives it. Raises `SandboxMissing` where it cannot be given.
 
-    A grant stands for the press that made it.
+    A grant stands for the press that made it. A call that may have no network sees its workspace read-only as well:
+    it runs unasked because its command only reads, and a program may do more than its command says.
     """
     action = call.action
     if action.sandbox is None or action.network is None:
@@ -76,9 +77,10 @@ def as_allowed(call: Prepared, allow: Allow) -> Prepared:
         pressed=allow.grant is not None,
         no_network=allow.no_network,
     )
-    if network is action.network:
+    read_only = action.read_only or allow.no_network
+    if network is action.network and read_only is action.read_only:
         return call
-    action = replace(action, network=network)
+    action = replace(action, network=network, read_only=read_only)
     return replace(call, action=action, action_sha=sha_of(action, call))
 
 

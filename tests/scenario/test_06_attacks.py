@@ -90,6 +90,22 @@ async def test_what_was_allowed_in_a_folder_runs_in_no_other(tmp_path: Path, swa
     assert not (elsewhere / "ran").exists()
 
 
+async def test_a_reader_that_is_made_to_write_writes_nothing(tmp_path: Path) -> None:
+    """A repository names a program that `git status` runs: unasked, it finds a read-only workspace and no network."""
+    async with running(tmp_path, '[tools.shell]\nsandbox = "basic"\n') as daemon, page_of(daemon) as page:
+        spy = "touch written; cat < /dev/tcp/127.0.0.1/1; false"
+        row = await asked(page, f"git init -q . && git config core.fsmonitor '{spy}' && touch ready")
+        await page.press(page.button(row, "once"))
+        await page.until_row("step", lambda step: step["n"] == 1 and step["state"] == "finished")
+        await page.say("/shell git status --short")
+        step = await page.until_row(
+            "step", lambda step: step["turn"] != row["turn"] and step["kind"] == "tool" and step["state"] == "finished"
+        )
+        assert (step["result"]["status"], "ready" in step["result"]["text"]) == ("ok", True)
+        assert len(list(daemon.state.rglob("ready"))) == 1
+        assert list(daemon.state.rglob("written")) == []
+
+
 async def test_the_card_names_the_folder_that_is_used(tmp_path: Path) -> None:
     """An owner may put the workspace elsewhere with a link; the card then shows where."""
     project = tmp_path / "project"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BYTES_AT_MOST = 65_536
 """Most bytes of a script that is read."""
-DEPTH_AT_MOST = 200
+DEPTH_AT_MOST = 100
 """Most nodes of the grammar inside each other."""
 PARTS_AT_MOST = 500
 """Most parts of a script."""
@@ -144,10 +144,12 @@ class _Reader:
             read(self, node, depth + 1)
         elif kind in _WORDS:
             self._word(node, depth)
-        elif kind in _APART:
-            self._apart(node, depth)
         elif node.is_named:
-            self._below(node, depth)
+            before = self._folders
+            for child in node.children:  # not by `_below`: each level takes a frame of Python's stack
+                self.visit(child, depth + 1)
+            if kind in _APART:
+                self._folders = before
         elif kind not in _OPERATORS:
             self.spans.append((node.start_byte, node.end_byte))
 

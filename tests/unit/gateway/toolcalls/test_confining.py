@@ -104,6 +104,7 @@ def test_a_grant_stands_for_the_press_that_made_it(tmp_path: Path, allow: Allow,
     call = as_allowed(asked, allow)
 
     assert call.action.network is network
+    assert call.action.read_only is allow.no_network
     assert (call.action_sha == asked.action_sha) == (network is NetworkMode.HOST)
     assert (action_key(call.action) == action_key(asked.action)) == (network is NetworkMode.HOST)
 
