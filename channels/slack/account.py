@@ -165,7 +165,7 @@ class SlackConnection(PlatformAccount):
             sink=sink,
             clock=self._context.clock,
             people=SlackDirectory(self.client, self._context.clock),
-            threads=Threads(self.name, self._context.key_value),
+            threads=Threads(self.name, self._context.key_value, self._context.clock),
             presence=self.presence,
             commands=frozenset(known),
             later=later,

@@ -74,7 +74,7 @@ class Bans:
         if self._is_read:
             return
         try:
-            stored = (await self._key_value.read()).get(self._key, "")
+            stored = await self._key_value.get(self._key) or ""
         except StoreError as error:
             self._log.warning("the stored bans cannot be read now (%s): %s", self._key, error)
             return

@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from typing import cast
+from datetime import timedelta
 
 from channels.slack.ids import thread_key
-from gateway.errors import StoreError
-from gateway.ports import ChannelKeyValue
+from gateway.ports import ChannelKeyValue, Clock
 
-KEPT_AT_MOST = 1_000
-"""Threads per account, at most; in the least recently used ones the bot must be mentioned again."""
+GOOD_FOR = timedelta(days=30)
+"""After so long without a message for it, the bot must be mentioned again."""
+RENEWED_S = 86_400.0
+"""Seconds between two writes for a thread in use."""
+REMEMBERED_AT_MOST = 1_000
+"""Threads of an account known without asking the store."""
 
 
 class Threads:
-    """Threads of one account, by channel and timestamp. Stored under one key of the channel's namespace."""
+    """Threads of one account, by channel and timestamp. Each has a key of its own in the channel's namespace.
 
-    def __init__(self, account: str, key_value: ChannelKeyValue) -> None:
+    Several nodes may join threads at once: none overwrites what another one joined, and each asks for what it does not
+    know.
+    """
+
+    def __init__(self, account: str, key_value: ChannelKeyValue, clock: Clock) -> None:
         """Take the key-value store; read nothing yet."""
-        self._key = f"threads/{account}"
+        self._room = f"threads/{account}/"
         self._key_value = key_value
-        self._known: OrderedDict[str, None] | None = None
+        self._clock = clock
+        self._joined: OrderedDict[str, float] = OrderedDict()
+        """Monotonic time at which each was stored, or found."""
 
     async def takes_part(self, channel: str, thread: str) -> bool:
         """Return True if the bot takes part in this thread. Raises `StoreError`."""
-        known = await self._read()
-        return thread_key(channel, thread) in known
+        name = thread_key(channel, thread)
+        if name in self._joined:
+            return True
+        if await self._key_value.get(self._room + name) is None:
+            return False
+        self._remember(name, self._clock.monotonic() - RENEWED_S)
+        return True
 
     async def join(self, channel: str, thread: str) -> None:
         """Store that the bot takes part from now on. Idempotent. Raises `StoreError`."""
-        known = await self._read()
-        name = thread_key(channel, thread)
-        if name in known:
-            known.move_to_end(name)
-            return
-        known[name] = None
-        while len(known) > KEPT_AT_MOST:
-            known.popitem(last=False)
-        try:
-            await self._key_value.keep(self._key, json.dumps(list(known)))
-        except StoreError:
-            known.pop(name, None)
-            raise
+        name, now = thread_key(channel, thread), self._clock.monotonic()
+        if now - self._joined.get(name, now - RENEWED_S) >= RENEWED_S:
+            await self._key_value.keep(self._room + name, "", GOOD_FOR)
+            self._remember(name, now)
 
-    async def _read(self) -> OrderedDict[str, None]:
-        if self._known is None:
-            stored = _names((await self._key_value.read()).get(self._key, ""))
-            if self._known is None:  # else another call read it meanwhile and may have added a thread
-                self._known = OrderedDict.fromkeys(stored[-KEPT_AT_MOST:])
-        return self._known
-
-
-def _names(stored: str) -> list[str]:
-    try:
-        found = json.loads(stored or "[]")
-    except ValueError:
-        return []
-    names = cast("list[object]", found) if isinstance(found, list) else []
-    return [name for name in names if isinstance(name, str)]
+    def _remember(self, name: str, at: float) -> None:
+        self._joined[name] = at
+        self._joined.move_to_end(name)
+        while len(self._joined) > REMEMBERED_AT_MOST:
+            self._joined.popitem(last=False)

@@ -260,8 +260,15 @@ class ChannelKeyValue(Protocol):
         """Return all pairs."""
         ...
 
-    async def keep(self, key: str, value: str) -> None:
-        """Store a pair, in place of an older value of the key; durable when it returns."""
+    async def get(self, key: str) -> str | None:
+        """Return the value of a key; None when there is none, or it has expired."""
+        ...
+
+    async def keep(self, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Store a pair, in place of an older value of the key; durable when it returns. It expires after `ttl`.
+
+        Give each thing a key of its own: another node may store the next one meanwhile.
+        """
         ...
 
 

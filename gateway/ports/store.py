@@ -233,6 +233,10 @@ class KeyValue(Protocol):
         """Store a value, in place of an older one of the key; it expires after `ttl`."""
         ...
 
+    async def get(self, namespace: str, key: str) -> str | None:
+        """Return the value of a key; None when there is none, or it has expired."""
+        ...
+
     async def items(self, namespace: str) -> Mapping[str, str]:
         """Return all pairs of a namespace that have not expired."""
         ...

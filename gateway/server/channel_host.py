@@ -56,6 +56,10 @@ class NamespacedKeyValue:
         """Return all entries."""
         return await self.key_value.items(self.namespace)
 
-    async def keep(self, key: str, value: str) -> None:
+    async def get(self, key: str) -> str | None:
+        """Return one entry."""
+        return await self.key_value.get(self.namespace, key)
+
+    async def keep(self, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store one entry."""
-        await self.key_value.put(self.namespace, key, value)
+        await self.key_value.put(self.namespace, key, value, ttl)

@@ -323,6 +323,11 @@ class KernelStore(ABC):
         direct = {who: records.person_of(fact) for who, fact in found if fact is not None}
         return LastContact(direct=direct, page_seen_at=None if seen is None else from_us(int(seen.value)))
 
+    async def get(self, namespace: str, key: str) -> str | None:
+        """Return the value of a key."""
+        (found,) = await self.facts([(records.NOTES + namespace, key)])
+        return found.value if found is not None and self._is_good(found) else None
+
     async def items(self, namespace: str) -> Mapping[str, str]:
         """Return the values of a namespace."""
         found = await self.facts_in(records.NOTES + namespace)

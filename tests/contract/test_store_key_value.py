@@ -40,8 +40,11 @@ async def test_a_note_is_forgotten_after_its_time(store: Store, clock: FakeClock
     await store.put("bans", "b", "2")
     clock.advance(9.9)
     assert await store.items("bans") == {"a": "1", "b": "2"}
+    assert await store.get("bans", "a") == "1"
     clock.advance(0.1)
     assert await store.items("bans") == {"b": "2"}
+    assert (await store.get("bans", "a"), await store.get("bans", "b")) == (None, "2")
+    assert await store.get("chats", "b") is None
     await store.put("bans", "c", "3", seconds(1))
     assert await store.items("bans") == {"b": "2", "c": "3"}
 

@@ -123,8 +123,12 @@ class FakeNotes:
         """Return all of them."""
         return dict(self.kept)
 
-    async def keep(self, key: str, value: str) -> None:
-        """Keep one. Raises `StoreError` while `broken`."""
+    async def get(self, key: str) -> str | None:
+        """Return one of them."""
+        return self.kept.get(key)
+
+    async def keep(self, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Keep one, for ever. Raises `StoreError` while `broken`."""
         if self.broken:
             raise StoreError("the disk is full")
         self.kept[key] = value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -15,6 +14,8 @@ from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, SlackDirectory
 from channels.slack.request import SlackClient
 from channels.slack.threads import Threads
 from gateway.errors import StoreError
+from gateway.server.channel_host import NamespacedKeyValue
+from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, Fault, faults
 from tests.support.surroundings import FakeNotes, refusing
@@ -26,50 +27,66 @@ ANN = "U0ANN"
 # --- threads ------------------------------------------------------------------------------------
 
 
-async def test_a_thread_that_was_joined_is_known_to_the_next_life() -> None:
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def test_a_thread_that_was_joined_is_known_to_the_next_life(clock: FakeClock) -> None:
     notes = FakeNotes()
-    first = Threads("main", notes)
+    first = Threads("main", notes, clock)
     assert not await first.takes_part("C0CC", "1.2")
     await first.join("C0CC", "1.2")
     assert await first.takes_part("C0CC", "1.2")
-    assert await Threads("main", notes).takes_part("C0CC", "1.2")
-    assert not await Threads("other", notes).takes_part("C0CC", "1.2")
+    assert await Threads("main", notes, clock).takes_part("C0CC", "1.2")
+    assert not await Threads("other", notes, clock).takes_part("C0CC", "1.2")
 
 
-async def test_the_longest_unused_threads_are_forgotten() -> None:
-    notes = FakeNotes()
-    known = Threads("main", notes)
-    await known.join("C0CC", "first")
-    await known.join("C0CC", "second")
-    await known.join("C0CC", "first")  # used again
-    for n in range(threads.KEPT_AT_MOST - 1):
+async def test_threads_joined_on_two_nodes_are_known_to_both(clock: FakeClock) -> None:
+    """Neither overwrites what the other one joined."""
+    store = MemoryStore(clock)
+    here, there = (
+        Threads("main", NamespacedKeyValue(key_value=store, namespace="channel/slack"), clock) for _ in range(2)
+    )
+    for node in (here, there):
+        assert not await node.takes_part("C0CC", "1")
+    await here.join("C0CC", "1")
+    await there.join("C0CC", "2")
+    for node in (here, there):
+        assert await node.takes_part("C0CC", "1")
+        assert await node.takes_part("C0CC", "2")
+
+
+async def test_a_thread_is_forgotten_when_it_was_not_used_for_long(clock: FakeClock) -> None:
+    """A thread in use is stored again once a day."""
+    store = MemoryStore(clock)
+    notes = NamespacedKeyValue(key_value=store, namespace="channel/slack")
+    used = Threads("main", notes, clock)
+    await used.join("C0CC", "used")
+    await used.join("C0CC", "left")
+    for _ in range(threads.GOOD_FOR.days):
+        clock.advance(threads.RENEWED_S)
+        await used.join("C0CC", "used")
+    later = Threads("main", notes, clock)
+    assert await later.takes_part("C0CC", "used")
+    assert not await later.takes_part("C0CC", "left")
+
+
+async def test_many_threads_are_remembered_in_the_store_alone(clock: FakeClock) -> None:
+    known = Threads("main", FakeNotes(), clock)
+    for n in range(threads.REMEMBERED_AT_MOST + 1):
         await known.join("C0CC", str(n))
-    assert await known.takes_part("C0CC", "first")
-    assert not await known.takes_part("C0CC", "second")
-    assert len(json.loads(notes.kept["threads/main"])) == threads.KEPT_AT_MOST
+    assert await known.takes_part("C0CC", "0")
 
 
-@pytest.mark.parametrize("stored", ["", "nonsense", "{}", "[5, null]", "7"])
-async def test_what_was_stored_wrongly_is_nothing(stored: str) -> None:
-    known = Threads("main", FakeNotes(kept={"threads/main": stored}))
-    assert not await known.takes_part("C0CC", "1.2")
-    await known.join("C0CC", "1.2")
-    assert await known.takes_part("C0CC", "1.2")
-
-
-async def test_a_thread_that_could_not_be_stored_is_not_joined() -> None:
-    known = Threads("main", FakeNotes(broken=True))
+async def test_a_thread_that_could_not_be_stored_is_not_joined(clock: FakeClock) -> None:
+    known = Threads("main", FakeNotes(broken=True), clock)
     with pytest.raises(StoreError):
         await known.join("C0CC", "1.2")
     assert not await known.takes_part("C0CC", "1.2")
 
 
 # --- people -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 A_CROWD = 50
