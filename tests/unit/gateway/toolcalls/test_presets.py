@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gateway.domain.ids import Principal, main_session
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Availability, Effect, ResultStatus, Risk
+from gateway.domain.tools import Availability, CallScope, Effect, ResultStatus, Risk
 from gateway.domain.waits import Verb
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, FakeTool
@@ -87,6 +88,26 @@ async def test_approval_does_not_outlive_a_plan(engine: Engine, shell: FakeTool)
 
     assert (await engine.result(lease.turn, 1)).status is DENIED
     assert shell.calls == []
+
+
+def writes_source(_: object) -> CallScope:
+    return CallScope(risk=Risk.WRITE, subjects=("path:src/a.py",))
+
+
+async def test_approved_write_does_not_outlive_a_plan(tmp_path: Path) -> None:
+    """The tool stays: a plan may write its own files. The call that was allowed writes another one."""
+    edit = FakeTool(name="edit", risk=Risk.WRITE, effect=Effect.UNSAFE)
+    engine = spawning(tmp_path, [replace(edit.tool(), call_scope=writes_source)])
+    lease = await planned(engine, call("edit", text="x"))
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await command(engine, "/plan")
+    await engine.press(wait.id)
+
+    assert await engine.settle(lease)
+
+    assert "It may write plans/*.md only." in (await engine.result(lease.turn, 1)).hint
+    assert edit.calls == []
 
 
 async def test_build_ends_the_limits(engine: Engine) -> None:
