@@ -15,6 +15,7 @@ from tests.fuzz.parsers import (
     http_headers,
     model_answer,
     model_error,
+    preset_file,
     shell_script,
     slack_answer,
     slack_markdown,
@@ -57,7 +58,16 @@ PARSERS: Mapping[str, Parser] = {
         (
             *(telegram_update, telegram_answer, slack_payload, slack_request, slack_socket, slack_answer, web_frame),
             *(model_answer, model_error, tool_schema, tool_arguments, control_request, command, approval_text),
-            *(transcript_data, http_headers, config_file, stored_row, telegram_markdown, slack_markdown, shell_script),
+            *(
+                transcript_data,
+                http_headers,
+                config_file,
+                preset_file,
+                stored_row,
+                telegram_markdown,
+                slack_markdown,
+                shell_script,
+            ),
         ),
     )
 }
