@@ -31,6 +31,7 @@ class Seen:
         self.starts: Counter[tuple[TurnId, WaitId]] = Counter()
         self.started_under: dict[tuple[TurnId, int], int] = {}
         self.audit_rows = 0
+        self.used: dict[str, int] = {}
 
     def claimed(self, lease: Lease) -> None:
         """Check that fences are monotone."""
@@ -58,6 +59,13 @@ class Seen:
         self._messages([row.item for row in snapshot.rows if isinstance(row.item, Received)])
         self._slots([row.item for row in snapshot.rows if isinstance(row.item, Slot)])
         self._audit(snapshot)
+        self._budgets(snapshot)
+
+    def _budgets(self, snapshot: Snapshot) -> None:
+        """Check that the use of a budget only grows."""
+        for use in snapshot.uses:
+            assert use.used >= self.used.get(use.account, 0), "a use was taken back"
+            self.used[use.account] = use.used
 
     def _audit(self, snapshot: Snapshot) -> None:
         """Check that every started call has its audit row, and that rows never change."""

@@ -196,6 +196,15 @@ async def _all_notes(scene: Scene) -> list[Slot]:
     return found
 
 
+async def test_a_raised_limit_is_told_anew(scene: Scene) -> None:
+    """The owner gave more; that is used up too."""
+    for n, (limit, used) in enumerate(((1_000, 1_000), (10_000, 1), (10_000, 9_000))):
+        lease = await _lease(scene, n)
+        assert await _reserve(scene, lease, replace(ANNS, limit=limit)) is RESERVED
+        await _answer(scene, lease, Usage(input_tokens=used))
+    assert [slot.text for slot in await _all_notes(scene)] == ["All.", "All."]
+
+
 async def test_the_end_alone_is_told_when_one_answer_passes_both(scene: Scene) -> None:
     """Not that it is nearly used up."""
     lease = await _lease(scene)

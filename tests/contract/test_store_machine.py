@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -19,7 +20,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from gateway.domain.ids import NodeId, Principal, SlotId, WaitId
+from gateway.domain.budgets import BudgetLine, Measure, Reservation
+from gateway.domain.ids import NodeId, Person, Principal, SlotId, WaitId
 from gateway.domain.routes import Drop, DropReason, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState, Usage
@@ -54,13 +56,30 @@ from tests.support.makers import (
 )
 from tests.support.proof import figure, seed, times
 
+VOTES = tuple(
+    PressVerdict(
+        refusal=None,
+        state=WaitState.APPROVED,
+        quorum=2,
+        person=Person(who),
+        among=frozenset([Person("ann"), Person("cleo")]),
+    )
+    for who in ("ann", "cleo")
+)
+"""Votes of two persons, where both must allow a call."""
 STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS") or times(2_000, 100_000, small=700))
 RULES_A_RUN = 8
 STEPS_A_RUN = 38
 """At least, on average: a rule is one move, or ten."""
 RUNS = STEPS // STEPS_A_RUN + 1
-VERDICTS = (approve(), approve(), deny(), deny(withdraw_siblings=True), deny(written=True), refuse())
+VERDICTS = (*VOTES, approve(), approve(), deny(), deny(withdraw_siblings=True), deny(written=True), refuse())
 USED = Usage(input_tokens=3, output_tokens=1, cost_micros=2)
+TOKENS_USED = USED.input_tokens + USED.output_tokens
+FOR_GOOD = timedelta(days=10_000)
+BUDGETS = (
+    BudgetLine(account="ann", measure=Measure.TOKENS, limit=40, nearly="Nearly.", ended="All.", kept_for=FOR_GOOD),
+    BudgetLine(account="here", measure=Measure.MONEY, limit=12, nearly="Nearly.", ended="All.", kept_for=FOR_GOOD),
+)
 EFFECTS = (ControlEffect.STOP, ControlEffect.STOP, ControlEffect.RESET, ControlEffect.NONE)
 ENDS = (TurnState.DONE, TurnState.DONE, TurnState.STOPPED, TurnState.FAILED)
 
@@ -312,6 +331,17 @@ class StoreMachine(WayOut):
         self.leased(which, do)
 
     # --- steps ------------------------------------------------------------------------------
+
+    @precondition(has_leases)
+    @rule(which=back, lines=st.sampled_from((BUDGETS[:1], BUDGETS)))
+    def reserve(self, which: int, lines: tuple[BudgetLine, ...]) -> None:
+        """A model is about to be asked: as much is reserved as every answer uses."""
+        wanted = Reservation(lines=lines, tokens=TOKENS_USED, micros=USED.cost_micros, place=CHAT)
+
+        async def do(world: World, lease: Lease) -> object:
+            return await world.store.reserve(lease, wanted)
+
+        self.leased(which, do)
 
     @precondition(has_leases)
     @rule(which=back, text=st.sampled_from(("Once", "Once upon")))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TypeVar
 
+from gateway.domain.budgets import BudgetUse
 from gateway.domain.ids import OwnerName, SessionId, TurnId, WaitId
 from gateway.domain.messages import Inbound
 from gateway.domain.slots import Slot, SlotState
@@ -61,7 +62,8 @@ class World:
         turns = [row.item for row in rows if isinstance(row.item, Turn)]
         views = {turn.id: await self.store.turn(turn.id) for turn in turns}
         text += await self._rest(views)
-        self.last = Snapshot(rows=rows, views=views, text=text, audit=await verify(self.store))
+        uses = await self.store.budget_uses()
+        self.last = Snapshot(rows=rows, views=views, text=text, audit=await verify(self.store), uses=uses)
         return self.last
 
     async def _rest(self, views: dict[TurnId, TurnView]) -> list[str]:
@@ -80,6 +82,7 @@ class World:
             self.said([wait.id for wait in await store.open_approvals()]),
             self.said(await store.spent(date.min)),
             self.said([replace(row, prev_hash="", hash="") for row in await store.audit_rows(0, EVERYTHING)]),
+            self.said(sorted(await store.budget_uses(), key=lambda use: use.account)),
             self.said(await store.last_contact(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
@@ -158,6 +161,8 @@ class Snapshot:
     text: list[str]
     audit: AuditVerdict | None = None
     """What looking at all of the audit said."""
+    uses: Sequence[BudgetUse] = ()
+    """Use of each budget."""
 
 
 def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:

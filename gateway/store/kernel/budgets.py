@@ -97,8 +97,9 @@ def settle(part: Part, holder: str, usage: Usage, session: SessionId | None = No
         account = replace(account, used=account.used + amount, most=max(account.most, amount), holds=rest)
         percent = ALL if account.used >= line.limit else NEARLY if account.used * ALL >= line.limit * NEARLY else 0
         if percent > account.told and wanted.place is not None:
-            account = replace(account, told=percent)
             said.append(line.ended if percent == ALL else line.nearly)
+        if wanted.place is not None or percent < account.told:  # lower than before: the limit was raised
+            account = replace(account, told=percent)
         _store(part, line, account)
     if wanted.place is not None:
         for text in said:
