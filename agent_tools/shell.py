@@ -44,7 +44,6 @@ SPEC = ToolSpec(
 )
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
-TITLE_CHARS = 200
 MAX_COMMAND = 65_536
 """Most characters, and also bytes, of a command: the kernel takes at most 128 KiB in one argument."""
 
@@ -128,8 +127,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
         return folder
     argv, terminal = [*BASH, args.command], bool(args.pty)
     if args.background:
-        title = args.command.strip()[:TITLE_CHARS]
-        job = await ctx.process.start(argv, title=title, cwd=folder, terminal=terminal, timeout_s=args.timeout)
+        job = await ctx.process.start(argv, cwd=folder, terminal=terminal, timeout_s=args.timeout)
         return result_of(job)
     ended = await ctx.process.run(argv, cwd=folder, terminal=terminal)
     if ended.exit_code == 0:

@@ -134,10 +134,12 @@ def _tool_line(tool: Tool) -> str:
     return f"- {as_code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 
 
-def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime) -> str:
+def status_text(
+    counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime, jobs: Sequence[str] = ()
+) -> str:
     """Return the reply to /status: this session and, only in an owner's main session, the daemon.
 
-    Others read along in any other session; the daemon's load and model are for the owners alone.
+    Others read along in any other session; the daemon's load and model are for the owners alone. `jobs`: the live ones.
     """
     here = next((line for line in lines if line.session.id == session.id), None)
     running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
@@ -146,6 +148,8 @@ def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, 
         f"This session ({as_code(session.id)}, {session.kind}{preset}): {running} running, "
         f"{waiting} waiting for a decision, {queued} queued."
     ]
+    if jobs:
+        text.append(f"In the background: {', '.join(jobs)}. /stop ends them.")
     if session.kind is SessionKind.MAIN:
         text += _daemon_lines(counts, model, now)
     return "\n".join(text)

@@ -133,7 +133,8 @@ class ControlReplies:
         match name:
             case "status":
                 counts, lines = await self._queries.counts(), await self._queries.sessions(0, 0, always=session.id)
-                return commands.status_text(counts, lines, session, self._model_name, self._clock.now())
+                jobs = self._jobs.running(session.id)
+                return commands.status_text(counts, lines, session, self._model_name, self._clock.now(), jobs)
             case "sessions":
                 return commands.sessions_text(await self._queries.sessions(ended=0), owner, session)
             case "approvals":

@@ -218,16 +218,14 @@ class Process(Protocol):
         self,
         argv: Sequence[str],
         *,
-        title: str,
         cwd: Path | None = None,
         terminal: bool = False,
         timeout_s: float | None = None,
     ) -> JobState:
         """Start a program as a job, which goes on after this call, in its sandbox and network.
 
-        `title`: short text for people. `timeout_s`: None is the most that the tool's settings permit. Returns a moment
-        later, so that a program which fails at once is told. Raises `BadRequest` when the session's family has as many
-        jobs as it may, and as `run`.
+        `timeout_s`: None is the most that the tool's settings permit. Returns a moment later, so that a program which
+        fails at once is told. Raises `BadRequest` when the session's family has as many jobs as it may, and as `run`.
         """
         ...
 

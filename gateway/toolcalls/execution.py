@@ -52,7 +52,7 @@ from gateway.toolcalls.last_line import LastLine, OnLine
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.prepared import Prepared
-from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s
+from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s, network_hint
 from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
@@ -286,4 +286,6 @@ class Execution:
             output_path=f"{READABLE}/{output.full_output}" if output.has_copy else "",
             output_cut=output.copy_is_cut,
         )
+        if whole.status is ResultStatus.ERROR and (why := network_hint(call.action, whole.text)):
+            whole = replace(whole, hint=f"{whole.hint} {why}".strip())
         return bounded(whole)

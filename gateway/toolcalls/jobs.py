@@ -22,6 +22,7 @@ from gateway.errors import BadRequest, DragomanError, NotFound, StoreError
 from gateway.ports import Clock, EventBus, KeyValue, Output, ProcessEnd
 from gateway.sandbox import Terminal
 from gateway.system.clock import is_set
+from gateway.system.figures import duration
 from gateway.system.logging_setup import log
 from gateway.toolcalls.output import OnText, OutputBuffer
 from gateway.toolcalls.workspaces import READABLE
@@ -55,8 +56,6 @@ class NewJob:
     """Root session of the family that it belongs to."""
     by: Principal
     """Principal for whom it runs."""
-    title: str
-    """Short text for people: what runs."""
     seconds: float
     """Maximum duration."""
     buffer: Callable[[OnText], OutputBuffer]
@@ -180,6 +179,11 @@ class Jobs:
         """Return the number of live jobs of a family; `only`: of those that run for this principal."""
         return sum(job.live and only in (None, job.new.by) for job in self._of(root))
 
+    def running(self, root: SessionId) -> list[str]:
+        """Return the live jobs of a family for people: `j1a2b3c for 12 s`."""
+        now = self._clock.monotonic()
+        return [f"{job.id} for {duration(timedelta(seconds=now - job.began))}" for job in self._of(root) if job.live]
+
     async def start(self, new: NewJob, run: RunProgram) -> JobState:
         """Start a job; return its state a moment later. Raises `BadRequest` when too many run, or none may start."""
         if self._group is None:
@@ -294,7 +298,7 @@ class Jobs:
 
     async def _note(self, job: _Job) -> None:
         """Store that a job was begun, or how it ended. The end may be missing: then it is told as lost."""
-        fact = {"title": job.new.title, "end": job.end.value, "why": job.why, "exit_code": job.exit_code}
+        fact = {"end": job.end.value, "why": job.why, "exit_code": job.exit_code}
         ttl = timedelta(seconds=job.new.seconds) + KNOWN_FOR
         try:
             async with asyncio.timeout(NOTED_WITHIN_S if job.task else None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -48,6 +49,22 @@ def confinement(action: Action) -> Confinement:
     if action.sandbox is None:
         raise SandboxMissing("This tool was not planned to start a process.")
     return Confinement(mode=action.sandbox, network=action.network or NetworkMode.NONE, read_only=action.read_only)
+
+
+_TROUBLE = re.compile(
+    r"could not resolve|temporary failure in name resolution|name or service not known|no address associated"
+    r"|network is unreachable|connection refused|failed to connect",
+    re.IGNORECASE,
+)
+_WITHOUT_NETWORK = (
+    "It ran without a network. A press in an owner's own session gives one, unless the sandbox is `full`; the owner's "
+    "key `network` of the tool decides for the rest."
+)
+
+
+def network_hint(action: Action, failed_with: str) -> str:
+    """Return why a failed call could reach nothing, when its output looks like that; else empty."""
+    return _WITHOUT_NETWORK if action.network is NetworkMode.NONE and _TROUBLE.search(failed_with) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +158,7 @@ class CallProcess:
         return ProcessText(exit_code=ended.exit_code, data=bytes(output.data), cut=output.cut)
 
     async def start(
-        self, argv: Sequence[str], *, title: str, cwd: Path | None = None, terminal: bool = False,
+        self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False,
         timeout_s: float | None = None,
     ) -> JobState:  # fmt: skip
         """Start a program as a job, in this call's sandbox and network."""
@@ -153,7 +170,6 @@ class CallProcess:
         new = NewJob(
             root=self.root,
             by=self.by,
-            title=title,
             seconds=self.job_s(timeout_s),
             buffer=self.buffer,
             terminal=Terminal() if terminal else None,

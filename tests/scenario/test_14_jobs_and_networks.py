@@ -127,6 +127,7 @@ async def test_a_press_gives_the_network_and_nothing_else_does(tmp_path: Path) -
         async with running(tmp_path / "allowed", ALLOWED) as daemon:
             _, result = await facts_and_result(daemon, command)
             assert "Connection refused" in result["text"]
+            assert result["hint"].startswith("It ran without a network.")
     assert came == [b"from--here\n"]
 
 

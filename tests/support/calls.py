@@ -58,7 +58,7 @@ class BareCall:
         raise AssertionError("this tool reads no process")
 
     async def start(
-        self, argv: Sequence[str], *, title: str, cwd: Path | None = None, terminal: bool = False,
+        self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False,
         timeout_s: float | None = None,
     ) -> JobState:  # fmt: skip
         """Start nothing."""

@@ -42,7 +42,7 @@ async def started(engine: Engine, root: SessionId, by: Principal) -> JobState:
     def buffer(on_text: OnText) -> OutputBuffer:
         return OutputBuffer(engine.workspaces.outputs(root), "job.txt", SystemClock(), Redactor(), on_text)
 
-    new = NewJob(root=root, by=by, title="sleep", seconds=60, buffer=buffer)
+    new = NewJob(root=root, by=by, seconds=60, buffer=buffer)
     return await engine.core.jobs.start(new, forever)
 
 
@@ -68,6 +68,16 @@ async def test_a_command_ends_jobs_of_its_session(tmp_path: Path, text: str, why
         assert await ended(engine, MAIN, job) == (JobEnd.STOPPED, why)
         assert await ended(engine, SessionId("main:cleo"), others) == (JobEnd.RUNNING, "")
         assert [slot.text for slot in await engine.slots()] == [reply]
+
+
+async def test_status_names_the_jobs_of_the_session(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [])
+    async with with_jobs(engine):
+        job = await started(engine, MAIN, ANN_TELEGRAM)
+        await started(engine, SessionId("main:cleo"), ANN_TELEGRAM)
+        await engine.ingress.message(inbound("/status"))
+        (slot,) = await engine.slots()
+        assert f"In the background: {job.id} for 0 s. /stop ends them." in slot.text
 
 
 async def test_without_a_job_nothing_was_stopped(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class Daemon:
 
     async def start(self, script: str, call: CallProcess | None = None, *, terminal: bool = False) -> JobState:
         argv = ["/bin/bash", "--noprofile", "--norc", "-c", script]
-        return await (call or self.call()).start(argv, title=script, terminal=terminal)
+        return await (call or self.call()).start(argv, terminal=terminal)
 
     async def sleeps(self, call: CallProcess | None = None) -> JobState:
         return await self.start(f"setsid sleep {self.mark} & trap '' TERM; echo up; sleep {self.mark}", call)
@@ -141,7 +141,7 @@ async def test_a_job_that_ends_at_once_is_told_at_once(daemon: Daemon) -> None:
 
 async def test_a_job_that_cannot_start_says_why(daemon: Daemon) -> None:
     async with daemon.runs():
-        state = await daemon.call().start(["no-such-program"], title="x")
+        state = await daemon.call().start(["no-such-program"])
         assert (state.end, state.why) == (
             JobEnd.FAILED,
             "There is no program `no-such-program`. Install it, or name one that is in /usr/local/bin:/usr/bin:/bin.",
@@ -185,7 +185,7 @@ async def test_a_stop_ends_jobs_of_its_session(daemon: Daemon, only: Principal |
         for state, by in ((mine, ANN), (theirs, BOB)):
             if only in (None, by):
                 assert (await daemon.over(state.id)).why == "It was ended by /stop."
-        assert daemon.jobs.live(MAIN) == left
+        assert daemon.jobs.live(MAIN) == len(daemon.jobs.running(MAIN)) == left
         assert (await daemon.call(OTHER).poll(others.id)).end is JobEnd.RUNNING
         assert (living(daemon.mark) > 2) == (left > 0)
     assert living(daemon.mark) == 0
@@ -271,4 +271,4 @@ async def test_a_job_needs_a_sandbox_that_its_tool_planned(daemon: Daemon) -> No
             output=call.output, root=MAIN, by=ANN, buffer=call.buffer, job_s=call.job_s,
         )  # fmt: skip
         with pytest.raises(SandboxMissing, match="not planned to start a process"):
-            await bare.start(["true"], title="x")
+            await bare.start(["true"])
