@@ -64,8 +64,8 @@ def action_of(
 def as_allowed(call: Prepared, allow: Allow) -> Prepared:
     """Return the call with what this decision gives it. Raises `SandboxMissing` where it cannot be given.
 
-    A grant stands for the press that made it. A call that may have no network sees its workspace read-only as well:
-    it runs unasked because its command only reads, and a program may do more than its command says.
+    A grant stands for the press that made it. A call that may have no network runs unasked because its command only
+    reads, and a program may do more than its command says: it sees its workspace read-only and without secret files.
     """
     action = call.action
     if action.sandbox is None or action.network is None:
@@ -78,9 +78,11 @@ def as_allowed(call: Prepared, allow: Allow) -> Prepared:
         no_network=allow.no_network,
     )
     read_only = action.read_only or allow.no_network
-    if network is action.network and read_only is action.read_only:
+    masked = allow.no_network and action.sandbox is SandboxMode.BASIC
+    if network is action.network and read_only is action.read_only and not masked:
         return call
-    action = replace(action, network=network, read_only=read_only)
+    sandbox = SandboxMode.FULL if masked else action.sandbox
+    action = replace(action, sandbox=sandbox, network=network, read_only=read_only)
     return replace(call, action=action, action_sha=sha_of(action, call))
 
 

@@ -109,6 +109,19 @@ def test_a_grant_stands_for_the_press_that_made_it(tmp_path: Path, allow: Allow,
     assert (action_key(call.action) == action_key(asked.action)) == (network is NetworkMode.HOST)
 
 
+@pytest.mark.parametrize("sandbox", [SandboxPolicy.BASIC, SandboxPolicy.AUTO, SandboxPolicy.FULL])
+def test_a_reading_call_sees_no_secret_file(tmp_path: Path, sandbox: SandboxPolicy) -> None:
+    """It runs unasked, and a program may read more than its command names: a mask keeps `.env` out of its reach."""
+    found = first(by(tmp_path, shell(approval=ALLOWED, sandbox=sandbox)), step())
+    assert isinstance(found, Runnable)
+    call = as_allowed(found.call, Allow(because="it only reads", no_network=True))
+
+    assert (call.action.sandbox, call.action.network, call.action.read_only) == (
+        SandboxMode.FULL, NetworkMode.NONE, True
+    )  # fmt: skip
+    assert call.action_sha == sha_of(call.action, call)
+
+
 def test_on_the_host_no_network_can_be_closed(tmp_path: Path) -> None:
     """A decision that allows a call only without a network does not allow it on the host."""
     here = by(tmp_path, shell(sandbox=SandboxPolicy.OFF, approval=ALLOWED))
