@@ -1,6 +1,6 @@
 """Budgets of a node's turns: reserve before the model is asked. Used by `turn` and `compaction`.
 
-The answer settles the reservation in the transition that stores it.
+The answer settles the reservation in the transition that stores it (decision 53).
 """
 
 from __future__ import annotations
