@@ -11,24 +11,24 @@ _ANY, _ONE = "\x00\x00", "\x01"
 
 def fits(pattern: str, text: str) -> bool:
     """Return whether a pattern fits the whole text. A ` *` at its end also fits without: `ls *` and `ls`."""
-    return any(one.fullmatch(text) for one in expressions(pattern))
-
-
-def expressions(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """Return the expressions of a pattern: it fits a text when one of them matches the whole of it."""
-    pattern = pattern.replace("\\", "/")
-    whole = _compiled(pattern)
-    return (whole, _compiled(pattern[:-2])) if pattern.endswith(" *") else (whole,)
+    return expression(pattern).fullmatch(text) is not None
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern. Atomic groups: without them, `*a*a*b` takes minutes for a long text."""
+def expression(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern: it fits a text that the expression matches whole."""
+    pattern = pattern.replace("\\", "/")
+    ends = (pattern, pattern[:-2]) if pattern.endswith(" *") else (pattern,)
+    return re.compile("|".join(map(_one_expression, ends)), re.DOTALL)
+
+
+def _one_expression(pattern: str) -> str:
+    """Return a pattern as an expression. Atomic groups: without them, `*a*a*b` takes minutes for a long text."""
     first, *rest = ("".join("." if char == "?" else re.escape(char) for char in part) for part in pattern.split("*"))
     if not rest:
-        return re.compile(first, re.DOTALL)
+        return first
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
-    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)
+    return f"{first}{middle}.*{rest[-1]}"
 
 
 def covers(wide: str, narrow: str) -> bool:

@@ -7,13 +7,13 @@ it may match too much, never too little. An allow rule covers a script when each
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from operator import is_
 
-from gateway.domain.patterns import expressions, fits
+from gateway.domain.patterns import expression, fits
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, SubjectKind
@@ -27,19 +27,18 @@ BLURRED_AT_MOST = 500
 """Characters of a command with expansions that are compared with rules; a longer one may be about any of them."""
 
 
+def _unmatched(_: str) -> None:
+    """Fit no text: a rule that was found, and is not compared again."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Placed:
     """Rule with its position in the order."""
 
     at: int
     rule: Rule
-    expressions: tuple[re.Pattern[str], ...] = ()
-    """As in `patterns`."""
-
-    def fits(self, text: str) -> bool:
-        """Return whether the rule's pattern fits a text."""
-        first, *others = self.expressions
-        return first.fullmatch(text) is not None or any(one.fullmatch(text) for one in others)
+    match: Callable[[str], object] = _unmatched
+    """Match of the rule's pattern with a whole text; None when it does not fit."""
 
 
 @dataclass(slots=True)
@@ -64,7 +63,7 @@ class _Bucket:
             for one in rules:
                 if one.at <= above:
                     break
-                if one.fits(text):
+                if one.match(text) is not None:
                     best, above = one, one.at
                     break
         return best
@@ -72,7 +71,7 @@ class _Bucket:
     def fitting(self, text: str, above: int = -1) -> list[_Placed]:
         """Return all rules after the position `above` that fit a text, the last one first."""
         near = (*self.by_word.get(text.partition(" ")[0], ()), *self.any_word)
-        found = [one for one in near if one.at > above and one.fits(text)]
+        found = [one for one in near if one.at > above and one.match(text) is not None]
         return sorted(found, key=lambda one: -one.at)
 
 
@@ -215,7 +214,7 @@ def _index(rules: _Same, kind: str) -> _Index:
     for at, rule in enumerate(rules.rules):
         if kind not in rule.kinds:
             continue
-        one = _Placed(at, rule, expressions(rule.pattern))
+        one = _Placed(at, rule, expression(rule.pattern).fullmatch)
         if rule.layer is Layer.GRANT or rule.decision is Verdict.ALLOW:
             allows = index.grants if rule.layer is Layer.GRANT else index.allows
             allows.rules.add(one)
