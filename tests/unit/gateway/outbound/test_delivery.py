@@ -196,7 +196,7 @@ async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_pr
     channel = FakeChannel()
     await delivered(engine, channel)
     (row,) = channel.sent[0].rows
-    assert [button.label for button in row.buttons] == ["Once", "Deny", "Deny with reason"]
+    assert [button.label for button in row.buttons] == ["Once", "Always…", "Deny", "Deny with reason"]
     assert all(engine.handles.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
 
     await engine.press(row.wait.id)
