@@ -22,7 +22,7 @@ class ConfiguredExplainer:
 
     def __init__(self, loaded: Loaded, containment: Containment) -> None:
         """Import the configured tools. Raises `ConfigError` for an incomplete one."""
-        self._clock = SystemClock()
+        self._clock, self._containment = SystemClock(), containment
         hosts = ToolHosts(state=loaded.state, clock=self._clock, containment=containment, egress=Egress())
         sources, _ = load_tools(loaded, hosts.of)
         self._tools = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets).snapshot()
@@ -34,4 +34,7 @@ class ConfiguredExplainer:
         """
         route = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
         session = replace(empty_session(route, self._clock.now()), preset=preset)
-        return Explainer(tools=self._tools, session=session, workspace=lambda: "", openly=True).explain(tool, text)
+        by = Explainer(
+            tools=self._tools, session=session, containment=self._containment, workspace=lambda: "", openly=True
+        )
+        return by.explain(tool, text)

@@ -19,6 +19,7 @@ from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
+from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
@@ -230,6 +231,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         queries=core.store,
         audit=core.store,
         grants=core.store,
+        why=make_why(core),
         events=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
@@ -255,6 +257,20 @@ def make_web_access(core: Core) -> WebAccess:
     )
 
 
+def make_why(core: Core) -> WhyReplies:
+    """Wire the answers to /why."""
+    return WhyReplies(
+        queries=core.store,
+        audit=core.store,
+        grants=core.store,
+        registry=core.registry,
+        containment=core.containment,
+        workspace=core.workspaces.workspace,
+        redactor=core.redactor,
+        clock=core.clock,
+    )
+
+
 def make_ingress(core: Core) -> Ingress:
     """Wire the ingress."""
     return Ingress(
@@ -276,6 +292,7 @@ def make_ingress(core: Core) -> Ingress:
         currency=core.loaded.settings.model.currency,
         budgets=core.store,
         grants=core.store,
+        why=make_why(core),
         limits=core.loaded.budgets,
         messages_per_minute=core.loaded.messages_per_minute,
     )

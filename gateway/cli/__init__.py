@@ -249,22 +249,35 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     "--kind", type=click.Choice(["main", "dm", "non-main"]), default="main", show_default=True, help="Kind of session."
 )
 @click.option("--preset", metavar="NAME", default="", help="Preset in force. Default: that of the kind.")
+@click.option("--session", metavar="ID", help="A stored session, with its preset and grants: asks the running daemon.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @_places
-@click.pass_obj
-def explain(options: _Options, tool: str, text: str, kind: str, preset: str, *, as_json: bool) -> None:
+@click.pass_context
+def explain(
+    context: click.Context, tool: str, text: str, kind: str, preset: str, session: str | None, *, as_json: bool
+) -> None:
     """Tell whether a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
 
-    Reads the configuration and runs nothing; the daemon need not run.
+    Reads the configuration and runs nothing; the daemon need not run, but for --session.
     """
+    import json
+
     from gateway.domain.sessions import SessionKind
 
-    found = _explainer(options).explain(SessionKind(kind), tool, text, preset)
+    options: _Options = context.obj
+    if session is not None:
+        if preset or context.get_parameter_source("kind") is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError("A session has its own kind and preset: leave out --kind and --preset.")
+        found = _call(options, "explain", {"session": session, "tool": tool, "text": text})
+    else:
+        found = _explainer(options).explain(SessionKind(kind), tool, text, preset).as_table()
     if as_json:
-        click.echo(found.as_json())
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{found.decision}: {found.because}")
-    for n, step in enumerate(found.order, 1):
+    click.echo(f"{found['decision']}: {found['because']}")
+    if found["rule"]:
+        click.echo(f"  rule: {found['rule']}")
+    for n, step in enumerate(found["order"], 1):
         click.echo(f"  {n}. {step}")
 
 

@@ -14,6 +14,7 @@ from gateway.domain.turns import STOPPED_TEXT
 from gateway.inbound import commands
 from gateway.inbound.grant_commands import grants_command, seen_by
 from gateway.inbound.session_limits import SWITCHES, answer, change_preset, switch_tool
+from gateway.inbound.why import WhyReplies
 from gateway.policy.budgets import Spender, budget_text
 from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
 from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Grants, Queries, UsageStore
@@ -41,11 +42,13 @@ class ControlReplies:
         budgets: Budgets,
         limits: BudgetLimits,
         grants: Grants,
+        why: WhyReplies,
     ) -> None:
         """Take the sources of the replies; `currency` is that of the configured prices, `limits` are the budgets."""
         self._budgets = budgets
         self._limits = limits
         self._grants = grants
+        self._why = why
         self._children = children
         self._usage_store = usage
         self._queries = queries
@@ -121,6 +124,8 @@ class ControlReplies:
                 return commands.tools_text(self._registry.snapshot(), session, owner=owner is not None)
             case "status" | "sessions" | "approvals" | "tree":
                 return await self._list(name, session, owner)
+            case "why":
+                return await self._why.reply(_rest(message), message, session, owner=owner is not None)
             case "usage":
                 return await self._usage(message.principal, session, owner)
             case _:

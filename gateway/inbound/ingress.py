@@ -20,6 +20,7 @@ from gateway.inbound.control_replies import ControlReplies
 from gateway.inbound.drop_replies import drop_text
 from gateway.inbound.message_rate import MessageRate
 from gateway.inbound.typed_reasons import TypedReasons
+from gateway.inbound.why import WhyReplies
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
 from gateway.ports import (
     Budgets,
@@ -72,6 +73,7 @@ class Ingress:
         running: WhileRunning,
         budgets: Budgets,
         grants: Grants,
+        why: WhyReplies,
         currency: str = "",
         limits: BudgetLimits | None = None,
         messages_per_minute: int = 0,
@@ -105,6 +107,7 @@ class Ingress:
             budgets=budgets,
             limits=limits or BudgetLimits(),
             grants=grants,
+            why=why,
         )
         self._rate = MessageRate(messages_per_minute, people, clock)
         self._log = log("ingress")

@@ -9,6 +9,7 @@ allowed in this session, the default of the risk, exposure.
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.grants import Grant
 from gateway.domain.presets import Preset
-from gateway.domain.rules import Rule, Verdict
+from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import (
@@ -179,7 +180,9 @@ def decide(
     """
     deny = withheld(spec, policy, session, preset) or beyond(preset, spec, call_scope)
     if deny is not None:
+        note(f"preset: {preset.name}, refused")
         return deny
+    note(f"preset: {preset.name}")
     rules = rules_of_call(spec, policy, session, preset, granted)
     found = _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
     found = _granted(found, grant, note)
@@ -202,7 +205,9 @@ def _by_rules(
     risk = call_scope.risk
     kind, place = session.root_kind.value, place_of(call_scope)
     rule = evaluate(rules, call_scope.subjects, kind, place)
-    note(f"rules: {_rule_text(rule, len(rules))}")
+    if note is not unnoted:
+        note(f"layers: {_layers_text(rules)}")
+        note(f"rules: {_rule_text(rule, len(rules))}")
     if rule is not None and rule.decision is Verdict.DENY:
         return _denied_by(rule, spec)
     if outside := written_outside(rules, call_scope.subjects, kind, place):
@@ -281,6 +286,14 @@ def _denied_by(rule: Rule, spec: ToolSpec) -> Deny:
 def _writes_outside(path: str) -> Deny:
     hint = f"{path[:NAMED_AT_MOST]!r} is outside the workspace. Write beneath it, or let the owner make a rule for it."
     return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
+
+
+def _layers_text(rules: Sequence[Rule]) -> str:
+    """Return how many rules each layer has, in their order, locked denies first."""
+    locked = sum(rule.locked for rule in rules)
+    counts = Counter(rule.layer for rule in rules if not rule.locked)
+    found = [f"{locked} locked"] if locked else []
+    return ", ".join([*found, *(f"{counts[layer]} of {layer.value}" for layer in Layer if counts[layer])]) or "no rules"
 
 
 def _rule_text(rule: Rule | None, count: int) -> str:

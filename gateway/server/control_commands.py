@@ -11,7 +11,7 @@ from typing import Any
 from gateway.approvals import title
 from gateway.domain.audit import AuditRow
 from gateway.domain.grants import Grant
-from gateway.domain.ids import SYSTEM_CONTROL, OwnerName, TurnId, main_session, web_principal
+from gateway.domain.ids import SYSTEM_CONTROL, OwnerName, SessionId, TurnId, main_session, web_principal
 from gateway.domain.live import session_topic
 from gateway.domain.messages import Inbound, Received, owner_page
 from gateway.domain.slots import Slot, SlotKind
@@ -20,6 +20,7 @@ from gateway.domain.views import Row
 from gateway.errors import BadRequest, StoreError
 from gateway.inbound.grant_commands import matching
 from gateway.inbound.ingress import Ingress
+from gateway.inbound.why import WhyReplies
 from gateway.policy.audit import PAGE, verify
 from gateway.ports import Audit, Clock, EventBus, Grants, Queries
 from gateway.server.http import HttpServer
@@ -39,6 +40,7 @@ class ControlCommands:
     queries: Queries
     audit: Audit
     grants: Grants
+    why: WhyReplies
     events: EventBus
     clock: Clock
     owners: Sequence[OwnerName]
@@ -55,6 +57,7 @@ class ControlCommands:
             "audit": self._audit,
             "grants": self._list_grants,
             "revoke": self._revoke,
+            "explain": self._explain,
             "send": self._send,
         }
 
@@ -134,6 +137,14 @@ class ControlCommands:
             return {**shown, "count": 0, "calls": 0, "head": "", "broken": error.message}
         broken = found.broken.says if found.broken else None
         return {**shown, "count": found.rows, "calls": found.calls, "head": found.head, "broken": broken}
+
+    async def _explain(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how a call would be decided in a stored session."""
+        named, tool, text = (str(args.get(key) or "") for key in ("session", "tool", "text"))
+        session = await self.queries.session(SessionId(named))
+        if session is None:
+            raise BadRequest(f"There is no session {named[:80]!r}.", cure="List them with: dragoman sessions.")
+        return (await self.why.explain(session, tool, text)).as_table()
 
     async def _readable(self, after: int, end: int) -> Sequence[AuditRow]:
         """Return the readable audit rows after a place; verification names the first unreadable one."""

@@ -30,7 +30,6 @@ from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
 from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.grants import covering
 from gateway.policy.permission import decide
 from gateway.ports import FileChanges, FileReader
 from gateway.sandbox import Containment
@@ -43,7 +42,7 @@ from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.prepared import Prepared
-from gateway.toolcalls.resolution import resolve_call, resolve_scope
+from gateway.toolcalls.resolution import decide_action, resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import ToolSet
 from gateway.toolcalls.wait_results import changed_since_asked, not_approved, of_child, of_decision
@@ -345,11 +344,8 @@ class CallDecider:
 
     def _decided(self, call: Prepared, granted: Granted, *, askable: bool) -> Decision:
         """Return the policy's decision about a call, with the grants that hold for it."""
-        spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
-        grant = covering(granted, spec.name, asking.action_key(call.action), call.call_scope) if granted else None
-        preset, inside = self.tools.preset_of(session), call.action.sandbox is not SandboxMode.OFF
-        return decide(
-            spec, policy, session, call.call_scope, askable=askable, preset=preset, grant=grant, contained=inside
+        return decide_action(
+            self.tools, call.view.session, call.tool, call.call_scope, call.action, granted, askable=askable
         )
 
     def _prepare(self, view: TurnView, step: Step, granted: Granted, preview: Preview | None = None) -> Prepared | Deny:

@@ -10,9 +10,11 @@ from typing import Any
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason, place_of
 from gateway.domain.grants import Grant
 from gateway.domain.sessions import Session
-from gateway.policy.grants import covering
-from gateway.policy.permission import Note, decide
-from gateway.toolcalls.resolution import Workspace, resolve_call
+from gateway.errors import DragomanError
+from gateway.policy.permission import Note
+from gateway.sandbox import Containment
+from gateway.toolcalls.confining import action_of, floor_of
+from gateway.toolcalls.resolution import Workspace, decide_action, resolve_call
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.typed_arguments import arguments_of
 
@@ -30,10 +32,9 @@ class Explanation:
     order: tuple[str, ...]
     """Steps of the decision, in order, up to the one that decided."""
 
-    def as_json(self) -> str:
-        """Return the explanation as a JSON object."""
-        whole = {"decision": self.decision, "because": self.because, "rule": self.rule, "order": list(self.order)}
-        return json.dumps(whole, indent=2, ensure_ascii=False)
+    def as_table(self) -> dict[str, Any]:
+        """Return the explanation as JSON values."""
+        return {"decision": self.decision, "because": self.because, "rule": self.rule, "order": list(self.order)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +43,11 @@ class Explainer:
 
     tools: ToolSet
     session: Session
+    containment: Containment
     workspace: Workspace
     """Supplier of the session's folder."""
     grants: Sequence[Grant] = ()
-    """Grants that hold in this session. Those of one exact action are not considered: its sandbox is not known here."""
+    """Grants that hold in this session."""
     askable: bool = True
     """True when somebody can be asked."""
     openly: bool = False
@@ -60,7 +62,10 @@ class Explainer:
         spec = self.tools.commands.get(name)
         decision = self._decided(spec.name if spec else name, text, order.append)
         because = decision.hint if isinstance(decision, Deny) else decision.because
-        return Explanation(decision=_word(decision), because=because, rule=place_of(decision), order=tuple(order))
+        place = place_of(decision)
+        if isinstance(decision, Allow) and decision.grant is not None:
+            place = f"grant {decision.grant}"
+        return Explanation(decision=_word(decision), because=because, rule=place, order=tuple(order))
 
     def _decided(self, name: str, text: str, note: Note) -> Decision:
         def typed(tool: Tool) -> str | Deny:
@@ -69,11 +74,16 @@ class Explainer:
         found = resolve_call(self.tools, self.session, name, typed, self.workspace, note, openly=self.openly)
         if isinstance(found, Deny):
             return found
-        spec, policy, call_scope = found.tool.spec, found.tool.policy, found.call_scope
-        preset = self.tools.preset_of(self.session)
-        grant = covering(self.grants, name, "", call_scope)
-        return decide(
-            spec, policy, self.session, call_scope, askable=self.askable, preset=preset, grant=grant, note=note
+        tool, session, least = found.tool, self.session, floor_of(self.tools.preset_of(self.session))
+        try:
+            action = action_of(tool, found.arguments, self.workspace(), session, self.containment, least)
+        except DragomanError as error:
+            note("sandbox: refused, sandbox_missing")
+            return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
+        if action.sandbox is not None:
+            note(f"sandbox: {action.sandbox.value}")
+        return decide_action(
+            self.tools, session, tool, found.call_scope, action, self.grants, askable=self.askable, note=note
         )
 
 

@@ -1,19 +1,22 @@
-"""Resolution of a call: its tool, its valid arguments, and its scope. The first steps of every decision.
+"""Resolution of a call, and the decision about it: the one order that is enforced and explained.
 
 Used by `decide` for calls, and by `explanation` for the question how one would be decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.domain.decisions import Deny, DenyReason
+from gateway import approvals as asking
+from gateway.domain.decisions import Decision, Deny, DenyReason
+from gateway.domain.grants import Grant
 from gateway.domain.sessions import Session
-from gateway.domain.tools import CallScope
+from gateway.domain.tools import Action, CallScope, SandboxMode
 from gateway.errors import DragomanError
-from gateway.policy.permission import Note, placed, refused, unnoted
+from gateway.policy.grants import covering
+from gateway.policy.permission import Note, decide, placed, refused, unnoted
 from gateway.system.logging_setup import log
 from gateway.toolcalls.arguments import check_arguments
 from gateway.toolcalls.tool_set import Tool, ToolSet, usage
@@ -80,3 +83,29 @@ def resolve_scope(tool: Tool, arguments: Any, workspace: Workspace, note: Note =
         note(f"settings: refused, {never.reason.value}")
         return never
     return call_scope
+
+
+def decide_action(
+    tools: ToolSet,
+    session: Session,
+    tool: Tool,
+    call_scope: CallScope,
+    action: Action,
+    grants: Sequence[Grant],
+    *,
+    askable: bool,
+    note: Note = unnoted,
+) -> Decision:
+    """Return the decision about a resolved call with its exact action. `grants`: those that hold here."""
+    key = asking.action_key(action) if grants else ""
+    return decide(
+        tool.spec,
+        tool.policy,
+        session,
+        call_scope,
+        askable=askable,
+        preset=tools.preset_of(session),
+        grant=covering(grants, tool.spec.name, key, call_scope) if grants else None,
+        contained=action.sandbox is not SandboxMode.OFF,
+        note=note,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +71,9 @@ def test_the_order_names_each_step_up_to_the_deciding_one(tmp_path: Path) -> Non
         "available: always",
         "arguments: valid",
         "scope: execute, command:git log",
+        "sandbox: basic",
+        "preset: build",
+        "layers: 2 of configuration",
         f"rules: {FIRST}: allow shell 'git *'",
     )
     assert told(tmp_path, MAIN, "shell", "make").order[-2:] == (
@@ -88,5 +90,5 @@ def test_a_tool_that_a_rule_hides_names_that_rule(tmp_path: Path) -> None:
 
 
 def test_json_has_the_four_keys(tmp_path: Path) -> None:
-    found = json.loads(told(tmp_path, MAIN, "shell", "git log").as_json())
+    found = told(tmp_path, MAIN, "shell", "git log").as_table()
     assert sorted(found) == ["because", "decision", "order", "rule"]

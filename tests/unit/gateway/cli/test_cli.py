@@ -85,6 +85,15 @@ class Daemon:
         self.asked.append(("send", args))
         return {"answer": "Done:\n  yes \x1b[2J" if args["wait"] else None}
 
+    async def explain(self, args: Mapping[str, Any]) -> Any:
+        self.asked.append(("explain", args))
+        return {
+            "decision": "allow",
+            "because": "grant g1 allows it",
+            "rule": "grant g1",
+            "order": ["available: always"],
+        }
+
     async def audit(self, args: Mapping[str, Any]) -> Any:
         self.asked.append(("audit", args))
         row = {"seq": 7, "at": "10:00", "call": "t1/1", "session": "main:ann", "tool": "shell", "because": "approval"}
@@ -108,6 +117,7 @@ class Daemon:
             "audit": self.audit,
             "grants": self.grants,
             "revoke": self.revoke,
+            "explain": self.explain,
             "send": self.send,
         }
         ready = asyncio.Event()
@@ -489,3 +499,18 @@ async def test_the_sample_of_cases_holds(state: Path) -> None:
     sample = Path(__file__).parents[4] / "config" / "cases.example.toml"
     done = await dragoman(state, "rules", "test", str(sample))
     assert (done.code, done.out) == (0, "4 of 4 cases are decided as expected.\n")
+
+
+async def test_explain_asks_the_daemon_about_a_session(state: Path) -> None:
+    daemon = Daemon()
+    async with daemon.at(state):
+        done = await dragoman(state, "explain", "--session", "main:ann", "shell", "make")
+        both = await dragoman(state, "explain", "--session", "main:ann", "--kind", "main", "shell", "make")
+    assert done == Done(code=0, out="allow: grant g1 allows it\n  rule: grant g1\n  1. available: always\n", err="")
+    assert daemon.asked == [("explain", {"session": "main:ann", "tool": "shell", "text": "make"})]
+    assert (both.code, "leave out --kind and --preset" in both.err) == (2, True)
+
+
+async def test_explain_takes_a_preset(state: Path) -> None:
+    done = await dragoman(state, "explain", "--preset", "plan", "--json", "shell", "touch x")
+    assert (done.code, json.loads(done.out)["decision"]) == (0, "deny")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.app.parts import make_why
 from gateway.domain.audit import AuditRow
 from gateway.domain.ids import TurnId
 from gateway.domain.steps import Answer
@@ -41,6 +42,7 @@ def local(page: Served, *owners: str) -> ControlCommands:
         queries=page.engine.store,
         audit=page.engine.store,
         grants=page.engine.store,
+        why=make_why(page.engine.core),
         events=page.engine.store.live,
         clock=page.engine.clock,
         owners=names,
@@ -251,3 +253,11 @@ async def test_grants_are_listed_and_taken_back(page: Served) -> None:
     for wanted in (listed["id"], "g", "", None, 5):
         with pytest.raises(BadRequest, match="There is no grant"):
             await does(commands, "revoke", grant=wanted)
+
+
+async def test_a_call_is_explained_in_a_stored_session(page: Served) -> None:
+    await page.engine.say()
+    found = await does(local(page), "explain", session="main:ann", tool="shell", text="ls")
+    assert (found["decision"], found["rule"], found["order"][0]) == ("ask", "", "available: always")
+    with pytest.raises(BadRequest, match="There is no session 'main:nobody'"):
+        await does(local(page), "explain", session="main:nobody", tool="shell", text="ls")
