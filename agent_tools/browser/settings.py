@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-_HOST = re.compile(r"(?:(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\])(?::([1-9]\d{0,4}))?")
+from agent_tools._web.settings import PrivateHost
+
 SHORTEST_IDLE_S, LONGEST_IDLE_S = 10, 86_400
 """Limits in seconds of the idle timeout."""
 
@@ -17,14 +17,6 @@ SHORTEST_IDLE_S, LONGEST_IDLE_S = 10, 86_400
 def _flaw(what: str, cure: str) -> PydanticCustomError:
     """Make the error that the configuration reports with its cure."""
     return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": ""})
-
-
-def _host(text: str) -> str:
-    host = text.strip().lower()
-    found = _HOST.fullmatch(host)
-    if found is None or int(found[1] or 1) > 65535:
-        raise _flaw(f"{text[:80]!r} is not a host", 'Write, for instance, "wiki.lan", "10.0.0.5:8080" or "*.lan"')
-    return host
 
 
 def _idle(value: timedelta) -> timedelta:
@@ -38,7 +30,7 @@ class BrowserSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = Field(
+    hosts: tuple[PrivateHost, ...] = Field(
         default=(),
         max_length=100,
         description='Hosts of the private network that it may scope, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',

@@ -47,7 +47,7 @@ def load_tools(
                     check=getattr(module, "check", None),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
-                    missing=_missing(module.SPEC),
+                    missing=_missing(module.SPEC) or _unusable(module, policy),
                 )
             )
         except AttributeError as error:
@@ -86,6 +86,11 @@ def _missing(spec: ToolSpec) -> str:
     if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
         return ""
     return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_install_hint(spec)}"
+
+
+def _unusable(module: ModuleType, policy: ToolPolicy) -> str:
+    """Return why a tool cannot work with its settings, as its own `missing(settings)` says; empty when it can."""
+    return module.missing(policy.settings) if hasattr(module, "missing") else ""
 
 
 def _install_hint(spec: ToolSpec) -> str:

@@ -8,6 +8,7 @@ here; the modules are private: `addresses` and `hosts` decide, `dial` connects, 
 from __future__ import annotations
 
 from gateway.egress.destinations import vet_call_scope
+from gateway.egress.fetch import Requests
 from gateway.egress.proxy import Egress
 
-__all__ = ["Egress", "vet_call_scope"]
+__all__ = ["Egress", "Requests", "vet_call_scope"]

@@ -16,6 +16,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
+from gateway.domain.web import Fetched
 from gateway.ports.clock import Clock
 
 
@@ -242,6 +243,27 @@ class Process(Protocol):
         ...
 
 
+class Net(Protocol):
+    """Requests to the web, through an egress proxy that vets every address."""
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        most: int,
+        within_s: float,
+        hosts: Sequence[str] = (),
+        headers: Mapping[str, str] = ...,
+        body: bytes | None = None,
+    ) -> Fetched:
+        """Return the answer to a GET, or with a body to a POST, with at most `most` decoded bytes.
+
+        `hosts`: hosts that the owner permits although they are private. Redirects stay on the host of `url`. Raises
+        `BadRequest` for an address that is refused or gives no usable answer, and for a redirect to another host.
+        """
+        ...
+
+
 class Artifacts(Protocol):
     """Pictures and files that a call keeps for people."""
 
@@ -296,6 +318,11 @@ class ToolContext(Protocol):
     @property
     def process(self) -> Process:
         """Programs in the call's sandbox."""
+        ...
+
+    @property
+    def net(self) -> Net:
+        """Requests to the web."""
         ...
 
     @property

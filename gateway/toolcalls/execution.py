@@ -25,7 +25,7 @@ from gateway.domain.tools import (
 )
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
-from gateway.egress import Egress
+from gateway.egress import Egress, Requests
 from gateway.errors import DragomanError
 from gateway.ports import (
     Artifacts,
@@ -34,6 +34,7 @@ from gateway.ports import (
     FileChanges,
     Files,
     KeyValue,
+    Net,
     Output,
     Process,
     Subsessions,
@@ -95,6 +96,7 @@ class _Context:
     files: Files
     changes: FileChanges
     process: Process
+    net: Net
     artifacts: Artifacts
     sessions: Subsessions
     output: Output
@@ -196,6 +198,7 @@ class Execution:
             files=WorkspaceFiles(cwd),
             changes=self.changes(call.view, call.step.n, cwd),
             process=self._process(call, lease, output, cwd),
+            net=Requests(egress=self.egress),
             artifacts=_Artifacts(
                 store=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
                 workspace=cwd,

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
-from gateway.ports import FileChanges, ProcessEnd, ProcessText, Subsessions
+from gateway.ports import FileChanges, Net, ProcessEnd, ProcessText, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
 
 
@@ -48,6 +48,11 @@ class BareCall:
     def sessions(self) -> Subsessions:
         """None, unless a test says so."""
         raise AssertionError("this tool spawns no session")
+
+    @property
+    def net(self) -> Net:
+        """None, unless a test says so."""
+        raise AssertionError("this tool makes no request")
 
     async def run(self, argv: Sequence[str], *, cwd: Path | None = None, terminal: bool = False) -> ProcessEnd:
         """Run nothing."""
