@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.agent.window import LongHistory
 from gateway.domain.budgets import Allowance, BudgetLimits, Measure
 from gateway.domain.ids import Principal, TurnId, main_session
 from gateway.domain.messages import Conversation
@@ -172,3 +173,18 @@ async def test_usage_shows_budgets(tmp_path: Path, who: Principal, where: Conver
     assert ("`ann`" in text) is (who is ANN_TELEGRAM)
     share = "$0.000 of $2.50 (0 %)" if who is ANN_TELEGRAM else "$0.500 of $2.50 (20 %)"
     assert f"this session, until `/new`: {share}" in text
+
+
+@pytest.mark.parametrize(("used", "summary", "total"), [(100, "In short.", 320), (500, "", 1_000)])
+async def test_a_summary_is_written_while_a_budget_is_left(tmp_path: Path, used: int, summary: str, total: int) -> None:
+    """It counts for the person of the turn before it; without a budget the history stays long."""
+    engine = engine_of(tmp_path, DAY, using(used), using(used), using(120, "In short."))
+    for _ in range(2):
+        await ask(engine)
+    long = LongHistory(session=main_session(ANN), epoch=0, principal=ANN_TELEGRAM, hard=True)
+    await engine.compaction.run(long)
+    session = await engine.store.session(main_session(ANN))
+    assert session is not None
+    assert session.summary == summary
+    (use,) = await engine.store.budget_uses()
+    assert use.used == total
