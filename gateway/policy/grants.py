@@ -33,10 +33,13 @@ def is_grantable_command(command: str) -> bool:
 
 
 def places_for(session: Session) -> tuple[GrantPlace, ...]:
-    """Return where a grant may hold that is given in this session, in the order of the buttons."""
-    if session.root_kind is SessionKind.MAIN:
-        return (GrantPlace.CHAT, GrantPlace.SESSION)
-    return (GrantPlace.CHAT, GrantPlace.SESSION, GrantPlace.PERSON)
+    """Return where a grant may hold that is given in this session, in the order of the buttons.
+
+    A sub-session ends with its task: nothing is granted for it alone. In main the person is the owner in every chat.
+    """
+    own = () if session.lineage else (GrantPlace.SESSION,)
+    others = () if session.root_kind is SessionKind.MAIN else (GrantPlace.PERSON,)
+    return (GrantPlace.CHAT, *own, *others)
 
 
 def offer(

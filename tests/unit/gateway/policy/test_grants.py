@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.decisions import Allow, Ask, Deny
 from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantPlace
-from gateway.domain.ids import GrantId, Principal, SessionId, WaitId
+from gateway.domain.ids import GrantId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.rules import Rule, Verdict
@@ -27,6 +28,20 @@ NOW = EPOCH + timedelta(days=1)
 KEY = "ab" * 32
 SPEC = ToolSpec(name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.ALWAYS)
 POLICY = ToolPolicy(availability=Availability.ALWAYS, approval={}, timeout_s=1, actions={}, sandbox=None)
+
+
+LINEAGE = Lineage(
+    parent=MAIN,
+    turn=TurnId("t1"),
+    n=1,
+    root=MAIN,
+    root_turn=TurnId("t1"),
+    conversation=CHAT,
+    depth=1,
+    mode=SpawnMode.RUN,
+    active_s=60,
+    tokens=0,
+)
 
 
 def session(kind: SessionKind = SessionKind.MAIN) -> Session:
@@ -176,6 +191,20 @@ def test_what_cannot_be_seen_whole_is_not_offered(
 )
 def test_places_fit_the_kind_of_session(kind: SessionKind, places: tuple[GrantPlace, ...]) -> None:
     found = offer("shell", KEY, scope_of("ls"), session(kind), "ls")
+    assert found is not None
+    assert found.places == places
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [
+        (SessionKind.MAIN, (GrantPlace.CHAT,)),
+        (SessionKind.NON_MAIN, (GrantPlace.CHAT, GrantPlace.PERSON)),
+    ],
+)
+def test_nothing_is_granted_for_a_sub_session_alone(kind: SessionKind, places: tuple[GrantPlace, ...]) -> None:
+    child = replace(session(kind), lineage=LINEAGE)
+    found = offer("shell", KEY, scope_of("make"), child, "make")
     assert found is not None
     assert found.places == places
 
