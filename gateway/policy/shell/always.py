@@ -23,7 +23,7 @@ def rule_for_always(script: Script, place: Place = ANYWHERE) -> tuple[str, ...] 
     if script.why_ask or not script.plain or not script.text.isascii() or _SIGNS.intersection(script.text):
         return None
     text = script.text.strip()
-    if not script.parts or "\n" in text or not all(_may_be_remembered(part, place) for part in script.parts):
+    if "\n" in text or not all(_may_be_remembered(part, place) for part in script.parts):
         return None
     return (text,)
 

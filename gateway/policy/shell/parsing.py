@@ -47,8 +47,6 @@ _WORDS = frozenset({
     "brace_expression", "regex", "extglob_pattern", "test_operator", "variable_name", "special_variable_name",
     "subscript", "array",
 })  # fmt: skip
-_SIMPLE = frozenset({"word", "raw_string", "ansi_c_string", "number", "variable_name", "test_operator"})
-"""Words that hold no other nodes of interest."""
 _OPERATORS = frozenset({
     ";", ";;", ";&", ";;&", "&", "&&", "||", "|", "|&", "(", ")", "((", "))", "\n", "<", ">", ">>", "&>", "&>>", ">|",
     "<&", ">&", "<>", "<<<", "<&-", ">&-", "$(", "`", "<(", ">(", '"', "$", "${", "",
@@ -85,7 +83,7 @@ def _parse(text: str, nested: int) -> Script:
     data = text.encode(errors="surrogatepass")
     if len(data) > BYTES_AT_MOST:
         return Script(text=text, why_ask=f"It is longer than {BYTES_AT_MOST} bytes, too long to be read.", loose=None)
-    if len(data) ** 2 > SIGNS_TIMES_BYTES and sum(map(text.count, SIGNS)) * len(data) > SIGNS_TIMES_BYTES:
+    if sum(map(text.count, SIGNS)) * len(data) > SIGNS_TIMES_BYTES:
         return Script(text=text, why_ask=TOO_MUCH, loose=loose_readings(text))
     root = _parser().parse(data).root_node
     reader = _Reader(text, data, nested)
@@ -171,7 +169,7 @@ class _Reader:
 
     def _inside(self, node: Node, depth: int) -> None:
         """Read the commands inside a word, without noting its own pieces as words."""
-        if node.type in _SIMPLE or not node.child_count:
+        if not node.child_count:
             return
         spans, self.spans = self.spans, []
         self._apart(node, depth)
@@ -328,7 +326,8 @@ class _Reader:
 
     def redirect(self, node: Node, depth: int) -> None:
         """Read a redirect to or from a file. Copies of open files, and what is thrown away, are no parts."""
-        sign, targets = "", list["Node"]()
+        sign = ""
+        targets: list[Node] = []
         for child in node.children:
             if child.type == "file_descriptor":
                 continue
@@ -367,16 +366,12 @@ class _Reader:
 
     def text_input(self, node: Node, depth: int) -> None:
         """Read a here-document or here-string: data of a command, and commands inside it."""
-        before = len(self.spans)
         data = [child for child in node.children if child.type in _WORDS]
         self._below(node, depth)
-        if node.type == "herestring_redirect":
-            if any(unquoted(self.written(child)).expands for child in data):
-                why = "It contains text that is known only when it runs."
-                text = self.written(node)
-                self.parts.append(Part(kind=PartKind.READ, text=text, words=("",), forms=(text,), why_ask=why))
-            return
-        del self.spans[before:]
+        if node.type == "herestring_redirect" and any(unquoted(self.written(child)).expands for child in data):
+            why = "It contains text that is known only when it runs."
+            text = self.written(node)
+            self.parts.append(Part(kind=PartKind.READ, text=text, words=("",), forms=(text,), why_ask=why))
 
     def nothing(self, node: Node, depth: int) -> None:
         """Skip a comment."""

@@ -60,7 +60,7 @@ def test_commands_are_found_wherever_they_stand(script: str, commands: list[str]
         ("a >& x", [(COMMAND, ("a",)), (WRITE, ("x",))]),
         ("a 2> x 1> y", [(COMMAND, ("a",)), (WRITE, ("x",)), (WRITE, ("y",))]),
         ("> x a", [(COMMAND, ("a",)), (WRITE, ("x",))]),
-        ("a > /dev/null 2>&1 2>&- <&3 >/dev/stderr", [(COMMAND, ("a",))]),
+        ("a > /dev/null 2>&1 2>&- <&3 >/dev/stderr 2>&1-", [(COMMAND, ("a",))]),
         ("{ a; } > x", [(COMMAND, ("a",)), (WRITE, ("x",))]),
         ("X=1", [(ASSIGNMENT, ("X", "1"))]),
         ("X='a b' a", [(ASSIGNMENT, ("X", "a b")), (COMMAND, ("a",))]),
