@@ -106,6 +106,8 @@ class TelegramConnection(PlatformAccount):
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._conflicts = 0
         """Conflicts since the last long poll that was answered."""
+        self._held_until = 0.0
+        """Monotonic time at which the lease of polling ends."""
         self._heard_at = context.clock.monotonic()
         self._polling = False
         secret = settings.webhook_secret
@@ -247,11 +249,19 @@ class TelegramConnection(PlatformAccount):
                 await asyncio.sleep(self._pauses.lease)
 
     async def _hold(self) -> bool:
+        asked_at = self._context.clock.monotonic()
         try:
-            return await self._context.host.hold(f"telegram/{self.name}", LEASE)
+            held = await self._context.host.hold(f"telegram/{self.name}", LEASE)
         except StoreError as error:
             self._log.warning("account %s: its lease is not renewed: %s", self.name, error)
             return False
+        if held:
+            self._held_until = asked_at + LEASE.total_seconds()
+        return held
+
+    def _has_lapsed(self) -> bool:
+        """Return whether the lease may have ended: this process was suspended, or the store did not answer."""
+        return self._context.clock.monotonic() >= self._held_until
 
     async def _poll_while_held(self, group: asyncio.TaskGroup) -> None:
         self._heard_at, self._polling = self._context.clock.monotonic(), True
@@ -291,6 +301,8 @@ class TelegramConnection(PlatformAccount):
                 if isinstance(error, TelegramDeclined) and error.code == 409:
                     return
                 continue
+            if self._has_lapsed():
+                return  # not stored and not confirmed: whoever polls now gets them
             self._reset_failures()
             self._conflicts, wait_s = (0 if wait_s else self._conflicts), LONG_POLL_S
             confirm = await self._take(updates) if updates else None

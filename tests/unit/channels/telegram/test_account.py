@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import cast
@@ -223,6 +224,17 @@ async def test_it_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, sc
         await asyncio.sleep(0.1)
         assert len(telegram.calls("getUpdates")) == polls
     assert set(scene.host.held) == {("telegram/main", timedelta(seconds=30))}
+
+
+async def test_a_poller_that_slept_past_its_lease_takes_nothing(telegram: FakeTelegram, scene: Scene) -> None:
+    """Another node has the lease by now and is given the same updates. Nothing is confirmed."""
+    async with running(scene, replace(QUICK, lease=60)) as bot:
+        await until(lambda: telegram.calls("getUpdates"))
+        scene.host.ours = False
+        scene.clock.advance(31)
+        telegram.say(ANN, "hello")
+        await until(lambda: len(scene.host.held) >= 3 or scene.sink.texts)
+        assert (scene.sink.texts, set(offsets(telegram)), bot.trouble()) == ([], {None}, "")
 
 
 async def test_a_lease_that_cannot_be_stored_is_not_held(telegram: FakeTelegram, scene: Scene) -> None:
