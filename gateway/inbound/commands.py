@@ -132,6 +132,7 @@ def tools_text(offered: ToolSet, session: Session, *, owner: bool = False) -> st
 def _tool_line(tool: Tool) -> str:
     where = describe_availability(tool.policy.availability)
     sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
+    sandbox += f", network {tool.policy.network}" if sandbox and tool.policy.network else ""
     return f"- {as_code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 
 

@@ -112,7 +112,7 @@ async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how
             await ann.until(lambda frame: "one two three" in frame.get("text", ""))
             await ann.send(text="/count_words notes.txt")
             await ann.until(lambda frame: "3 words" in frame.get("text", ""))
-            await ann.send(text="/count_words ../../state.key")
+            await ann.send(text="/count_words ../../dragoman.db")
             await ann.until(lambda frame: "is outside the workspace" in frame.get("text", ""))
     finally:
         assert await daemon.stop() == 0, daemon.log[-3000:]

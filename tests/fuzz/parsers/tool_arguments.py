@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
+from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll
 from gateway.approvals import action
 from gateway.approvals.action import action_key, needs_escape, render_action, unrender
 from gateway.domain import nesting
@@ -22,11 +22,12 @@ from gateway.toolcalls.tool_set import Tool, usage
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 
-READS = (action, nesting, arguments, sessions_list, sessions_spawn, sessions_stop, shell)
+READS = (action, nesting, arguments, sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),
     *(b"run", b"session", b"id", b"title", b"agent", b"NaN", b"Infinity", b"600", b"\\u0000", b"\\ud800"),
+    *(b"pty", b"tty", b"background", b"job", b"input", b"wait", b"true", b"25"),
 )
 
 
@@ -44,7 +45,7 @@ class _Anything(BaseModel):
 
 
 TOOLS = (
-    *(_tool(module) for module in (shell, sessions_spawn, sessions_list, sessions_stop)),
+    *(_tool(module) for module in (shell, shell_poll, shell_kill, sessions_spawn, sessions_list, sessions_stop)),
     replace(_tool(shell), arguments=ModelArguments(_Anything)),
 )
 

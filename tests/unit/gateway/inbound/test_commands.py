@@ -196,7 +196,7 @@ def test_start_greets_and_helps_and_is_not_listed() -> None:
     assert START not in [one.name for one in command_list(REGISTRY, DM)]
     assert "/start" not in unknown_text("strat", TOOLS)
     assert tools_text(ToolSet([], sandboxed=True), MAIN) == "This session may use no tools."
-    assert "main sessions only, execute, stops after 30 s, sandbox auto" in tools_text(REGISTRY, MAIN)
+    assert "main sessions only, execute, stops after 30 s, sandbox auto, network auto" in tools_text(REGISTRY, MAIN)
 
 
 @pytest.mark.parametrize("session", [DM, GROUP])

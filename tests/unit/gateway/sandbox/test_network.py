@@ -17,7 +17,7 @@ from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends
 from gateway.errors import SandboxMissing
 from gateway.ports import EgressProxy
-from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
+from gateway.sandbox import Confinement, Containment, ProcessLimits, Terminal, run_contained
 
 CONTAINED = [SandboxMode.BASIC, SandboxMode.FULL]
 PUBLIC_ADDRESS = "93.184.215.14"
@@ -79,7 +79,9 @@ class Machine:
         self.public_port = 0
         self.dialled: list[str] = []
 
-    async def run(self, script: str, within: Confinement, *, serve: bool = True) -> str:
+    async def run(
+        self, script: str, within: Confinement, *, serve: bool = True, terminal: Terminal | None = None
+    ) -> str:
         printed = Printed()
         async with asyncio.timeout(30):
             await run_contained(
@@ -91,6 +93,7 @@ class Machine:
                 containment=self.containment,
                 limits=ProcessLimits(),
                 serve=self._serve if serve else None,
+                terminal=terminal,
             )
         return printed.data.decode()
 
@@ -242,6 +245,18 @@ async def test_a_proxy_serves_its_own_program_only(here: Machine) -> None:
             for _ in range(3)
         ]
     assert [task.result() for task in work] == ["got b'inner'\n"] * 3
+
+
+async def test_public_works_in_a_terminal(here: Machine) -> None:
+    here.names = {"example.org": [PUBLIC_ADDRESS]}
+    async with inner_server() as outside:
+        here.public_port = outside.port
+        printed = await here.run(
+            'get("http://example.org/"); print(os.isatty(0), os.isatty(1))',
+            Confinement(mode=SandboxMode.FULL, network=NetworkMode.PUBLIC),
+            terminal=Terminal(),
+        )
+    assert printed == "got b'inner'\nTrue True\n"
 
 
 async def test_public_needs_a_proxy(here: Machine) -> None:
