@@ -29,6 +29,22 @@ async def test_a_press_in_the_chat_runs_it(on_platform: Daemon, platform: FakePl
     await platform.see(f"d{ANN}", "answer", "pressed")
 
 
+async def test_why_names_who_allowed_a_call(on_platform: Daemon, platform: FakePlatform) -> None:
+    """`/why` after it ran, before it is made, and for a refusal: who allowed it, or what decided."""
+    await platform.say(ANN, "/shell touch made-by-ann")
+    card = await platform.see(f"d{ANN}", "card", "made-by-ann")
+    await platform.say(ANN, "/why")
+    await platform.see(f"d{ANN}", "reply", "It waits for a decision: execute needs an approval.")
+    await platform.press(ANN, card.handle("once"))
+    await platform.see(f"d{ANN}", "answer", "exit 0")
+    await platform.say(ANN, "/why 1")
+    told = await platform.see(f"d{ANN}", "reply", "allowed this one call at")
+    assert f"{ANN} allowed this one call at" in told.text
+    await platform.say(ANN, "/why shell rm -rf x")
+    explained = await platform.see(f"d{ANN}", "reply", "**ask**")
+    assert "default for execute in main: ask" in explained.text
+
+
 async def test_another_person_has_no_shell(on_platform: Daemon, platform: FakePlatform) -> None:
     """`shell` exists only where an owner speaks: for others it is like a command that nobody has."""
     await platform.say(BOB, "/shell id")
