@@ -106,12 +106,13 @@ def refused(call_scope: CallScope) -> Deny | None:
     """
     if call_scope.refused:
         return Deny(reason=DenyReason.CONFIGURED, hint=call_scope.refused)
-    if (secret := secret_in(call_scope)) is not None:
-        hint = f"{secret[:NAMED_AT_MOST]!r} holds secrets: no tool may read, change or send it."
-        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
     wrong = next((one for one in call_scope.subjects if not _is_subject(one)), None)
     if wrong is None:
-        return None
+        secret = secret_in(call_scope)
+        if secret is None:
+            return None
+        hint = f"{secret[:NAMED_AT_MOST]!r} holds secrets: no tool may read, change or send it."
+        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
     if wrong.startswith(f"{SubjectKind.PATH}:"):
         path = wrong.partition(":")[2][:NAMED_AT_MOST]
         hint = f"{path!r} is outside the workspace, or names nothing in it. Name a file beneath it."
