@@ -28,6 +28,7 @@ class CaseSettings(BaseModel):
     decision: Verdict
     kind: SessionKind = SessionKind.MAIN
     preset: Annotated[str, Field(max_length=100)] = ""
+    session: Annotated[str, Field(max_length=200)] = ""
     because: Annotated[str, Field(max_length=500)] = ""
 
 
@@ -44,6 +45,8 @@ class RuleCase:
     kind: SessionKind
     preset: str
     """Name of the preset in force; empty: the default of the kind."""
+    session: str
+    """Stored session with its own kind, preset and grants, of the running daemon; empty: a new one of `kind`."""
     because: str
     """Text that the reason or the place of the rule must contain."""
 
@@ -74,6 +77,9 @@ def _case(table: object, n: int, reader: TableReader) -> RuleCase | None:
     read = reader.model(CaseSettings, table, (CASES, n))
     if read is None:
         return None
+    if read.session and (read.preset or "kind" in read.model_fields_set):
+        cure = "Remove `kind` and `preset`, or `session`"
+        reader.wrong((CASES, n, "session"), "a session has its own kind and preset", cure)
     return RuleCase(
         where=reader.place(CASES, n),
         tool=read.tool,
@@ -81,5 +87,6 @@ def _case(table: object, n: int, reader: TableReader) -> RuleCase | None:
         decision=read.decision.value,
         kind=read.kind,
         preset=read.preset,
+        session=read.session,
         because=read.because,
     )

@@ -24,7 +24,7 @@ class FailedCase:
         """Yield what was expected and what was found, for people."""
         case, found = self.case, self.found
         shown = f"{case.tool} {one_line(case.text, SHOWN_CHARS)}".strip()
-        place = f"in {case.kind.value}{f' with preset {case.preset}' if case.preset else ''}"
+        place = f"in {case.session or case.kind.value}{f' with preset {case.preset}' if case.preset else ''}"
         yield f"{case.where}: {shown} {place}"
         yield f"  expected: {case.decision}{f', because: {case.because}' if case.because else ''}"
         yield f"  actual:   {found.decision}, because: {one_line(found.because, SHOWN_CHARS)}"

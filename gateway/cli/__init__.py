@@ -21,6 +21,7 @@ from gateway.errors import ConfigError, DragomanError
 
 if TYPE_CHECKING:
     from config.load import Loaded
+    from config.rule_cases import RuleCase
     from gateway.app.explain import ConfiguredExplainer
 
 _ANSWER_S = 35.0
@@ -301,13 +302,14 @@ def rules(_options: _Options) -> None:
 @_places
 @click.pass_obj
 def test_rules(options: _Options, file: Path) -> int:
-    """Compare the decisions that FILE expects with those that would be made. Runs nothing; needs no daemon.
+    """Compare the decisions that FILE expects with those that would be made. Runs nothing.
 
-    FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset and because. Exit code 1
-    when a decision is another one, 2 when FILE is malformed.
+    FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset, session and because. Only
+    a session needs the daemon. Exit code 1 when a decision is another one, 2 when FILE is malformed.
     """
     from config.rule_cases import read_cases
     from gateway.app.rule_cases import failed
+    from gateway.toolcalls.explanation import Explanation
 
     try:
         cases = read_cases(file)
@@ -315,7 +317,14 @@ def test_rules(options: _Options, file: Path) -> int:
         click.echo(f"Error: {error.message}\n{error.cure}".rstrip(), err=True)
         return 2
     explainer = _explainer(options)
-    failures = list(failed(cases, lambda one: explainer.explain(one.kind, one.tool, one.text, one.preset)))
+
+    def explained(one: RuleCase) -> Explanation:
+        if not one.session:
+            return explainer.explain(one.kind, one.tool, one.text, one.preset)
+        table = _call(options, "explain", {"session": one.session, "tool": one.tool, "text": one.text})
+        return Explanation.of(table)
+
+    failures = list(failed(cases, explained))
     for failure in failures:
         click.echo("\n".join(failure.lines()))
     click.echo(f"{len(cases) - len(failures)} of {len(cases)} cases are decided as expected.")

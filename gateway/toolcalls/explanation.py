@@ -32,6 +32,13 @@ class Explanation:
     order: tuple[str, ...]
     """Steps of the decision, in order, up to the one that decided."""
 
+    @staticmethod
+    def of(table: Mapping[str, Any]) -> Explanation:
+        """Return what `as_table` wrote."""
+        return Explanation(
+            decision=table["decision"], because=table["because"], rule=table["rule"], order=tuple(table["order"])
+        )
+
     def as_table(self) -> dict[str, Any]:
         """Return the explanation as JSON values."""
         return {"decision": self.decision, "because": self.because, "rule": self.rule, "order": list(self.order)}

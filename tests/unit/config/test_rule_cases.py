@@ -24,7 +24,7 @@ def test_a_case_has_its_place_and_defaults(tmp_path: Path) -> None:
     first, second = read(tmp_path, f"\n{ONE}{ONE}{more}")
     assert first == RuleCase(
         where="cases.toml:2 (case[0])", tool="shell", text="", decision="ask", kind=SessionKind.MAIN, preset="",
-        because="",
+        session="", because="",
     )  # fmt: skip
     assert (second.where, second.text, second.kind) == ("cases.toml:5 (case[1])", "git push", SessionKind.DM)
     assert (second.preset, second.because) == ("plan", "rules[1]")
@@ -44,6 +44,7 @@ def test_a_case_has_its_place_and_defaults(tmp_path: Path) -> None:
         (ONE + 'pattern = "x"\n', "case[0].pattern: unknown key"),
         (ONE + "text = 5\n", "case[0].text: it is not text. Write it in quotes"),
         (ONE + "[more]\n", "more: unknown key"),
+        (ONE + 'session = "main:ann"\nkind = "dm"\n', "case[0].session: a session has its own kind and preset"),
     ],
 )
 def test_a_malformed_file_is_told_with_line_and_cure(tmp_path: Path, text: str, told: str) -> None:

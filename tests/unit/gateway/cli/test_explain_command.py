@@ -75,3 +75,14 @@ async def test_explain_asks_the_daemon_about_a_session(state: Path) -> None:
 async def test_explain_takes_a_preset(state: Path) -> None:
     done = await dragoman(state, "explain", "--preset", "plan", "--json", "shell", "touch x")
     assert (done.code, json.loads(done.out)["decision"]) == (0, "deny")
+
+
+async def test_a_case_may_be_about_a_stored_session(state: Path, tmp_path: Path) -> None:
+    cases, daemon = tmp_path / "cases.toml", Daemon()
+    one = '[[case]]\ntool = "shell"\ntext = "make"\nsession = "main:ann"\nbecause = "grant g1"\n'
+    cases.write_text(f'{one}decision = "allow"\n{one}decision = "deny"\n')
+    async with daemon.at(state):
+        done = await dragoman(state, "rules", "test", str(cases))
+    assert daemon.asked == [("explain", {"session": "main:ann", "tool": "shell", "text": "make"})] * 2
+    assert (done.code, done.out.splitlines()[0]) == (1, "cases.toml:7 (case[1]): shell make in main:ann")
+    assert done.out.endswith("1 of 2 cases are decided as expected.\n")
