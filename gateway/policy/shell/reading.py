@@ -99,6 +99,8 @@ def _compares(args: Sequence[str], part: Part, place: Place) -> bool:
 def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     while args and args[0] in _GIT_GLOBAL:
         args = args[1:]
+    if any("%G" in word for word in args):
+        return False  # a format that checks signatures, by a program that the configuration names
     return bool(args) and not args[0].startswith("-") and _reads(READERS["git"], args, part, place)
 
 

@@ -157,8 +157,18 @@ READERS: Mapping[str, Reader] = MappingProxyType(
             patterns=1,
             pattern_options="ef",
         ),
-        "fd": Reader(never="xXH", never_long=("--exec", "--exec-batch"), patterns=1, contents=False),
-        "fdfind": Reader(never="xXH", never_long=("--exec", "--exec-batch"), patterns=1, contents=False),
+        "fd": Reader(
+            never="xXH",
+            never_long=("--exec", "--exec-batch", "--search-path", "--base-directory"),
+            patterns=1,
+            contents=False,
+        ),
+        "fdfind": Reader(
+            never="xXH",
+            never_long=("--exec", "--exec-batch", "--search-path", "--base-directory"),
+            patterns=1,
+            contents=False,
+        ),
         "jq": Reader(
             never="fL",
             never_long=("--from-file", "--library-path", "--run-tests"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 NONE: frozenset[int] = frozenset()
@@ -74,12 +74,3 @@ class Place:
     """Absolute path of the workspace; empty when it is not known."""
     folder: str = ""
     """Folder of the workspace in which it starts, relative to it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RawCommand:
-    """Simple command while it is read: its words as written, and what stood in front of them."""
-
-    text: str
-    words: list[str] = field(default_factory=list[str])
-    folders: tuple[str, ...] | None = ("",)

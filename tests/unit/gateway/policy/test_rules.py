@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.decisions import Allow, Ask, Deny, DenyReason
 from gateway.domain.ids import GrantId
-from gateway.domain.rules import Rule, Verdict
+from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide, placed, withheld
@@ -185,6 +185,26 @@ def test_a_wildcard_allows_no_path_that_it_does_not_name(pattern: str, command: 
 )
 def test_a_deny_sees_the_paths_of_a_command(pattern: str, command: str, expected: Verdict | None) -> None:
     assert verdict([rule(pattern, DENY)], f"command:{command}") is expected
+
+
+@pytest.mark.parametrize("subject", ["path:a.md", "command:make a.md", "host:a.md", ""])
+@pytest.mark.parametrize(
+    ("decision", "expected"), [(ALLOW, "rules[0]"), (ASK, "grant"), (DENY, "rules[0]"), (None, "grant")]
+)
+def test_a_grant_lifts_an_ask_of_any_subject(subject: str, decision: Verdict | None, expected: str) -> None:
+    grant = replace(rule("*", ALLOW), layer=Layer.GRANT, where="grant")
+    rules = [grant] if decision is None else [rule("*", decision), grant]
+    found = evaluate(rules, [subject] if subject else [], "main")
+    assert found is not None
+    assert found.where == expected
+
+
+def test_a_grant_of_the_whole_text_covers_all_of_it() -> None:
+    grant = replace(rule("sudo make; ls $x", ALLOW), layer=Layer.GRANT, where="grant")
+    assert verdict([rule("* | sh", DENY), grant], "command:sudo make; ls $x") is ALLOW
+    assert verdict([rule("sudo *", ASK), grant], "command:sudo make; ls $x") is ALLOW
+    assert verdict([rule("sudo *", DENY), grant], "command:sudo make; ls $x") is DENY
+    assert verdict([grant], "command:sudo make; ls $y") is None
 
 
 def test_a_later_allow_of_each_part_lifts_a_deny_of_all() -> None:
