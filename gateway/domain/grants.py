@@ -102,6 +102,11 @@ class Grant:
         return self.expired or self.revoked_at is not None
 
     @property
+    def is_of_an_approval(self) -> bool:
+        """True for what the approval of a scope became: everybody who had to allow the call did."""
+        return (self.kind, self.place) == (GrantKind.SCOPE, GrantPlace.SESSION)
+
+    @property
     def held_by(self) -> str:
         """Key of its place: the session, the conversation or the person. Equal keys need not mean that it holds."""
         match self.place:

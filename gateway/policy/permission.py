@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from gateway.domain.approvers import ApproverRules
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.grants import Grant
 from gateway.domain.presets import Preset
@@ -186,7 +187,7 @@ def decide(
     note(f"preset: {preset.name}")
     rules = rules_of_call(spec, policy, session, preset, granted)
     found = _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
-    found = _granted(found, grant, note)
+    found = _granted(found, grant, policy.deciding, note)
     if spec.leaves_plan and isinstance(found, Allow):
         found = Ask(because="a person decides about every plan", rule=found.rule)
     return _after_exposure(_answerable(found, spec, note, askable=askable))
@@ -234,9 +235,15 @@ def _by_rules(
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
 
 
-def _granted(found: Decision, grant: Grant | None, note: Note) -> Decision:
-    """Return the decision as a grant lifts it: an `Ask` becomes an `Allow`, everything else stays."""
+def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note: Note) -> Decision:
+    """Return the decision as a grant lifts it: an `Ask` becomes an `Allow`, everything else stays.
+
+    What one person granted does not stand for several, nor for another person than the requester.
+    """
     if grant is None or not isinstance(found, Ask):
+        return found
+    if (deciding.quorum > 1 or not deciding.requester_may_approve) and not grant.is_of_an_approval:
+        note(f"grants: {grant.id} was given by one person alone")
         return found
     note(f"grants: {grant.id} allows it")
     return Allow(because=f"grant {grant.id} allows it", grant=grant.id)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.decisions import Allow, Ask, Deny
 from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantPlace
@@ -319,6 +320,22 @@ def test_a_grant_lifts_an_ask_and_never_a_deny(
 
 def rule(verdict: Verdict, *, locked: bool = False) -> Rule:
     return Rule(tool="shell", pattern="git *", decision=verdict, kinds=frozenset(["main"]), locked=locked)
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (grant(), Ask),
+        (grant(GrantPlace.CHAT, GrantKind.SCOPE, ("x.org",)), Ask),
+        (grant(GrantPlace.SESSION, GrantKind.SCOPE, ("x.org",)), Allow),
+    ],
+)
+@pytest.mark.parametrize(
+    "deciding", [replace(OWNERS_DECIDE, quorum=2), replace(OWNERS_DECIDE, requester_may_approve=False)]
+)
+def test_what_one_person_granted_stands_for_one(one: Grant, expected: type, deciding: ApproverRules) -> None:
+    policy = replace(POLICY, deciding=deciding)
+    assert type(decide(SPEC, policy, session(), scope_of("git push"), askable=True, grant=one)) is expected
 
 
 def test_a_tool_that_is_not_here_stays_away() -> None:
