@@ -37,7 +37,7 @@ WHERE: Mapping[GrantPlace, str] = MappingProxyType(
 
 def offered(request: ApprovalRequest, rules: ApproverRules) -> GrantOffer | None:
     """Return the grant that an approval offers now. None where one person alone may not allow the call."""
-    return request.always if rules.quorum == 1 and rules.requester_may_approve else None
+    return request.always if rules.one_decides else None
 
 
 def verdict_of(verb: Verb, allowed: PressVerdict, lasts: timedelta) -> PressVerdict:

@@ -61,8 +61,7 @@ def first_asked(session: Session, people: AllowedPeople, rules: ApproverRules, r
         named = (people.approvers[chat] for chat in _chats_of(session, requester) if chat in people.approvers)
         return _resolved(next(named, tuple(people.owners)), people)
     own = [name for name in people.owners if name == session.owner]
-    needs_others = rules.quorum > 1 or not rules.requester_may_approve
-    return _resolved(tuple(people.owners) if own and needs_others else own, people)
+    return _resolved(tuple(people.owners) if own and not rules.one_decides else own, people)
 
 
 def asked_later(session: Session, people: AllowedPeople, rules: ApproverRules, first: Persons) -> Persons:

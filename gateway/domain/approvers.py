@@ -24,6 +24,11 @@ class ApproverRules:
     escalate_to: tuple[str, ...] | None = None
     """Names of those who are asked too when nobody decided in time; None: the other owners, outside of main."""
 
+    @property
+    def one_decides(self) -> bool:
+        """Return whether one person alone may allow a call, also the requester."""
+        return self.quorum == 1 and self.requester_may_approve
+
 
 OWNERS_DECIDE = ApproverRules()
 """Rules of a tool without any."""

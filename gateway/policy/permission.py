@@ -242,7 +242,7 @@ def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note
     """
     if grant is None or not isinstance(found, Ask):
         return found
-    if (deciding.quorum > 1 or not deciding.requester_may_approve) and not grant.is_of_an_approval:
+    if not (deciding.one_decides or grant.is_of_an_approval):
         note(f"grants: {grant.id} was given by one person alone")
         return found
     note(f"grants: {grant.id} allows it")

@@ -18,9 +18,16 @@ Granted: TypeAlias = Sequence[Grant]
 """Grants that hold for the calls of a turn."""
 
 
+def held_by(tool: Tool, granted: Granted) -> Granted:
+    """Return the grants that hold for a tool: only what approvals became where one person may not allow calls."""
+    if tool.policy.deciding.one_decides:
+        return granted
+    return [grant for grant in granted if grant.is_of_an_approval]
+
+
 def scopes_for(tool: Tool, session: Session, call_scope: CallScope, granted: Granted) -> frozenset[str]:
     """Return the scopes granted to the tool, with this call's own; every scope where approval is not needed."""
-    found = set(scopes_of(granted, tool.spec.name))
+    found = set(scopes_of(held_by(tool, granted), tool.spec.name))
     if call_scope.scope:
         found.add(call_scope.scope)
     if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:

@@ -19,6 +19,7 @@ from gateway.policy.grants import covering
 from gateway.policy.permission import Note, decide, placed, refused, unnoted
 from gateway.system.logging_setup import log
 from gateway.toolcalls.arguments import check_arguments
+from gateway.toolcalls.grants import held_by
 from gateway.toolcalls.tool_set import Tool, ToolSet, usage
 
 Workspace = Callable[[], str]
@@ -97,6 +98,7 @@ def decide_action(
     note: Note = unnoted,
 ) -> Decision:
     """Return the decision about a resolved call with its exact action. `grants`: those that hold here."""
+    grants = [*held_by(tool, grants), *grants]  # `decide` refuses and notes the others
     key = asking.action_key(action) if grants else ""
     return decide(
         tool.spec,
