@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from gateway.domain.decisions import DenyReason
 from gateway.domain.messages import Received
 from gateway.domain.steps import Step
 from gateway.domain.tools import ResultStatus
@@ -327,13 +328,13 @@ async def evening(day: Day) -> Evening:
 
 
 def asked_about(rows: Rows) -> dict[str, list[Item]]:
-    """The rows without calls that the configuration denied: nobody was asked about those, and nothing ran."""
+    """The rows without calls of denied or hidden tools: nobody was asked about those, and nothing ran."""
     waits = {(item.turn, item.n) for items in rows.values() for item in items if isinstance(item, Wait)}
 
     def denied(item: Item) -> bool:
         if not isinstance(item, Step) or item.result is None or (item.turn, item.n) in waits:
             return False
-        return item.result.status is ResultStatus.DENIED
+        return item.result.status is ResultStatus.DENIED or item.result.code == DenyReason.UNKNOWN_TOOL
 
     return {session: [item for item in items if not denied(item)] for session, items in rows.items()}
 

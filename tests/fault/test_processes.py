@@ -143,7 +143,7 @@ async def test_a_fork_bomb(page: Visitor) -> None:
     marker = fresh()
     health = Health(page)
     watching = asyncio.create_task(health.watch())
-    turn = await allow(page, f"while :; do sleep {marker} & done")
+    turn = await allow(page, f"while :; do env sleep {marker} & done")
     told = await result(page, turn)
     watching.cancel()
     with suppress(asyncio.CancelledError):
@@ -188,7 +188,7 @@ async def test_nothing_escapes_a_timeout(page: Visitor) -> None:
 
 async def test_nothing_outlives_the_command(page: Visitor) -> None:
     """What is left in the background ends with the command; the result does not wait for it."""
-    for escape in ("setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "sleep {n} &"):
+    for escape in ("setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "env sleep {n} &"):
         marker = fresh()
         began = time.monotonic()
         turn = await allow(page, f"{escape.format(n=marker)} echo done")

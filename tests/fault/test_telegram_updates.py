@@ -306,7 +306,7 @@ async def forged_presses(one: Wire) -> None:
     other = await telegram.see(JOE, "This session")
     telegram.say(ANN, "/shell echo x >> forged")
     card = await telegram.see(ANN, "echo x >> forged", button="Once")
-    once, deny, _ = (button["callback_data"] for row in card.buttons for button in row)
+    once, _, deny, _ = (button["callback_data"] for row in card.buttons for button in row)
     wrong: list[tuple[int, Shown, str]] = [
         (EVE, card, once),
         (JOE, other, once),
