@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.domain.ids import CallId
 from gateway.domain.prompts import CallResult
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Risk, ToolCall
+from gateway.domain.tools import Availability, ResultStatus, Risk, ToolCall
 from gateway.toolcalls.tool_index import TOOLS
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
@@ -63,6 +63,19 @@ async def test_a_search_is_answered_without_a_decision(tmp_path: Path) -> None:
     await engine.run(await engine.claim())
     (found,) = [one for one in engine.model.requests[-1].messages if isinstance(one, CallResult)]
     assert json.loads(found.result.text)["name"] == "look"
+
+
+async def test_a_search_finds_no_tool_that_is_not_here(tmp_path: Path) -> None:
+    look, blocked = FakeTool(name="look", risk=Risk.READ), FakeTool(name="vault", availability=Availability.BLOCKED)
+    engine = Engine(tmp_path, [indexed(look), indexed(blocked)])
+    search = ToolCall(id=CallId("c1"), tool=TOOLS, arguments='{"find": "vault"}')
+    engine.model.script = [Answer(text="", calls=(search,)), through_index(("vault", "a")), Answer(text="Done.")]
+    await engine.say("hello")
+    lease = await engine.claim()
+    await engine.run(lease)
+    found, called = [one for one in engine.model.requests[-1].messages if isinstance(one, CallResult)]
+    assert found.result.text == "Nothing fits. There are: look."
+    assert (called.result.status, blocked.calls) == (ResultStatus.DENIED, [])
 
 
 async def test_an_unknown_tool_is_not_reached_through_the_index(tmp_path: Path) -> None:
