@@ -268,7 +268,7 @@ class TurnRun:
             self.by.log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, why_no_answer(view, error))
         self._writing = None  # complete
-        answer = unfold(answer)
+        answer = self._tools.with_own_names(unfold(answer))
         await self.by.points.hit("J6")
         given = ungiven(view)
         if answer.calls:

@@ -47,6 +47,8 @@ class Preset:
     mode: PresetMode = PresetMode.ALL
     rules: tuple[Rule, ...] = ()
     """In the order of its file."""
+    above: tuple[tuple[Rule, ...], ...] = ()
+    """Rules of each preset above a sub-session: what one of them denies or asks about is denied or asked about here."""
     ceilings: tuple[Ceiling, ...] = ()
     """A call must be within each."""
     sandbox: SandboxPolicy | None = None

@@ -9,11 +9,16 @@ _SECRET = re.compile(
     r"(?:\.env.*"  # .env, .env.local, .envrc
     r"|id_(?:rsa|dsa|ecdsa|ed25519|xmss).*"  # private keys of SSH, and copies of them
     r"|.*\.(?:pem|key)"
-    r"|\.netrc|\.git-credentials|\.npmrc|\.pypirc)",
+    r"|\.netrc|\.git-credentials|\.npmrc|\.pypirc|\.pgpass|\.htpasswd|\.vault-token"
+    r"|\.(?:ssh|aws|gnupg|kube|docker)"  # folders of programs' credentials
+    r"|.*\.(?:p12|pfx|kdbx))",
     re.IGNORECASE | re.DOTALL,
 )
 
-SECRET_GLOBS = (".env*", "id_*", "*.pem", "*.key", ".netrc", ".git-credentials", ".npmrc", ".pypirc")
+SECRET_GLOBS = (
+    ".env*", "id_*", "*.pem", "*.key", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".htpasswd",
+    ".vault-token", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "*.p12", "*.pfx", "*.kdbx",
+)  # fmt: skip
 """Patterns that cover all of these names, for programs that search by patterns. They cover harmless names, too."""
 _BEGINS = frozenset(".iI")
 
@@ -21,7 +26,7 @@ _BEGINS = frozenset(".iI")
 def is_secret_name(name: str) -> bool:
     """Return whether a file or folder of this name holds secrets. Upper and lower case are alike."""
     # Nearly all names are told apart by a look at their ends: a whole workspace is searched before a program starts.
-    return (name[:1] in _BEGINS or name[-4:-3] == ".") and _SECRET.fullmatch(name) is not None
+    return (name[:1] in _BEGINS or "." in name[-5:-3]) and _SECRET.fullmatch(name) is not None
 
 
 def is_secret_path(path: str) -> bool:

@@ -39,6 +39,13 @@ def rules_of_call(
     return (*of_preset, *policy.rules, *_of_session(spec.name, session), *of_grants)
 
 
+def rules_above(spec: ToolSpec, policy: ToolPolicy, preset: Preset) -> list[tuple[Rule, ...]]:
+    """Return the rules about a tool in each session above a sub-session, in the order of their layers."""
+    groups = spec.groups
+    lists = (tuple(rule for rule in rules if rule.is_for(spec.name, policy.source, groups)) for rules in preset.above)
+    return [(*rules, *policy.rules) for rules in lists if rules]
+
+
 def _of_session(tool: str, session: Session) -> tuple[Rule, ...]:
     """Return the rules that people gave this session: tools that they switched off."""
     if tool not in session.tools_off:
@@ -65,6 +72,7 @@ def in_force(presets: Presets, session: Session) -> Preset:
     return replace(
         own,
         rules=(*locked, *own.rules),
+        above=tuple(one.rules for one in above if one.rules),
         ceilings=tuple(ceiling for one in (*above, own) for ceiling in one.ceilings),
         sandbox=strictest(one.sandbox for one in (own, *above)),
         generation=generation,

@@ -31,7 +31,7 @@ from gateway.domain.tools import (
     ToolPolicy,
     ToolSpec,
 )
-from gateway.policy.layers import NO_PRESET, beyond, rules_of_call, withheld_by
+from gateway.policy.layers import NO_PRESET, beyond, rules_above, rules_of_call, withheld_by
 from gateway.policy.rules import denied_outright, evaluate, only_reads, place_of, written_outside
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
@@ -61,8 +61,9 @@ def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Prese
     if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
         return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
     rules = rules_of_call(spec, policy, session, preset)
-    if refused is None and (rule := denied_outright(rules, session.root_kind.value)) is not None:
-        return _denied_by(rule, spec)
+    for one in (rules, *rules_above(spec, policy, preset)):
+        if refused is None and (rule := denied_outright(one, session.root_kind.value)) is not None:
+            return _denied_by(rule, spec)
     return refused
 
 
@@ -187,6 +188,7 @@ def decide(
     note(f"preset: {preset.name}")
     rules = rules_of_call(spec, policy, session, preset, granted)
     found = _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
+    found = _under_parents(found, spec, policy, session, preset, call_scope)
     found = _granted(found, grant, policy.deciding, note)
     if spec.leaves_plan and isinstance(found, Allow):
         found = Ask(because="a person decides about every plan", rule=found.rule)
@@ -233,6 +235,19 @@ def _by_rules(
             return Ask(because=f"{risk} needs an approval", rule=rule)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
+
+
+def _under_parents(
+    found: Decision, spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset, call_scope: CallScope
+) -> Decision:
+    """Return the decision of a sub-session as strict as the presets of the sessions above it."""
+    for rules in rules_above(spec, policy, preset):
+        rule = evaluate(rules, call_scope.subjects, session.root_kind.value, place_of(call_scope))
+        if rule is not None and rule.decision is Verdict.DENY:
+            return _denied_by(rule, spec)
+        if rule is not None and rule.decision is Verdict.ASK and isinstance(found, Allow):
+            found = Ask(because=f"{rule.where} asks about {rule.pattern!r}", rule=rule)
+    return found
 
 
 def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note: Note) -> Decision:

@@ -116,6 +116,11 @@ def _as_compared(step: Step) -> str:
     return f"{step.call.tool} {step.call.arguments}"
 
 
+def no_hooks(_: str) -> bool:
+    """Return False: no hook sees any call."""
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class CallDecider:
     """Decider of calls, by their tools, configuration and stored state."""
@@ -128,6 +133,8 @@ class CallDecider:
     redactor: Redactor
     changes: Callable[[TurnView, int, Path], FileChanges]
     """Return the changes of workspace files by one call."""
+    hooked: Callable[[str], bool] = no_hooks
+    """Return whether a hook must see the calls of a tool before they are decided."""
     prepared_within_s: float = PREPARED_WITHIN_S
     _log: Any = field(default_factory=lambda: log("decide"))
 
@@ -135,6 +142,11 @@ class CallDecider:
         """Return the step's tool when its calls run in order, such as a stateful one; else empty."""
         tool = None if step.call is None else self.tools.get(step.call.tool)
         return tool.spec.name if tool is not None and tool.in_order else ""
+
+    def is_hooked(self, step: Step) -> bool:
+        """Return whether a hook must see a call before it is decided."""
+        tool = None if step.call is None else self.tools.get(step.call.tool)
+        return tool is not None and self.hooked(tool.spec.name)
 
     def for_hooks(self, view: TurnView, step: Step) -> Prepared | None:
         """Return a planned call for the hooks before it; None when it is not valid, so that `first` refuses it."""
@@ -144,6 +156,12 @@ class CallDecider:
             self._log.exception("call not prepared", turn=step.turn, n=step.n)
             return None
         return None if isinstance(call, Deny) else call
+
+    def _seen_by_hooks(self, call: Prepared | Deny, step: Step) -> Prepared | Deny:
+        """Return the call; refuse one that a hook must see and has not seen."""
+        if isinstance(call, Deny) or step.hook_outcome is not None or not self.is_hooked(step):
+            return call
+        return Deny(reason=DenyReason.HOOK, hint="A hook must see this call first, and could not; nothing was run.")
 
     async def preview(self, view: TurnView, step: Step) -> Previewed:
         """Let the tool of a valid call read the workspace, within 10 s. None: the tool does not. Never raises."""
@@ -199,7 +217,7 @@ class CallDecider:
             preview = previewed if isinstance(previewed, Preview) else None
             if preview is not None and not preview.exact:
                 granted = ()
-            call = self._prepare(view, step, granted, preview)
+            call = self._seen_by_hooks(self._prepare(view, step, granted, preview), step)
             if isinstance(call, Deny):
                 return self.refuse(call)
             if isinstance(previewed, ToolResult):

@@ -99,6 +99,7 @@ class ToolCalls:
             metrics=self.metrics,
             redactor=self.execution.redactor,
             changes=self.execution.changes,
+            hooked=partial(self.execution.hooks.any_for, HookEvent.BEFORE),
         )
 
     async def settle(
@@ -172,7 +173,7 @@ class ToolCalls:
         hooks, calls = self.execution.hooks, dict[int, Prepared]()
         for step in steps:
             if step.state is StepState.PLANNED and step.call is not None and step.hook_outcome is None:
-                seen = hooks.any_for(HookEvent.BEFORE, step.call.tool)
+                seen = look.deciding.is_hooked(step)
                 if seen and (call := look.deciding.for_hooks(look.view, step)) is not None:
                     calls[step.n] = call
         if not calls:

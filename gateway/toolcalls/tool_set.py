@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.steps import Answer
 from gateway.domain.tool_names import repaired
 from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
@@ -96,6 +97,14 @@ class ToolSet:
     def get(self, name: str) -> Tool | None:
         """Return the tool that this name means, or None: also by its name elsewhere, such as `bash`."""
         return self._tools.get(repaired(name, self._tools))
+
+    def with_own_names(self, answer: Answer) -> Answer:
+        """Return the answer with each call under its tool's own name, by which hooks, limits and the audit know it."""
+        if all(call.tool in self._tools for call in answer.calls):
+            return answer
+        return replace(
+            answer, calls=tuple(replace(call, tool=repaired(call.tool, self._tools)) for call in answer.calls)
+        )
 
     @property
     def presets(self) -> Presets:

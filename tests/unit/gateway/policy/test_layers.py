@@ -271,3 +271,15 @@ def test_no_rule_leaves_a_plan_without_a_person() -> None:
     for askable, expected in ((True, Ask), (False, Deny)):
         found = decide(spec, policy, HERE, scope, askable=askable, preset=KNOWN.by_name["plan"], granted=granted)
         assert isinstance(found, expected)
+
+
+def test_child_is_as_strict_as_the_presets_above_it() -> None:
+    """What a parent's preset denies or asks about is no looser in its child, whose own preset says nothing of it."""
+    above = (rule(Layer.PRESET, ALLOW, "*"), rule(Layer.PRESET, ASK, "push"), rule(Layer.PRESET, DENY, "rm"))
+    preset = Preset(name="build", rules=(rule(Layer.PRESET, ALLOW, "*"),), above=(above,))
+
+    def decided(subject: str) -> str:
+        scope = CallScope(risk=Risk.WRITE, subjects=(f"path:{subject}",))
+        return type(decide(SPEC, POLICY, HERE, scope, askable=True, preset=preset)).__name__
+
+    assert [decided(one) for one in ("status", "push", "rm")] == ["Allow", "Ask", "Deny"]

@@ -28,6 +28,7 @@ from gateway.toolcalls.hooks import Hook, Hooks
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text, until
+from tests.unit.gateway.toolcalls.rig import deciding, first, step
 
 SECRET = "123456789:AAExampleExampleExample"
 BEFORE, AFTER = HookEvent.BEFORE, HookEvent.AFTER
@@ -94,6 +95,27 @@ async def test_a_hook_before_a_call_fires_and_is_told_about_it(tmp_path: Path) -
     step = await engine.step(lease.turn, 1)
     assert step.hook_outcome is not None
     assert (step.hook_outcome.by, step.hook_outcome.arguments, step.hook_outcome.refused) == ("", None, "")
+
+
+@pytest.mark.parametrize("name", ["shell", "bash", "Shell", "SHELL"])
+async def test_no_spelling_of_a_tool_escapes_its_hooks(tmp_path: Path, name: str) -> None:
+    tool = FakeTool(name="shell")
+    engine = engine_with(tmp_path, tool, (BEFORE, says({"refuse": "never"})))
+    engine.execution.hooks = Hooks(
+        hooks=[replace(one, tools=frozenset({"shell"})) for one in engine.execution.hooks.hooks],
+        redactor=engine.redactor,
+    )
+    lease = await engine.planned(f"{name}:rm")
+    assert await engine.settle(lease)
+    assert ((await engine.result(lease.turn, 1)).code, tool.calls) == ("hook", [])
+
+
+def test_a_call_that_no_hook_could_see_is_refused(tmp_path: Path) -> None:
+    decider = deciding(tmp_path)
+    decider.hooked = lambda name: name == "shell"
+    found = first(decider, step())
+    assert isinstance(found, ToolResult)
+    assert found.code == "hook"
 
 
 async def test_a_hook_changes_the_arguments_that_run(tmp_path: Path) -> None:
