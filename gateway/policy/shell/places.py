@@ -26,7 +26,14 @@ _SECRET_NAMES = re.compile(
     r"\.(?:ssh|aws|gnupg|kube|docker|pgpass|htpasswd|vault-token)|credentials|.*\.(?:p12|pfx|kdbx)", re.IGNORECASE
 )
 _PIECES = re.compile(r"[=:,@]")
-_WILD = re.compile(r"\[[^\]]*\]|[*?]")
+_WILD = re.compile(r"[*?\[]")
+_PATHSPEC_SIGNS = re.compile(r"[*?\[\\]")
+_SOURCES = re.compile(r"(?:[\w-][\w.-]*/)*+(?:\*\*/)?+[\w*-]++\.(?:c|cc|cpp|css|go|h|html|java|js|jsx|md|py|rs|ts|tsx)")
+"""Patterns of files with source text, below folders that are named."""
+_SET = re.compile(r"\[[^/]*\]")
+"""Sets of characters in a part of a path, from the first bracket to the last one: a set may have brackets in it."""
+OPTIONS_AT_MOST = 64
+"""Letters in a group of short options that are read."""
 
 
 def is_secret(path: str) -> bool:
@@ -37,6 +44,12 @@ def is_secret(path: str) -> bool:
 def may_be_secret(path: str) -> bool:
     """Return whether a path with wildcards of a shell may stand for a file with secrets."""
     return any(_part_may_be_secret(part) for part in path.split("/"))
+
+
+def may_name_secrets(words: Sequence[str]) -> bool:
+    """Return whether patterns of paths that `git` reads itself may stand for files with secrets."""
+    operands = (word for word in words if not word.startswith("-"))
+    return any(":(" in word or (_PATHSPEC_SIGNS.search(word) and not _SOURCES.fullmatch(word)) for word in operands)
 
 
 def _part_may_be_secret(part: str) -> bool:
@@ -90,25 +103,33 @@ def _closed(reach: set[int], other: str) -> set[int]:
 
 
 def as_pattern(word: str) -> str:
-    """Return a word with wildcards of a shell as a pattern of a rule."""
-    return _WILD.sub(lambda found: "*" if found[0] == "*" else "?", word)
+    """Return a word with wildcards of a shell as a pattern of a rule, in which a set may stand for any text."""
+    return _SET.sub("*", word)
 
 
 def paths_in(word: str) -> Iterator[str]:
-    """Yield what may be a path in a word: the word, the value of an option, and the parts of `a=b` and `a:b`."""
+    """Yield what may be a path in a word: the word, the value of an option, and the parts of `a=b` and `a:b`.
+
+    The value of a short option may begin after any letter of its group.
+    """
     if word.startswith("-"):
         if word.startswith("--"):
             word = word.partition("=")[2]
-        elif len(word) > 2:
-            yield word[2:]
-            return
         else:
+            yield from _ends_of_group(word)
             return
     if word:
         yield word
         for piece in _PIECES.split(word)[1:]:
             if piece:
                 yield piece
+
+
+def _ends_of_group(word: str) -> Iterator[str]:
+    for at in range(2, min(len(word), OPTIONS_AT_MOST + 2)):
+        yield word[at:]
+        if not word[at].isalnum():
+            return
 
 
 def resolved(path: str, folders: Sequence[str] | None, place: Place) -> tuple[str, ...] | None:

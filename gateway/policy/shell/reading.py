@@ -7,7 +7,15 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from gateway.policy.shell.parsing import parse
-from gateway.policy.shell.places import is_secret, leaves, may_be_secret, paths_in, resolved
+from gateway.policy.shell.places import (
+    OPTIONS_AT_MOST,
+    is_secret,
+    leaves,
+    may_be_secret,
+    may_name_secrets,
+    paths_in,
+    resolved,
+)
 from gateway.policy.shell.reading_table import (
     FIND_NEVER,
     HARMLESS_VARIABLES,
@@ -27,6 +35,7 @@ SED_AT_MOST = 500
 _STANDARD = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin"})
 _GIT_GLOBAL = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 _ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_GIT_READERS = READERS["git"].subcommands
 _DATE_VALUES = ("-d", "--date")
 
 
@@ -101,6 +110,9 @@ def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
         args = args[1:]
     if any("%G" in word for word in args):
         return False  # a format that checks signatures, by a program that the configuration names
+    reader = _GIT_READERS.get(args[0]) if args else None
+    if reader is not None and reader.contents and may_name_secrets(_without_patterns(reader, args[1:])):
+        return False
     return bool(args) and not args[0].startswith("-") and _reads(READERS["git"], args, part, place)
 
 
@@ -130,7 +142,11 @@ def _words_are_fine(reader: Reader, args: Sequence[str]) -> bool:
         elif word.startswith("--"):
             if _is_never(word, reader.never_long):
                 return False
-        elif any(letter in reader.never for letter in word[1:]) or _is_never(word, reader.never_long):
+        elif (
+            len(word) > OPTIONS_AT_MOST
+            or any(letter in reader.never for letter in word[1:])
+            or _is_never(word, reader.never_long)
+        ):
             return False
     return reader.operands is None or operands <= reader.operands
 
@@ -165,9 +181,25 @@ def _reads_below(reader: Reader, args: Sequence[str], part: Part, place: Place) 
     """Return whether a recursive command reads folders below the workspace, not all of it: that may hold secrets."""
     if any(word.startswith("--include=") and not may_be_secret(word[len("--include=") :]) for word in args):
         return True
-    operands = [word for word in _without_patterns(reader, args) if not word.startswith("-")]
-    found = [form for word in operands for form in resolved(word, part.folders, place) or (".",)]
-    return bool(found) and "." not in found
+    if "--" in args and any(word.startswith("-") for word in args[args.index("--") + 1 :]):
+        return False
+    named = [word for word in args if not word.startswith("-")]
+    if any("." in (resolved(word, part.folders, place) or (".",)) for word in named):
+        return False
+    return any(not word.startswith("-") for word in _without_patterns(reader, _without_values(reader, args)))
+
+
+def _without_values(reader: Reader, args: Sequence[str]) -> list[str]:
+    """Return the words without those that may be the value of the option in front of them."""
+    kept: list[str] = []
+    before = ""
+    for word in args:
+        valued = before[:1] == "-" and before[:2] != "--" and before[-1] in reader.valued
+        valued |= before[:2] == "--" and "=" not in before and _is_never(before, reader.valued_long)
+        if not valued or word.startswith("-"):
+            kept.append(word)
+        before = word
+    return kept
 
 
 def _without_patterns(reader: Reader, args: Sequence[str]) -> list[str]:

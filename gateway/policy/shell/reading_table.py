@@ -34,7 +34,10 @@ class Reader:
     recursive: str = ""
     """Short options with which it reads all files below a folder."""
     recursive_long: tuple[str, ...] = ()
-    always_recursive: bool = False
+    valued: str = ""
+    """Short options that take a value in the next word, where it matters how many operands there are."""
+    valued_long: tuple[str, ...] = ()
+    """Such long options."""
     only: re.Pattern[str] | None = None
     """Form that each word must have; None: any."""
     subcommands: Mapping[str, Reader] = field(default_factory=dict[str, "Reader"])
@@ -58,10 +61,11 @@ _PS_WORD = re.compile(
 _GIT_NEVER = (
     "--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--upload-pack", "--exec", "--paginate",
     "--show-signature", "--filters", "--contents", "--no-index", "--receive-pack", "--config", "--git-dir",
-    "--work-tree", "--remote", "--untracked-cache", "--force-untracked-cache",
+    "--work-tree", "--remote", "--untracked-cache", "--force-untracked-cache", "--help", "--batch", "--stdin",
 )  # fmt: skip
 _GIT = Reader(never_long=_GIT_NEVER)
 _GIT_NAMES = Reader(never_long=_GIT_NEVER, contents=False)
+_GIT_ALONE = Reader(never_long=_GIT_NEVER, operands=0)
 _GIT_LISTS_ONLY = re.compile(
     r"-[alrv]+|--(?:list|all|remotes|verbose|no-color|color(?:=\w+)?|show-current|column|no-column)"
 )
@@ -86,12 +90,13 @@ _GIT_SUBCOMMANDS: Mapping[str, Reader] = MappingProxyType(
         "branch": Reader(only=_GIT_LISTS_ONLY, contents=False),
         "tag": Reader(only=re.compile(r"-l|-n\d*|--list|--no-column|--no-color|--sort=[\w:.-]+"), contents=False),
         "remote": Reader(
-            only=re.compile(r"-v|--verbose|get-url|--all|--push|[A-Za-z][\w-]*"),
-            contents=False,
-            subcommands={"": _NAMES, "get-url": _NAMES},
+            subcommands={
+                "": Reader(only=re.compile(r"-v|--verbose"), contents=False),
+                "get-url": Reader(only=re.compile(r"--all|--push|[A-Za-z][\w-]*"), contents=False),
+            },
         ),
         "stash": Reader(never_long=_GIT_NEVER, subcommands={"list": _GIT, "show": _GIT}),
-        "reflog": Reader(never_long=_GIT_NEVER, subcommands={"": _GIT, "show": _GIT, "exists": _GIT}),
+        "reflog": Reader(never_long=_GIT_NEVER, subcommands={"": _GIT_ALONE, "show": _GIT, "exists": _GIT}),
         "worktree": Reader(subcommands={"list": _NAMES}),
         "notes": Reader(never_long=_GIT_NEVER, subcommands={"list": _GIT, "show": _GIT}),
         "config": Reader(
@@ -143,12 +148,28 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         **_all(
             "grep egrep fgrep",
             Reader(
-                never="R",
-                never_long=("--dereference-recursive",),
+                never="Rd",
+                never_long=("--dereference-recursive", "--directories"),
                 patterns=1,
                 pattern_options="ef",
                 recursive="r",
-                recursive_long=("--recursive", "--directories"),
+                recursive_long=("--recursive",),
+                valued="ABCDefm",
+                valued_long=(
+                    "--regexp",
+                    "--file",
+                    "--after-context",
+                    "--before-context",
+                    "--context",
+                    "--max-count",
+                    "--include",
+                    "--exclude",
+                    "--exclude-dir",
+                    "--exclude-from",
+                    "--label",
+                    "--binary-files",
+                    "--devices",
+                ),
             ),
         ),
         "rg": Reader(
@@ -187,7 +208,7 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "git": Reader(subcommands=_GIT_SUBCOMMANDS),
         "tar": Reader(
             operands=2,
-            only=re.compile(r"-?t[zjJv]*f|[^-].*"),
+            only=re.compile(r"-?t[zjJv]*f|[^-:][^:]*"),
             contents=False,
             subcommands=dict.fromkeys(
                 ("tf", "tvf", "tzf", "tzvf", "tjf", "-tf", "-tvf", "-tzf", "-tzvf", "-tjf"),
@@ -195,9 +216,7 @@ READERS: Mapping[str, Reader] = MappingProxyType(
             ),
         ),
         "unzip": Reader(operands=2, contents=False, subcommands={"-l": Reader(operands=1, contents=False)}),
-        "ip": Reader(
-            paths=False, contents=False, only=re.compile(r"-[46br]+|-br|-brief|addr|address|a|link|route|r|show")
-        ),
+        "ip": Reader(paths=False, contents=False, only=re.compile(r"-4|-6|-br|-brief|addr|address|link|route|show")),
     }
 )
 """Readers by program. `find` and `sed` have rules of their own, in `reading`."""
@@ -215,10 +234,15 @@ FIND_NEVER = re.compile(r"-(?:delete|exec(?:dir)?|ok(?:dir)?|fprint[0f]?|fls|fil
 SED_OPTIONS = re.compile(
     r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|unbuffered|null-data|posix|sandbox|debug)"
 )
-_ADDRESS = r"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n]|\\.)*+/I?+)"
-_REPLACE = "|".join(
-    rf"s{d}(?:[^{d}\\\n]|\\.)*+{d}(?:[^{d}\\\n]|\\.)*+{d}[gpI0-9]*+" for d in ("/", r"\|", ",", "#", "@", ":")
-)
+
+
+def _expression(end: str) -> str:
+    """Return the form of an expression of `sed` up to `end`. A set in brackets that may hide the end has no form."""
+    return rf"(?:[^{end}\\\n\[]|\\.|\[\^?+[^\]{end}\\\n\[]++\])*+{end}"
+
+
+_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/{_expression('/')}I?+)"
+_REPLACE = "|".join(rf"s{d}{_expression(d)}(?:[^{d}\\\n]|\\.)*+{d}[gpI0-9]*+" for d in ("/", r"\|", ",", "#", "@", ":"))
 SED_SCRIPT = re.compile(
     rf"(?:[ \t]*+(?:{_ADDRESS}(?:,[ \t]*+\+?+{_ADDRESS})?+)?+[ \t]*+!?+[ \t]*+"
     rf"(?:[pdDPqQ=]|{_REPLACE})?+[ \t]*+(?:;|\n|\Z))++"

@@ -177,6 +177,8 @@ def test_patterns_overlap_when_a_text_fits_both(one: str, other: str, expected: 
         ("-", []),
         ("-ab", ["b"]),
         ("-f/x", ["/x"]),
+        ("-nf.env", ["f.env", ".env"]),
+        ("-nf/x/y", ["f/x/y", "/x/y"]),
         ("--a", []),
         ("--a=b", ["b"]),
         ("--a=b:c", ["b:c", "c"]),
