@@ -22,6 +22,7 @@ from gateway.policy.shell.places import SHARED, as_pattern, is_outside, overlap,
 from gateway.policy.shell.reading import ANYWHERE, is_standard
 
 _WILDCARD = re.compile(r"[*?]")
+_GIT_VALUED = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"})
 _COMMAND = f"{SubjectKind.COMMAND}:"
 BLURRED_AT_MOST = 500
 """Characters of a command with expansions that are compared with rules; a longer one may be about any of them."""
@@ -338,8 +339,9 @@ def _paths(part: Part, place: Place) -> Iterator[str]:
     """Yield the paths that a part names, in the form of `path:` subjects. For deny and ask rules."""
     if part.kind is PartKind.FUNCTION:
         return
+    elsewhere = place.folder != "" or part.folders != ("",)
     for word in part.words[1:] if part.kind is PartKind.COMMAND else part.words:
-        if "/" in word or "." in word:
+        if "/" in word or "." in word or (elsewhere and not word.startswith("-")):
             for path in paths_in(word):
                 yield from resolved(path, part.folders, place) or ()
 
@@ -355,10 +357,27 @@ def _allow(allows: _Allows, part: Part, place: Place, above: int) -> _Placed | N
     else:
         return None
     found = [one for text in texts for one in allows.rules.fitting(text, above)]
+    if _configures_git(part):
+        found = [one for one in found if not _WILDCARD.search(one.rule.pattern)]
     for one in sorted(found, key=lambda one: -one.at):
         if _names_all(one.rule.pattern, words, part, place):
             return one
     return None
+
+
+def _configures_git(part: Part) -> bool:
+    """Return whether a command gives `git` settings or programs of its own, with which any subcommand may do more."""
+    if part.kind is not PartKind.COMMAND or part.words[0] != "git":
+        return False
+    words = iter(part.words[1:])
+    for word in words:
+        if not word.startswith("-"):
+            return False
+        if word == "-c" or word.startswith(("--config-env", "--exec-path")):
+            return True
+        if word in _GIT_VALUED:
+            next(words, None)
+    return False
 
 
 def _as_allowed(part: Part) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide, placed, withheld
 from gateway.policy.rules import denied_outright, evaluate
+from gateway.policy.shell import Place
 from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, scoped, session
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
@@ -343,3 +344,53 @@ def test_a_path_has_one_form_before_rules_see_it(written: str, found: str) -> No
         f"path:{found}",
         "host:a",
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd secrets && cat pw",
+        "cd secrets; cat -- pw",
+        "(cd secrets; cat pw)",
+        "cat secrets/pw",
+        "cat secret[s]/pw",
+        "cat secret[[:alpha:]]/pw",
+        "cat secret[]s]/pw",
+        "cat -n secret[^]]/pw",
+    ],
+)
+def test_a_deny_on_a_folder_holds_for_each_way_to_name_it(command: str) -> None:
+    rules = [rule("*", ALLOW), rule("secrets/*", DENY, locked=True)]
+    assert verdict(rules, f"command:{command}") in (DENY, ASK)
+    assert verdict([rule("secrets/*", DENY, locked=True)], f"command:{command}") in (DENY, ASK)
+
+
+def test_a_deny_on_a_folder_holds_where_a_call_starts_in_it() -> None:
+    place, denied = Place(workspace="/w/ann", folder="secrets"), rule("secrets/*", DENY, locked=True)
+    for command, expected in (("cat pw", DENY), ("ls -l", ALLOW), ("cat ../pw", ALLOW)):
+        found = evaluate([rule("*", ALLOW), denied], [f"command:{command}"], "main", place)
+        assert found is not None
+        assert found.decision is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("git -c alias.x=!sh log", None),
+        ("git -C src -c core.pager=x log", None),
+        ("git --config-env=core.pager=X log", None),
+        ("git --no-pager --config-env core.pager=X log", None),
+        ("git --exec-path=. log", None),
+        ("timeout 5 git -c core.pager=x log", None),
+        ("git commit -c HEAD", ALLOW),
+        ("git switch -c new", ALLOW),
+    ],
+)
+def test_no_wildcard_covers_settings_of_git(command: str, expected: Verdict | None) -> None:
+    assert verdict([rule("git *", ALLOW)], f"command:{command}") is expected
+    assert verdict([rule("*", ALLOW)], f"command:{command}") is expected
+
+
+def test_settings_of_git_are_allowed_by_their_exact_text() -> None:
+    text = "git -c color.ui=never log"
+    assert verdict([rule(text, ALLOW)], f"command:{text}") is ALLOW
