@@ -222,7 +222,7 @@ async def away(one: Wire) -> None:
 async def decided(one: Wire, card: Shown, label: str, wanted: str) -> None:
     """Press a button that a card has, or had, and be told this."""
     datas = buttons_of(one.telegram, card)
-    data = datas[0] if label == "Once" else datas[1]
+    data = datas[0] if label == "Once" else datas[-2]
     assert (await one.telegram.toast(one.telegram.press(card.chat, card, data, forged=True))).text == wanted
 
 

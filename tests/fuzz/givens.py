@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, cast
 
 from aiohttp import StreamReader, web
@@ -160,7 +161,10 @@ class NoNotes:
     async def read(self) -> Mapping[str, str]:
         return {}
 
-    async def keep(self, key: str, value: str) -> None: ...
+    async def get(self, key: str) -> str | None:
+        return None
+
+    async def keep(self, key: str, value: str, ttl: timedelta | None = None) -> None: ...
 
 
 async def passed(_: str) -> None:

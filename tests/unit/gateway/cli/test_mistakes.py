@@ -34,7 +34,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     ("words", "cure"),
     [
         (["chek"], "Did you mean 'check'? Known are: run, demo, link,"),
-        (["grants"], "Known are: run, demo, link,"),
+        (["permits"], "Known are: run, demo, link,"),
         (["help"], "Write --help."),
         (["version"], "Write --version."),
         (["start"], "Write `dragoman run`."),

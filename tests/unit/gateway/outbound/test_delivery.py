@@ -427,7 +427,8 @@ async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_tr
         engine.clock.advance(RETRY_S)
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
-    assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
+    # On a busy machine the end may be shown once more, since an edit was in doubt for long.
+    assert list(dict.fromkeys(one.text for one in channel.edited)) == ["Once upon a time", "The end."]
 
 
 @pytest.mark.parametrize("end", [RETRY, DOUBTFUL_EDIT])
