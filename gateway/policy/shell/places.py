@@ -28,8 +28,11 @@ _SECRET_NAMES = re.compile(
 _PIECES = re.compile(r"[=:,@]")
 _WILD = re.compile(r"[*?\[]")
 _PATHSPEC_SIGNS = re.compile(r"[*?\[\\]")
-_SOURCES = re.compile(r"(?:[\w-][\w.-]*/)*+(?:\*\*/)?+[\w*-]++\.(?:c|cc|cpp|css|go|h|html|java|js|jsx|md|py|rs|ts|tsx)")
-"""Patterns of files with source text, below folders that are named."""
+_SOURCES = re.compile(
+    r"(?:[\w-][\w.-]*/)*+(?:\*\*/)?+[\w*-]++"
+    r"\.(?:c|cc|cpp|css|csv|go|h|html|java|js|jsx|log|md|py|rs|ts|tsx|txt)"
+)
+"""Patterns of files with source text or records, below folders that are named."""
 _SET = re.compile(r"\[[^/]*\]")
 """Sets of characters in a part of a path, from the first bracket to the last one: a set may have brackets in it."""
 OPTIONS_AT_MOST = 64
@@ -49,7 +52,12 @@ def may_be_secret(path: str) -> bool:
 def may_name_secrets(words: Sequence[str]) -> bool:
     """Return whether patterns of paths that `git` reads itself may stand for files with secrets."""
     operands = (word for word in words if not word.startswith("-"))
-    return any(":(" in word or (_PATHSPEC_SIGNS.search(word) and not _SOURCES.fullmatch(word)) for word in operands)
+    return any(":(" in word or (_PATHSPEC_SIGNS.search(word) and not names_sources(word)) for word in operands)
+
+
+def names_sources(pattern: str) -> bool:
+    """Return whether a pattern that crosses folders and finds hidden files stands only for source text or records."""
+    return _SOURCES.fullmatch(pattern) is not None
 
 
 def _part_may_be_secret(part: str) -> bool:
@@ -129,7 +137,8 @@ def _ends_of_group(word: str) -> Iterator[str]:
     for at in range(2, min(len(word), OPTIONS_AT_MOST + 2)):
         yield word[at:]
         if not word[at].isalnum():
-            return
+            break
+    yield from (piece for piece in _PIECES.split(word[2:])[1:] if piece)
 
 
 def resolved(path: str, folders: Sequence[str] | None, place: Place) -> tuple[str, ...] | None:

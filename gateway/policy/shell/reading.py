@@ -13,6 +13,7 @@ from gateway.policy.shell.places import (
     leaves,
     may_be_secret,
     may_name_secrets,
+    names_sources,
     paths_in,
     resolved,
 )
@@ -36,6 +37,7 @@ _STANDARD = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin
 _GIT_GLOBAL = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 _ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _GIT_READERS = READERS["git"].subcommands
+_RG_GLOBS = frozenset({"-g", "--glob"})
 _DATE_VALUES = ("-d", "--date")
 
 
@@ -88,7 +90,7 @@ def _command_reads(part: Part, place: Place) -> bool:
     if asks_version(part.program, args):
         return True
     if program in _OWN_RULES:
-        return not part.globs and _OWN_RULES[program](args, part, place)
+        return (not part.globs or program == "rg") and _OWN_RULES[program](args, part, place)
     reader = READERS.get(program)
     return reader is not None and _reads(reader, args, part, place)
 
@@ -114,6 +116,19 @@ def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     if reader is not None and reader.contents and may_name_secrets(_without_patterns(reader, args[1:])):
         return False
     return bool(args) and not args[0].startswith("-") and _reads(READERS["git"], args, part, place)
+
+
+def _rg_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+    """Return whether `rg` only reads: a pattern of files that it is given finds hidden ones, too."""
+    kept: list[str] = []
+    words = iter(args)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in _RG_GLOBS or (equals and name == "-g"):
+            kept.append(word)
+        elif not names_sources((value if equals else next(words, "")).removeprefix("!")):
+            return False
+    return _reads(READERS["rg"], kept, part, place)
 
 
 def _reads(reader: Reader, args: Sequence[str], part: Part, place: Place) -> bool:
@@ -184,6 +199,7 @@ def _reads_below(reader: Reader, args: Sequence[str], part: Part, place: Place) 
     if "--" in args and any(word.startswith("-") for word in args[args.index("--") + 1 :]):
         return False
     named = [word for word in args if not word.startswith("-")]
+    named += [word.partition("=")[2] for word in args if word.startswith("--") and "=" in word]
     if any("." in (resolved(word, part.folders, place) or (".",)) for word in named):
         return False
     return any(not word.startswith("-") for word in _without_patterns(reader, _without_values(reader, args)))
@@ -267,6 +283,7 @@ _OWN_RULES: Mapping[str, Callable[[Sequence[str], Part, Place], bool]] = Mapping
         "cd": _cd_reads,
         "date": _date_reads,
         "git": _git_reads,
+        "rg": _rg_reads,
         "[[": _compares,
     }
 )
