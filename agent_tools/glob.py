@@ -66,7 +66,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     data, cut = await searched(ctx, options, args.path, ignored=args.all)
     whole = data.split(b"\0")[:-1]  # the last one is empty, or cut
     found = [name.decode(errors="replace").removeprefix("./") for name in whole]
-    found = [name for name in found if not is_secret_path(name)]
+    found = [name for name in found if not is_secret_path(name) and not ctx.files.is_hidden(name)]
     if not found:
         more = "" if args.all else " Files that .gitignore names were left out; `all` includes them."
         return ToolResult(status=ResultStatus.OK, text=f"No file matches.{more}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
@@ -72,7 +72,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     options += ["--glob", args.include] if args.include else []
     data, cut = await searched(ctx, options, args.path, ignored=args.all)
     hits: list[str] = []
-    for hit in _hits(data):
+    for hit in _hits(data, ctx.files.is_hidden):
         if len(hits) == HITS:
             cut = True
             break
@@ -84,7 +84,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     return ToolResult(status=ResultStatus.OK, text="\n".join(hits) + note, untrusted=True)
 
 
-def _hits(data: bytes) -> Iterator[str]:
+def _hits(data: bytes, hidden: Callable[[str], bool]) -> Iterator[str]:
     for line in data.splitlines():
         try:
             event: Any = json.loads(line)
@@ -94,7 +94,7 @@ def _hits(data: bytes) -> Iterator[str]:
             continue
         found = event["data"]
         path = _text(found["path"]).removeprefix("./")
-        if is_secret_path(path):
+        if is_secret_path(path) or hidden(path):
             continue
         text = _text(found["lines"]).rstrip("\r\n")
         yield f"{path}:{found['line_number']}: {text[:LINE_CHARS]}{'…' if len(text) > LINE_CHARS else ''}"

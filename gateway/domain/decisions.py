@@ -45,6 +45,8 @@ class Allow:
     no_network: bool = False
     """True when it may run only while its programs reach no network and see the workspace read-only, as a reading
     command that nobody was asked about."""
+    masked: bool = False
+    """True when a part of its command was allowed because it only reads: then secret files are hidden from all."""
     rule: Rule | None = field(default=None, compare=False)
     """Rule or grant that decided; None: the default of the risk, or a scope."""
     grant: GrantId | None = None

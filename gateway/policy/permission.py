@@ -32,7 +32,7 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.policy.layers import NO_PRESET, beyond, rules_above, rules_of_call, withheld_by
-from gateway.policy.rules import denied_outright, evaluate, only_reads, place_of, written_outside
+from gateway.policy.rules import denied_outright, evaluate, only_reads, place_of, some_part_reads, written_outside
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -218,7 +218,8 @@ def _by_rules(
         note(f"workspace: {outside} is outside of it")
         return _writes_outside(outside)
     if rule is not None and rule.decision is Verdict.ALLOW:
-        return Allow(because=f"{rule.where} allows {rule.pattern!r}", rule=rule)
+        masked = some_part_reads(call_scope, rule)
+        return Allow(because=f"{rule.where} allows {rule.pattern!r}", rule=rule, masked=masked)
     approval = ApprovalMode.ASK if rule is not None else default_approval(spec, policy, session, risk)
     if rule is None:
         note(f"default for {risk.value} in {session.root_kind.value}: {approval}")
@@ -248,6 +249,19 @@ def _under_parents(
         if rule is not None and rule.decision is Verdict.ASK and isinstance(found, Allow):
             found = Ask(because=f"{rule.where} asks about {rule.pattern!r}", rule=rule)
     return found
+
+
+def hides(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset) -> Callable[[str], bool]:
+    """Return a function that tells whether a deny hides a path from a tool that looks beneath folders."""
+    kind = session.root_kind.value
+    lists = [rules_of_call(spec, policy, session, preset), *rules_above(spec, policy, preset)]
+    denying = [rules for rules in lists if any(rule.decision is Verdict.DENY for rule in rules)]
+
+    def is_hidden(path: str) -> bool:
+        found = (evaluate(rules, (f"{SubjectKind.PATH}:{path}",), kind) for rules in denying)
+        return any(rule is not None and rule.decision is Verdict.DENY for rule in found)
+
+    return is_hidden
 
 
 def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note: Note) -> Decision:

@@ -171,6 +171,13 @@ def only_reads(call_scope: CallScope) -> bool:
     return all(found and all(found) for found in (readers(text, place) for text in texts))
 
 
+def some_part_reads(call_scope: CallScope, rule: Rule) -> bool:
+    """Return whether a rule allows a command only together with parts that need no rule, since they only read."""
+    texts = [one[len(_COMMAND) :] for one in call_scope.subjects if one.startswith(_COMMAND)]
+    place = place_of(call_scope)
+    return any(text != rule.pattern and any(readers(text, place)) for text in texts)
+
+
 def denied_outright(rules: Sequence[Rule], kind: str) -> Rule | None:
     """Return the rule that denies every call of a tool, or None. A later rule that allows or asks keeps it visible."""
     return _indexed(rules, kind).outright

@@ -112,6 +112,10 @@ class FileReader(Protocol):
         """Return the names from the workspace to a file, which need not exist."""
         ...
 
+    def is_hidden(self, path: str) -> bool:
+        """Return whether a rule denies this tool a path that it finds beneath a folder."""
+        ...
+
     async def read(self, path: str, most: int) -> bytes:
         """Return the content of a file."""
         ...
@@ -119,8 +123,8 @@ class FileReader(Protocol):
     async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
         """Return files and folders beneath a folder, those of upper levels first, and how many more there are.
 
-        `.` is the workspace. Links are left out. Of more than 20,000 the rest is not counted. With `most` 0 only the
-        folder itself is opened.
+        `.` is the workspace. Links are left out, and what a rule denies. Of more than 20,000 the rest is not counted.
+        With `most` 0 only the folder itself is opened.
         """
         ...
 

@@ -13,7 +13,7 @@ from gateway import approvals as asking
 from gateway.domain.decisions import Allow, Decision
 from gateway.domain.presets import Preset
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import Action, NetworkPolicy, SandboxFloor, SandboxMode, SandboxPolicy
+from gateway.domain.tools import Action, NetworkMode, NetworkPolicy, SandboxFloor, SandboxMode, SandboxPolicy
 from gateway.errors import SandboxMissing
 from gateway.sandbox import Containment, choose, network_for
 from gateway.toolcalls.prepared import Prepared
@@ -78,7 +78,8 @@ def as_allowed(call: Prepared, allow: Allow) -> Prepared:
         no_network=allow.no_network,
     )
     read_only = action.read_only or allow.no_network
-    masked = allow.no_network and action.sandbox is SandboxMode.BASIC
+    hides_secrets = allow.no_network or (allow.masked and network is not NetworkMode.HOST)
+    masked = hides_secrets and action.sandbox is SandboxMode.BASIC
     if network is action.network and read_only is action.read_only and not masked:
         return call
     sandbox = SandboxMode.FULL if masked else action.sandbox

@@ -30,7 +30,7 @@ from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
 from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.policy.permission import decide
+from gateway.policy.permission import decide, hides
 from gateway.ports import FileChanges, FileReader
 from gateway.sandbox import Containment
 from gateway.system.logging_setup import log
@@ -324,6 +324,7 @@ class CallDecider:
             call_scope=call_scope,
             scopes=scopes_for(tool, view.session, call_scope, granted),
             prepared=request.prepared,
+            hidden=hides(tool.spec, tool.policy, view.session, preset),
         )
         return Runnable(call=call, wait=wait.id)
 
@@ -404,6 +405,7 @@ class CallDecider:
             prepared=prepared,
             preview="" if preview is None else preview.text,
             exact=preview is None or preview.exact,
+            hidden=hides(tool.spec, tool.policy, view.session, self.tools.preset_of(view.session)),
         )
 
     def _workspace(self, session: Session) -> Callable[[], str]:

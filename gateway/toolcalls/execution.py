@@ -195,7 +195,7 @@ class Execution:
                 cure="Ask for it again.",
             )
         return _Context(
-            files=WorkspaceFiles(cwd),
+            files=WorkspaceFiles(cwd, call.hidden),
             changes=self.changes(call.view, call.step.n, cwd),
             process=self._process(call, lease, output, cwd),
             net=Requests(egress=self.egress),

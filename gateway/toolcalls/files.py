@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
@@ -32,9 +32,14 @@ _BENEATH = "Name a file beneath the workspace, as in `reports/july.pdf`."
 class WorkspaceFiles:
     """`ports.Files` of one workspace."""
 
-    def __init__(self, root: Path) -> None:
-        """Take the workspace folder, with links resolved."""
+    def __init__(self, root: Path, hidden: Callable[[str], bool] | None = None) -> None:
+        """Take the workspace folder, with links resolved. `hidden`: paths that are left out of lists and searches."""
         self._root = root
+        self._hidden = hidden
+
+    def is_hidden(self, path: str) -> bool:
+        """Return whether a rule denies this tool a path."""
+        return self._hidden is not None and self._hidden(path)
 
     @property
     def root(self) -> Path:
@@ -67,7 +72,8 @@ class WorkspaceFiles:
     async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
         """Return what is beneath a folder."""
         parts = () if path in (".", "./", str(self._root)) else self.parts(path.rstrip("/"))
-        return await asyncio.to_thread(_entries, self._root, parts, most)
+        found, left = await asyncio.to_thread(_entries, self._root, parts, most)
+        return [one for one in found if not self.is_hidden(one.path)], left
 
     async def create(self, path: str, data: bytes) -> Path:
         """Write a new file."""

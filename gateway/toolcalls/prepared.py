@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,11 @@ from gateway.domain.steps import Step
 from gateway.domain.tools import Action, CallScope
 from gateway.domain.views import TurnView
 from gateway.toolcalls.tool_set import Tool
+
+
+def nothing(_: str) -> bool:
+    """Return False: no path is hidden."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +38,5 @@ class Prepared:
     """Text of the preview."""
     exact: bool = True
     """As in `Preview`."""
+    hidden: Callable[[str], bool] = nothing
+    """Return whether a rule denies the tool a path that it finds beneath a folder."""

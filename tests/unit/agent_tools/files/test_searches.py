@@ -20,6 +20,7 @@ from gateway.domain.tools import ResultStatus, SandboxMode, ToolResult
 from gateway.errors import DragomanError
 from gateway.ports import ProcessText
 from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
+from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.processes import Beginning
 from tests.unit.agent_tools.files.conftest import Bench, Call
 
@@ -159,3 +160,12 @@ def test_globs_cover_every_secret_name(name: str) -> None:
     last = name.rpartition("/")[2]
     assert is_secret_name(last)
     assert any(fnmatch(last, glob_) for glob_ in SECRET_GLOBS)
+
+
+@pytest.mark.usefixtures("tree")
+async def test_searches_leave_out_what_a_rule_denies(searching: Searching) -> None:
+    searching.files = WorkspaceFiles(searching.cwd, lambda path: path.startswith("src/"))
+    assert (await call(searching, grep, pattern="(?i)timeout")).text == "a.py:1: timeout = 1"
+    assert (await call(searching, grep, pattern="(?i)timeout", path="src")).text.startswith("Nothing matches.")
+    assert (await call(searching, glob, pattern="*.py")).text == "a.py"
+    assert "src/b.py" not in (await call(searching, list_)).text

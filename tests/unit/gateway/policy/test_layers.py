@@ -13,7 +13,7 @@ from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import GROUPS, NEWEST, generation_of, groups_of
 from gateway.domain.tools import CallScope, Effect, Risk, SandboxPolicy, SubjectKind, ToolSpec
 from gateway.policy.layers import UNDER_LIMITS, in_force, rules_of_call
-from gateway.policy.permission import decide, refused, withheld
+from gateway.policy.permission import decide, hides, refused, withheld
 from tests.support.turns import lineage
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
 
@@ -283,3 +283,20 @@ def test_child_is_as_strict_as_the_presets_above_it() -> None:
         return type(decide(SPEC, POLICY, HERE, scope, askable=True, preset=preset)).__name__
 
     assert [decided(one) for one in ("status", "push", "rm")] == ["Allow", "Ask", "Deny"]
+
+
+def test_a_denied_path_is_hidden_from_searches() -> None:
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, DENY, "secrets/*", tool="*"),))
+    hidden = hides(SPEC, policy, HERE, Preset(name="build"))
+    assert [hidden(path) for path in ("secrets/pw", "notes", "secrets")] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("command", "masked"),
+    [("make test", False), ("make test && cat notes", True), ("cat notes && make all", True)],
+)
+def test_reading_parts_beside_an_allowed_one_see_no_secrets(command: str, masked: bool) -> None:
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "make *"),))
+    found = decide(SPEC, policy, HERE, CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",)), askable=True)
+    assert isinstance(found, Allow)
+    assert found.masked == masked
