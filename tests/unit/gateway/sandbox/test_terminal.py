@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import signal
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,15 @@ async def test_what_is_typed_is_read_and_answered(program: Interactive) -> None:
     assert program.screen.data == b"name? ann\nhello ann\n"
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """SIGINT as the daemon has it: a shell starts its background jobs with it ignored, and a program inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 async def test_control_c_interrupts_the_program(program: Interactive) -> None:
     async with program.at_work("trap 'echo caught; exit 4' INT; echo ready; while :; do sleep 0.05; done") as task:
         await program.screen.until("ready")
