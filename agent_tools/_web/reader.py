@@ -161,7 +161,7 @@ def _article(source: str, form: str, url: str) -> str:
             source, url=url or None, output_format="markdown" if form == "markdown" else "txt",
             include_links=form == "markdown", include_tables=True, include_comments=False,
         ) or ""  # fmt: skip
-    except Exception:  # noqa: BLE001 - foreign documents find every fault of a parser; the visible text is left
+    except Exception:  # noqa: BLE001 - trafilatura promises no errors; the visible text is the result then
         return ""
 
 
@@ -183,7 +183,7 @@ def read_pdf(data: bytes) -> dict[str, Any]:
             if left <= 0:
                 break
         title = str((reader.metadata and reader.metadata.title) or "")[:300]
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - pypdf promises no errors; a bad document is a result
         return {"error": f"The PDF cannot be read: {type(error).__name__}."}
     return {"text": "\n\n".join(texts), "title": title, "note": ""}
 

@@ -47,7 +47,7 @@ class PlatformAccount(ABC):
         while True:
             try:
                 await self.run(sink)
-            except Exception:  # noqa: BLE001 - the loop of an account (house rule 9)
+            except Exception:  # noqa: BLE001 - the loop of an account: one fault must not end it (house rule 9)
                 self._log.exception("the %s account %s broke", self.platform, self.name)
                 self._trouble = "It broke and is being started again; the log says why."
             await asyncio.sleep(pause_s)

@@ -38,7 +38,7 @@ def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[st
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     try:
-        os.execvp(argv[0], argv)  # noqa: S606 - the script's purpose
+        os.execvp(argv[0], argv)  # noqa: S606 - becomes the program of the call; no shell is wanted
     except OSError as error:
         os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())
         os._exit(127)

@@ -152,7 +152,7 @@ class CallDecider:
         """Return a planned call for the hooks before it; None when it is not valid, so that `first` refuses it."""
         try:
             call = self._prepare(view, step, ())
-        except Exception:  # noqa: BLE001 - `first` fails alike, and refuses (house rules 3, 9)
+        except Exception:  # noqa: BLE001 - `first` refuses a call that no hook saw (house rules 3, 9)
             self._log.exception("call not prepared", turn=step.turn, n=step.n)
             return None
         return None if isinstance(call, Deny) else call

@@ -249,7 +249,7 @@ class Jobs:
             job.end, job.why = JobEnd.FAILED, str(error)
         except asyncio.CancelledError:
             cancelled = True
-        except Exception:  # noqa: BLE001 - the running of a tool: its failure is a state (house rule 9)
+        except Exception:  # noqa: BLE001 - a job runs a tool's program: its failure is its state (rule 9)
             self._log.exception("a job failed", job=job.id)
             job.end, job.why = JobEnd.FAILED, "It failed by a fault of its own."
         finally:

@@ -20,6 +20,7 @@ from gateway.domain.waits import (
     ApprovalRequest,
     NewWait,
     PressResult,
+    PressVerdict,
     StartOutcome,
     WaitState,
 )
@@ -172,10 +173,10 @@ async def test_only_what_was_offered_is_granted(
 
 
 @pytest.mark.parametrize("verdict", [approve(), deny()])
-async def test_once_and_deny_still_decide_during_the_question(scene: FamilyScene, verdict: object) -> None:
+async def test_once_and_deny_still_decide_during_the_question(scene: FamilyScene, verdict: PressVerdict) -> None:
     asked = await offered(scene)
     await scene.press(asked.wait, question())
-    pressed = await scene.press(asked.wait, verdict)  # pyright: ignore[reportArgumentType]
+    pressed = await scene.press(asked.wait, verdict)
     assert pressed.result in (PressResult.APPROVED, PressResult.DENIED)
     assert ALWAYS_ASKED not in (await scene.wait(asked.wait)).payload
     assert await scene.store.live_grants() == []

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.scenario.conftest import until
 from tests.support.daemon import Daemon, Page, page_of, running
 from tests.support.model_server import Call, Reply, ScriptedModel
 
@@ -32,9 +33,7 @@ def living(mark: str) -> int:
 
 
 async def gone(mark: str, within_s: float) -> None:
-    async with asyncio.timeout(within_s):
-        while living(mark):  # noqa: ASYNC110 - a process tells nobody of its end
-            await asyncio.sleep(0.02)
+    await until(lambda: not living(mark), within_s)
 
 
 async def finished(page: Page, arguments: str) -> dict[str, Any]:

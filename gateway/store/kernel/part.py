@@ -46,7 +46,9 @@ class Missing(Exception):
 
 
 class Rows(Protocol):
-    """Stored rows by key; None when there is none. Raises `Missing` for a row that is not loaded."""
+    """Stored rows by key. Each method returns None when there is no row, and raises `Missing` for one not loaded."""
+
+    # The docstring of the class holds for each method, so none has its own (D102).
 
     def session_row(self, key: SessionId) -> SessionRow | None: ...  # noqa: D102
     def turn_row(self, key: TurnId) -> TurnRow | None: ...  # noqa: D102

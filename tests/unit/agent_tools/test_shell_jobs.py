@@ -66,7 +66,7 @@ class Call(BareCall):
     async def shell(self, command: str, **more: Any) -> ToolResult:
         return await shell.run(self, shell.Args.model_validate({"command": command, **more}))
 
-    async def poll(self, job: str, **more: Any) -> ToolResult:  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def polled(self, job: str, **more: Any) -> ToolResult:
         return await shell_poll.run(self, shell_poll.Args.model_validate({"job": job, **more}))
 
     async def killed(self, job: str) -> ToolResult:
@@ -102,13 +102,13 @@ async def test_a_command_in_the_background_is_polled_and_killed(tmp_path: Path, 
         began = await call.shell("echo up; sleep 99", background=True, timeout=60)
         job = job_in(began)
         assert (began.status, began.code, began.text) == (ResultStatus.OK, "running", "up\n")
-        looked = await call.poll(job, wait=0)
+        looked = await call.polled(job, wait=0)
         assert (looked.status, looked.text) == (ResultStatus.OK, "")
         killed = await call.killed(job)
         assert (killed.status, killed.hint) == (
             ResultStatus.OK, f"The job {job} is over. It was ended by shell_kill."
         )  # fmt: skip
-        assert (await call.poll(job)).status is ResultStatus.CANCELLED
+        assert (await call.polled(job)).status is ResultStatus.CANCELLED
 
 
 async def test_a_program_in_a_terminal_is_typed_to(tmp_path: Path, machine: Containment) -> None:
@@ -117,10 +117,10 @@ async def test_a_program_in_a_terminal_is_typed_to(tmp_path: Path, machine: Cont
         job = job_in(began)
         text = began.text
         while not text.endswith(">>> "):
-            text += (await call.poll(job)).text
-        answer = await call.poll(job, input="6 * 7\n", wait=10)
+            text += (await call.polled(job)).text
+        answer = await call.polled(job, input="6 * 7\n", wait=10)
         assert answer.text == "6 * 7\n42\n>>> "
-        ended = await call.poll(job, input="exit(3)\n", wait=10)
+        ended = await call.polled(job, input="exit(3)\n", wait=10)
         assert (ended.status, ended.code, ended.exit_code) == (ResultStatus.ERROR, "exit", 3)
 
 

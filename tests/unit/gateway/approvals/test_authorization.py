@@ -24,7 +24,7 @@ EVERYBODY = (ANN_WEB, ANN_TELEGRAM, ANN_SLACK, CLEO_WEB, CLEO_TELEGRAM, BOB, MEM
 ANNS, CLEOS = {ANN_WEB, ANN_TELEGRAM, ANN_SLACK}, {CLEO_WEB, CLEO_TELEGRAM}
 GROUP_SESSION = SessionId("chat:telegram/default/-1003")
 THREAD_SESSION = SessionId("chat:telegram/default/-1003/7")
-SLACK_SESSION = SessionId("chat:slack/work/C0CC")
+SLACK_SESSION = SessionId("chat:slack/office/C0CC")
 CHATS = {"telegram:-1003": ("telegram:2002",), "slack:T0AA/C0CC": ("cleo",)}
 
 

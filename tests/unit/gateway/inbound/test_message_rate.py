@@ -74,10 +74,15 @@ def test_without_a_limit_everything_is_read(clock: FakeClock, most: int) -> None
     assert not any(rate.exceeds(said()) for _ in range(1_000))
 
 
-def test_a_flood_of_people_keeps_no_memory(rate: MessageRate) -> None:
-    for n in range(PEOPLE_KEPT + 10):
+def test_a_flood_of_people_pushes_out_the_oldest(rate: MessageRate) -> None:
+    """So many people are remembered at most: Bob, who was over the limit, counts anew after as many others."""
+    assert [rate.exceeds(said()) for _ in range(3)] == [False, False, True]
+    for n in range(PEOPLE_KEPT - 1):
         rate.exceeds(said(Principal(f"telegram:{n + 10_000}")))
-    assert len(rate._read) == PEOPLE_KEPT  # pyright: ignore[reportPrivateUsage]
+    assert rate.exceeds(said())
+    for n in range(PEOPLE_KEPT):
+        rate.exceeds(said(Principal(f"telegram:{n + 10_000}")))
+    assert not rate.exceeds(said())
 
 
 async def test_a_message_beyond_is_stored_and_told_once_a_minute(tmp_path: Path) -> None:

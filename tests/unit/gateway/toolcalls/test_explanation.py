@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -144,9 +145,9 @@ HIDDEN = "settings: refused, invalid_arguments"
     ],
 )
 def test_each_stage_says_what_it_found(
-    tmp_path: Path, one: Tool, given: dict[str, object], decision: str, order: tuple[str, ...]
+    tmp_path: Path, one: Tool, given: dict[str, Any], decision: str, order: tuple[str, ...]
 ) -> None:
-    found = explained(tmp_path, one, "make", **given)  # pyright: ignore[reportArgumentType]
+    found = explained(tmp_path, one, "make", **given)
     assert (found.decision, found.order) == (decision, order)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,9 +40,9 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(tmp_path, [shell()])
 
 
-async def asked(engine: Engine, command: str = "git push", **who: object) -> tuple[Lease, WaitId]:
+async def asked(engine: Engine, command: str = "git push", **who: Any) -> tuple[Lease, WaitId]:
     """A turn that asks about a command."""
-    lease = await engine.planned(f"shell:{command}", **who)  # pyright: ignore[reportArgumentType]
+    lease = await engine.planned(f"shell:{command}", **who)
     assert not await engine.settle(lease)
     (wait,) = await engine.waits(lease.turn)
     return lease, wait.id

@@ -38,13 +38,19 @@ def test_the_last_line_with_text(text: str, line: str) -> None:
 
 async def test_lines_are_reported_now_and_then() -> None:
     found: list[str] = []
-    line = LastLine(found.append, every_s=0.05)
+    reported = asyncio.Event()
+
+    def report(text: str) -> None:
+        found.append(text)
+        reported.set()
+
+    line = LastLine(report, every_s=0.05)
     for n in range(100):
         line.add(f"line {n}\n")
     assert found == ["line 0"]
+    reported.clear()
     async with asyncio.timeout(5):
-        while found[-1] != "line 99":  # noqa: ASYNC110 - the report has no other trace
-            await asyncio.sleep(0.01)
+        await reported.wait()
     assert found == ["line 0", "line 99"]
     await asyncio.sleep(0.1)
     line.add("line 99\n")  # nothing new
