@@ -97,7 +97,7 @@ class WebFetch:
         raise BadRequest(f"{found.media_type[:80]} cannot be read as text.", cure="Download it with the browser.")
 
     async def _read(self, ctx: ToolContext, found: Fetched, kind: str, args: Args) -> ToolResult:
-        made = await self._room.read(kind, found.data, form=args.format, url=found.url, sandbox=ctx.process.sandbox)
+        made = await self._room.read(ctx, kind, found.data, form=args.format, url=found.url)
         if made.get("error") == "not_installed":
             cure = "The owner can install it: ./run add web."
             raise BadRequest("This is a PDF, and the reader of PDFs is not installed.", cure=cure)

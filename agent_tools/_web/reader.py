@@ -1,7 +1,7 @@
 """Reader of foreign documents: HTML and PDF to text. A program of its own in a sandbox, which imports nothing of ours.
 
-A job on standard input is a line of JSON (`kind`, `size`, `format`, `url`) and then the document. The answer is a line
-of JSON: `text`, `title`, `note`, or `error`. A job that takes too much CPU or memory ends the program.
+A job on standard input is a line of JSON (`id`, `kind`, `size`, `format`, `url`) and then the document. The answer is a
+line of JSON: the `id`, and `text`, `title` and `note`, or `error`. A job beyond its CPU or memory ends the program.
 """
 
 from __future__ import annotations
@@ -201,6 +201,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         made = read_pdf(data) if job["kind"] == "pdf" else read_html(data, job["format"], job["url"])
         made["text"] = made.get("text", "")[:TEXT_CHARS]
+        made["id"] = job["id"]
         outgoing.write(json.dumps(made).encode() + b"\n")
         outgoing.flush()
 

@@ -1,23 +1,27 @@
 """Reading room: one contained child without network, home and state, that turns foreign documents into text.
 
-Used by `webfetch`. The child is started at the first document, kept for the next ones, and ended when it was idle, when
-a document exceeds its limits, and with the daemon.
+Used by `webfetch`. The child is started at the first document and kept for the next ones of the same session. It is
+ended when it was idle, before a document of another session, when a document exceeds its limits, and with the daemon.
+A document that takes over the child thus learns nothing of another session and cannot answer for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import sys
 import sysconfig
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from agent_tools._web import reader
 from gateway.domain.tools import SandboxMode
 from gateway.errors import BadRequest
-from gateway.ports import ToolHost
+from gateway.ports import ToolContext, ToolHost
 
 IDLE_S = 300.0
 """Seconds without a document after which the child is ended."""
@@ -26,6 +30,7 @@ JOB_S = 20.0
 ANSWER_BYTES = 8 * 2**20
 """Bytes of the longest answer of the child."""
 _READER = Path(reader.__file__)
+_ANSWER = TypeAdapter(dict[str, Any])
 
 
 class ReadingRoom:
@@ -37,7 +42,8 @@ class ReadingRoom:
         self._one_at_a_time = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._child: asyncio.subprocess.Process | None = None
-        self._mode: SandboxMode | None = None
+        self._for: tuple[str, SandboxMode | None] = ("", None)
+        """Session and containment of the child."""
         self._used_at = 0.0
 
     async def serve(self) -> None:
@@ -52,23 +58,24 @@ class ReadingRoom:
         finally:
             await self._end()
 
-    async def read(self, kind: str, data: bytes, *, form: str, url: str, sandbox: SandboxMode | None) -> dict[str, Any]:
-        """Return the child's answer: `text`, `title` and `note`, or `error`.
+    async def read(self, ctx: ToolContext, kind: str, data: bytes, *, form: str, url: str) -> dict[str, Any]:
+        """Return the child's answer to a document of this call: `text`, `title` and `note`, or `error`.
 
         Raises `BadRequest` when the document takes too much time or memory, or breaks the child.
         """
-        job = json.dumps({"kind": kind, "size": len(data), "format": form, "url": url}).encode()
+        job_id = secrets.token_hex(16)
+        job = json.dumps({"id": job_id, "kind": kind, "size": len(data), "format": form, "url": url}).encode()
         async with self._one_at_a_time:
             self._used_at = self._host.clock.monotonic()
             try:
                 async with asyncio.timeout(JOB_S):
-                    child = await self._ready(sandbox)
+                    child = await self._ready(ctx.kept_for, ctx.process.sandbox)
                     assert child.stdin is not None
                     assert child.stdout is not None
                     child.stdin.write(job + b"\n" + data)
                     await child.stdin.drain()
                     line = await child.stdout.readline()
-                return json.loads(line)
+                return _answer(line, job_id)
             except (TimeoutError, ValueError, OSError):
                 await self._end()
                 cure = "Open it with the browser, or use another source."
@@ -77,16 +84,17 @@ class ReadingRoom:
                 await self._end()
                 raise
 
-    async def _ready(self, sandbox: SandboxMode | None) -> asyncio.subprocess.Process:
-        """Return the running child, contained as this call demands."""
-        if self._child is not None and self._child.returncode is None and self._mode is sandbox:
+    async def _ready(self, kept_for: str, sandbox: SandboxMode | None) -> asyncio.subprocess.Process:
+        """Return the running child of this session, contained as this call demands."""
+        wanted = (kept_for, sandbox)
+        if self._child is not None and self._child.returncode is None and self._for == wanted:
             return self._child
         await self._end()
         shown = [Path(sys.prefix), Path(sys.base_prefix), _READER.parent]
         session = await self._stack.enter_async_context(
             self._host.enclose(Path(sys.executable), sandbox=sandbox, hosts=(), gates=1, readable=shown)
         )
-        self._mode = sandbox
+        self._for = wanted
         packages = sysconfig.get_path("purelib")
         self._child = await asyncio.create_subprocess_exec(
             session.launcher, "-I", str(_READER), packages, stdin=asyncio.subprocess.PIPE,
@@ -101,3 +109,11 @@ class ReadingRoom:
             await child.wait()
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
+
+
+def _answer(line: bytes, job_id: str) -> dict[str, Any]:
+    """Return an answer to this job. Raises `ValueError` for any other line."""
+    found = _ANSWER.validate_json(line)
+    if found.get("id") != job_id:
+        raise ValueError("no answer to this job")
+    return found
