@@ -418,7 +418,7 @@ class CallDecider:
         action = replace(call.action, arguments=arguments)
         text = asking.render_action(action, call.tool.spec.shows, call.tool.spec.in_preview if call.preview else ())
         if call.preview:
-            text = f"{text}\n{asking.render(call.preview)}"
+            text = "\n".join(filter(None, [text, asking.render(call.preview)]))
         shown, hidden = self.redactor.known(text)
         hidden += within
         if len(shown.encode()) > ACTION_BYTES:
