@@ -254,11 +254,10 @@ def _under_parents(
 def hides(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset) -> Callable[[str], bool]:
     """Return a function that tells whether a deny hides a path from a tool that looks beneath folders."""
     kind = session.root_kind.value
-    lists = [rules_of_call(spec, policy, session, preset), *rules_above(spec, policy, preset)]
-    denying = [rules for rules in lists if any(rule.decision is Verdict.DENY for rule in rules)]
 
     def is_hidden(path: str) -> bool:
-        found = (evaluate(rules, (f"{SubjectKind.PATH}:{path}",), kind) for rules in denying)
+        lists = (rules_of_call(spec, policy, session, preset), *rules_above(spec, policy, preset))
+        found = (evaluate(rules, (f"{SubjectKind.PATH}:{path}",), kind) for rules in lists if rules)
         return any(rule is not None and rule.decision is Verdict.DENY for rule in found)
 
     return is_hidden
