@@ -69,17 +69,22 @@ def _of_chats(chats: Mapping[str, Sequence[str]]) -> Iterator[tuple[Path, str]]:
         yield from ((("chats", "approvers", chat, n), name) for n, name in enumerate(names))
 
 
-def _check_name(name: str, path: Path, named: Named, reader: TableReader) -> None:
+def is_person(name: str, path: Path, named: Named, reader: TableReader) -> bool:
+    """Return whether a name is a well-formed principal. Report an unknown owner, and a malformed principal."""
     if ":" not in name:
         if name not in named.owners:
             reader.wrong(path, f"there is no owner {name!r}", suggest(name, named.owners))
-        return
+        return False
     try:
         check_person(name, named.channels, everyone=False)
     except Flaw as flaw:
         reader.flaw(path, flaw)
-        return
-    if not named.reached(name):
+        return False
+    return True
+
+
+def _check_name(name: str, path: Path, named: Named, reader: TableReader) -> None:
+    if is_person(name, path, named, reader) and not named.reached(name):
         reader.wrong(path, f"{name} may not write directly, so no card reaches them", "Add them to people.allow")
 
 

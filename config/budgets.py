@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from config.approvers import Named
+from config.approvers import Named, is_person
 from config.model import ModelSettings
-from config.people import check_person
-from config.reading import TableReader, suggest
+from config.reading import TableReader
 from config.settings import BudgetSettings
-from config.values import Flaw
 from gateway.domain.budgets import BudgetLimits
 
 OPERATOR = "operator"
@@ -48,14 +46,7 @@ def check_budgets(raw: object, named: Named, reader: TableReader) -> None:
 
 def _check_name(name: str, named: Named, reader: TableReader) -> None:
     path = ("budgets", "people", name)
-    if ":" not in name:
-        if name not in named.owners:
-            reader.wrong(path, f"there is no owner {name!r}", suggest(name, named.owners))
-        return
-    try:
-        check_person(name, named.channels, everyone=False)
-    except Flaw as flaw:
-        reader.flaw(path, flaw)
+    if not is_person(name, path, named, reader):
         return
     owner = named.person_of(name)
     if owner != name:
