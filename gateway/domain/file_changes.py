@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
+
+
+def content_hash(data: bytes | None) -> str:
+    """Return the SHA-256 of a file's content in hex; empty for a file that does not exist."""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

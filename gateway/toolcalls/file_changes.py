@@ -7,7 +7,6 @@ of its old and its new content; both contents are stored beside it before the fi
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
+from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo, content_hash
 from gateway.domain.ids import SessionId, TurnId
 from gateway.errors import BadRequest, DragomanError, NotFound
 from gateway.ports import KeyValue
@@ -85,7 +84,7 @@ class CallFileChanges:
 
     async def saw(self, path: str, data: bytes) -> None:
         """Record a content that was read."""
-        await self._record(self._name(path), _sha(data))
+        await self._record(self._name(path), content_hash(data))
 
     async def undo(self) -> Undo | None:
         """Return the changes that take back those of the last turn with changes."""
@@ -93,7 +92,8 @@ class CallFileChanges:
 
     async def apply(self, changes: Sequence[FileChange], *, undoes: str = "") -> None:
         """Store a journal, then change the files."""
-        named = [(self._name(change.path), change) for change in changes]
+        files = WorkspaceFiles(self.workspace)
+        named = [("/".join(files.new_parts(change.path)), change) for change in changes]
         await asyncio.to_thread(self._begin, named, undoes)
         await self.resume()
 
@@ -118,7 +118,7 @@ class CallFileChanges:
     def _begin(self, named: Sequence[tuple[str, FileChange]], undoes: str) -> None:
         """Check that every file is as it was seen, and store the journal with old and new contents."""
         checked = [(name, change, self._current(name)) for name, change in named]
-        changed = [name for name, change, data in checked if _sha(data) != change.before]
+        changed = [name for name, change, data in checked if content_hash(data) != change.before]
         if changed:
             raise _changed(changed[0])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,7 +132,8 @@ class CallFileChanges:
                 _store(self.folder / f"{self._stem}-{n}.before", data)
             if change.data is not None:
                 _store(self.folder / f"{self._stem}-{n}.after", change.data)
-            entries.append(_Entry(path=name, before=change.before, after=_sha(change.data), kept=kept or data is None))
+            after = content_hash(change.data)
+            entries.append(_Entry(path=name, before=change.before, after=after, kept=kept or data is None))
         journal = _Journal(
             stem=self._stem,
             seq=1 + max((one.seq for one in known), default=0),
@@ -145,16 +146,21 @@ class CallFileChanges:
             _remove(self.folder, old)
 
     def _complete(self) -> tuple[_Entry, ...]:
-        journal = _read(self.folder / f"{self._stem}{_ENDING}")
+        """Change the files that still have their old content. Drop a journal of which nothing can be done any more."""
+        path = self.folder / f"{self._stem}{_ENDING}"
+        journal = _read(path)
         if journal is None:
             return ()
-        for n, entry in enumerate(journal.entries):
-            now = _sha(self._current(entry.path))
-            if now == entry.after:
-                continue
-            if now != entry.before:
-                raise _changed(entry.path)
+        now = [content_hash(self._current(entry.path)) for entry in journal.entries]
+        wrong = [one.path for one, sha in zip(journal.entries, now, strict=True) if sha not in (one.before, one.after)]
+        if wrong:
+            if not any(sha == one.after for one, sha in zip(journal.entries, now, strict=True)):
+                _remove(self.folder, journal)
+            raise _changed(wrong[0])
+        for n, (entry, sha) in enumerate(zip(journal.entries, now, strict=True)):
             parts = tuple(entry.path.split("/"))
+            if sha == entry.after:
+                continue
             if entry.after:
                 replace_file(self.workspace, parts, (self.folder / f"{self._stem}-{n}.after").read_bytes())
             else:
@@ -167,7 +173,7 @@ class CallFileChanges:
         journal = _read(self.folder / f"{self._stem}{_ENDING}")
         if journal is None:
             return ChangeOutcome.NONE
-        now = [(_sha(self._current(entry.path)), entry) for entry in journal.entries]
+        now = [(content_hash(self._current(entry.path)), entry) for entry in journal.entries]
         if all(sha == entry.after for sha, entry in now):
             return ChangeOutcome.DONE
         if not all(sha in (entry.before, entry.after) for sha, entry in now):
@@ -184,10 +190,6 @@ class CallFileChanges:
 
 def _changed(path: str) -> BadRequest:
     return BadRequest(f"`{path}` changed meanwhile; nothing more was changed.", cure="Read it again, then edit again.")
-
-
-def _sha(data: bytes | None) -> str:
-    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _undo(folder: Path) -> Undo | None:
@@ -209,7 +211,7 @@ def _undo(folder: Path) -> Undo | None:
                 raise BadRequest(f"The old content of `{entry.path}` was too large to keep.", cure=hint)
             old = (folder / f"{journal.stem}-{n}.before").read_bytes() if entry.before else None
             back[entry.path] = FileChange(path=entry.path, before=entry.after, data=old)
-    return Undo(turn=turn, changes=tuple(one for one in back.values() if _sha(one.data) != one.before))
+    return Undo(turn=turn, changes=tuple(one for one in back.values() if content_hash(one.data) != one.before))
 
 
 def _journals(folder: Path) -> Iterator[_Journal]:

@@ -289,3 +289,12 @@ async def test_undo_refuses_a_file_that_changed_since(bench: Bench) -> None:
     with pytest.raises(BadRequest, match="changed meanwhile"):
         await bench.call(undo)
     assert bench.text("notes") == "by hand\n"
+
+
+@pytest.mark.parametrize("tool", [write, apply_patch])
+async def test_what_people_sent_is_not_changed(bench: Bench, tool: ModuleType) -> None:
+    arguments = {"path": "inbox/a.txt", "content": "x"}
+    if tool is apply_patch:
+        arguments = {"patch": "*** Begin Patch\n*** Add File: inbox/a.txt\n+x\n*** End Patch"}
+    with pytest.raises(BadRequest, match="reserved for attachments"):
+        await bench.call(tool, **arguments)

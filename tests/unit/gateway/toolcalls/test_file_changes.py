@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.domain.file_changes import ChangeOutcome, FileChange
+from gateway.domain.file_changes import ChangeOutcome, FileChange, content_hash
 from gateway.domain.ids import SessionId, TurnId
 from gateway.errors import BadRequest
 from gateway.store.memory import MemoryStore
@@ -19,10 +18,6 @@ from gateway.toolcalls.file_changes import CallFileChanges
 from tests.support.clock import FakeClock
 
 NAMES = ("a", "b", "c")
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def changes_in(folder: Path) -> CallFileChanges:
@@ -48,7 +43,7 @@ def changes(tmp_path: Path) -> CallFileChanges:
 def three() -> list[FileChange]:
     """Return the change of one file, the removal of another and of a third again a change."""
     data = {"a": b"new", "b": None, "c": b"new"}
-    return [FileChange(path=name, before=sha(b"old"), data=data[name]) for name in NAMES]
+    return [FileChange(path=name, before=content_hash(b"old"), data=data[name]) for name in NAMES]
 
 
 def contents(changes: CallFileChanges) -> list[bytes | None]:
@@ -60,7 +55,7 @@ async def test_all_files_have_their_new_content(changes: CallFileChanges) -> Non
     await changes.apply(three())
     assert contents(changes) == [b"new", None, b"new"]
     assert await changes.outcome() is ChangeOutcome.DONE
-    assert (await changes.seen("a"), await changes.seen("b")) == (sha(b"new"), "")
+    assert (await changes.seen("a"), await changes.seen("b")) == (content_hash(b"new"), "")
 
 
 async def test_nothing_changes_when_one_file_is_not_as_it_was(changes: CallFileChanges) -> None:
@@ -88,6 +83,8 @@ sys.addaudithook(die)
 asyncio.run(changes_in(Path(sys.argv[1])).apply(three()))
 """
 """Program that changes the files and dies at its n-th rename or removal."""
+RENAMES_OF_JOURNAL = 6
+"""Renames that store the contents and the journal of `three`. The next one changes the first file."""
 
 
 @pytest.mark.parametrize("writes", range(13))
@@ -106,6 +103,18 @@ async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Pat
     assert await changes.outcome() is ChangeOutcome.DONE
 
 
+async def test_undo_passes_over_a_change_that_never_happened(tmp_path: Path) -> None:
+    """A crash after the journal, then another content: the change cannot be completed, and undo does not meet it."""
+    changes = made(tmp_path)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(tmp_path), str(RENAMES_OF_JOURNAL))
+    assert await child.wait() == 9
+    (changes.workspace / "c").write_bytes(b"by hand")
+    with pytest.raises(BadRequest, match="`c` changed meanwhile; nothing more was changed"):
+        await changes.resume()
+    assert contents(changes) == [b"old", b"old", b"by hand"]
+    assert await changes.undo() is None
+
+
 async def test_something_else_in_a_file_makes_the_outcome_unknown(changes: CallFileChanges) -> None:
     await changes.apply(three())
     (changes.workspace / "a").write_bytes(b"other")
@@ -114,7 +123,7 @@ async def test_something_else_in_a_file_makes_the_outcome_unknown(changes: CallF
 
 async def test_known_contents_belong_to_one_history(changes: CallFileChanges) -> None:
     await changes.saw("./a", b"old")
-    assert await changes.seen("a") == sha(b"old")
+    assert await changes.seen("a") == content_hash(b"old")
     assert await replace(changes, epoch=1).seen("a") == ""
     assert await replace(changes, session=SessionId("main:bob")).seen("a") == ""
 
@@ -122,7 +131,7 @@ async def test_known_contents_belong_to_one_history(changes: CallFileChanges) ->
 async def test_old_content_beyond_the_limit_is_not_kept(changes: CallFileChanges) -> None:
     big = b"x" * (file_changes.UNDO_BYTES + 1)
     (changes.workspace / "a").write_bytes(big)
-    await changes.apply([FileChange(path="a", before=sha(big), data=b"new")])
+    await changes.apply([FileChange(path="a", before=content_hash(big), data=b"new")])
     assert contents(changes)[0] == b"new"
     with pytest.raises(BadRequest, match="too large to keep"):
         await changes.undo()
