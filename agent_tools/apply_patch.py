@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from agent_tools._files import applying
+from agent_tools._files.arguments import write_scope
 from agent_tools._files.patches import FilePatch, parse_patch, patched
 from agent_tools._files.text_files import Text
 from gateway.domain.file_changes import FileChange
@@ -44,7 +45,7 @@ def scope(args: Args, _settings: None) -> CallScope:
         files = parse_patch(args.patch)
     except BadRequest as error:
         return CallScope(risk=Risk.WRITE, refused=str(error))
-    return applying.write_scope(*(path for one in files for path in (one.path, one.move_to) if path))
+    return write_scope(*(path for one in files for path in (one.path, one.move_to) if path))
 
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:

@@ -8,7 +8,15 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent_tools._files import applying
-from agent_tools._files.arguments import FilePath, NewText, NewTextOrNone, OldText, OldTextOrNone, ReplaceAll
+from agent_tools._files.arguments import (
+    FilePath,
+    NewText,
+    NewTextOrNone,
+    OldText,
+    OldTextOrNone,
+    ReplaceAll,
+    write_scope,
+)
 from agent_tools._files.replacing import Edit, apply_edits
 from gateway.domain.file_changes import FileChange
 from gateway.domain.tools import Availability, CallScope, Effect, Preview, Risk, ToolResult, ToolSpec
@@ -66,7 +74,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the file as the one thing that is changed."""
-    return applying.write_scope(args.path)
+    return write_scope(args.path)
 
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
+from agent_tools._files.arguments import AlsoIgnored, FolderPath, SearchPattern, read_scope
 from agent_tools._files.ripgrep import searched
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.tools import (
@@ -41,15 +40,13 @@ class Args(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    pattern: Annotated[str, Field(min_length=1, max_length=1000)]
-    path: Annotated[str, Field(min_length=1, max_length=4096)] = "."
-    all: Annotated[bool, Field(description="Find files that .gitignore names, too.")] = False
+    pattern: SearchPattern
+    path: FolderPath = "."
+    all: AlsoIgnored = False
 
-    @field_validator("pattern", "path")
+    @field_validator("pattern")
     @classmethod
-    def _has_no_nul(cls, text: str) -> str:
-        if "\0" in text:
-            raise ValueError("it contains a NUL character: take it out")
+    def _includes(cls, text: str) -> str:
         if text.startswith("!"):
             raise ValueError("it begins with !, which excludes: name what to find")
         return text
@@ -57,7 +54,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the folder as the one thing that is touched."""
-    return CallScope(risk=Risk.READ, subjects=(f"path:{args.path}",))
+    return read_scope(args.path)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

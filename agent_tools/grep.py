@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
+from agent_tools._files.arguments import AlsoIgnored, FolderPath, SearchPattern, read_scope, without_nul
 from agent_tools._files.ripgrep import searched
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.tools import (
@@ -40,30 +41,28 @@ LINE_CHARS = 2000
 FILE_BYTES = "10M"
 
 
+def _without_nul_or_none(text: str | None) -> str | None:
+    return None if text is None else without_nul(text)
+
+
 class Args(BaseModel):
     """Arguments of one call."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    pattern: Annotated[str, Field(min_length=1, max_length=1000)]
-    path: Annotated[str, Field(min_length=1, max_length=4096)] = "."
+    pattern: SearchPattern
+    path: FolderPath = "."
     include: Annotated[
         str | None,
         Field(min_length=1, max_length=200, validation_alias=AliasChoices("include", "glob"), description="As *.py."),
+        AfterValidator(_without_nul_or_none),
     ] = None
-    all: Annotated[bool, Field(description="Search files that .gitignore names, too.")] = False
-
-    @field_validator("pattern", "path", "include")
-    @classmethod
-    def _has_no_nul(cls, text: str | None) -> str | None:
-        if text is not None and "\0" in text:
-            raise ValueError("it contains a NUL character: take it out")
-        return text
+    all: AlsoIgnored = False
 
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the folder as the one thing that is touched."""
-    return CallScope(risk=Risk.READ, subjects=(f"path:{args.path}",))
+    return read_scope(args.path)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

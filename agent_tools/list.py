@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import BaseModel, ConfigDict
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from agent_tools._files.arguments import FolderPath, read_scope
 from gateway.domain.tools import Availability, CallScope, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
@@ -27,12 +26,12 @@ class Args(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: Annotated[str, Field(min_length=1, max_length=4096)] = "."
+    path: FolderPath = "."
 
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the folder as the one thing that is touched."""
-    return CallScope(risk=Risk.READ, subjects=(f"path:{args.path}",))
+    return read_scope(args.path)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent_tools._files import applying
-from agent_tools._files.arguments import FilePath
+from agent_tools._files.arguments import FilePath, write_scope
 from agent_tools._files.replacing import Edit
 from agent_tools.edit import OneEdit, planned
 from gateway.domain.tools import Availability, CallScope, Effect, Preview, Risk, ToolResult, ToolSpec
@@ -50,7 +50,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the files that are changed."""
-    return applying.write_scope(*(one.path for one in args.files))
+    return write_scope(*(one.path for one in args.files))
 
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:

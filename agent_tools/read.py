@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_tools._files.arguments import FilePath
-from agent_tools._files.text_files import FILE_BYTES, decode, is_picture, media_type, numbered, sha256
+from agent_tools._files.arguments import FilePath, read_scope
+from agent_tools._files.text_files import FILE_BYTES, decode, is_picture, media_type, numbered
+from gateway.domain.file_changes import content_hash
 from gateway.domain.tools import (
     PICTURE_BYTES,
     Availability,
@@ -45,7 +46,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the file as the one thing that is touched."""
-    return CallScope(risk=Risk.READ, subjects=(f"path:{args.path}",))
+    return read_scope(args.path)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
@@ -61,6 +62,6 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     await ctx.changes.saw(args.path, data)
     if not whole:
         return ToolResult(status=ResultStatus.OK, text=f"{args.path} is empty.")
-    head = f"{args.path}, lines {args.offset} to {args.offset + count - 1} of {whole}, hash {sha256(data)[:8]}"
+    head = f"{args.path}, lines {args.offset} to {args.offset + count - 1} of {whole}, hash {content_hash(data)[:8]}"
     more = "" if args.offset + count > whole else f"\nGo on with offset={args.offset + count}."
     return ToolResult(status=ResultStatus.OK, text=f"{head}\n{text}{more}", untrusted=True)

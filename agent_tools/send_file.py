@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_tools._files.arguments import FilePath
+from agent_tools._files.arguments import FilePath, read_scope
 from agent_tools._files.text_files import media_type
 from gateway.domain.tools import (
     KEPT_BYTES,
@@ -48,7 +48,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the file as the one thing that is touched."""
-    return CallScope(risk=Risk.READ, subjects=(f"path:{args.path}",))
+    return read_scope(args.path)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
+from agent_tools._files.arguments import without_nul
 from agent_tools._shell import result_of
 from gateway.domain.tools import (
     Availability,
@@ -95,7 +96,7 @@ class Args(BaseModel):
             raise ValueError("the command is empty: give at least one word")
         if len(command.encode()) > MAX_COMMAND:
             raise ValueError(f"the command is longer than {MAX_COMMAND} bytes: put it into a file and run that")
-        return _without_nul(command)
+        return without_nul(command)
 
     @field_validator("pty", "background")
     @classmethod
@@ -105,14 +106,7 @@ class Args(BaseModel):
     @field_validator("workdir")
     @classmethod
     def _can_be_a_path(cls, workdir: str | None) -> str | None:
-        return workdir and _without_nul(workdir)
-
-
-def _without_nul(text: str) -> str:
-    """Return the text. Raises `ValueError` for a NUL, where the kernel would cut it; pydantic checked the Unicode."""
-    if "\0" in text:
-        raise ValueError("it contains a NUL character: take it out")
-    return text
+        return workdir and without_nul(workdir)
 
 
 def scope(args: Args, _settings: None) -> CallScope:

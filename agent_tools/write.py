@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_tools._files import applying
-from agent_tools._files.arguments import TEXT_CHARS, FilePath
-from agent_tools._files.text_files import Text, decode, sha256
-from gateway.domain.file_changes import FileChange
+from agent_tools._files.arguments import TEXT_CHARS, FilePath, write_scope
+from agent_tools._files.text_files import Text, decode
+from gateway.domain.file_changes import FileChange, content_hash
 from gateway.domain.tools import Availability, CallScope, Effect, Preview, Risk, ToolResult, ToolSpec
 from gateway.errors import BadRequest
 from gateway.ports import CheckContext, PrepareContext, ToolContext
@@ -36,7 +36,7 @@ class Args(BaseModel):
 
 def scope(args: Args, _settings: None) -> CallScope:
     """Return the file as the one thing that is changed."""
-    return applying.write_scope(args.path)
+    return write_scope(args.path)
 
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:
@@ -73,5 +73,5 @@ async def _planned(ctx: PrepareContext | ToolContext, args: Args) -> applying.Pl
         path=args.path,
         before=old.text,
         after=args.content,
-        change=FileChange(path=args.path, before=sha256(data), data=new),
+        change=FileChange(path=args.path, before=content_hash(data), data=new),
     )

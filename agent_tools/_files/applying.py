@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_tools._files.text_files import FILE_BYTES, Text, decode, diff, sha256
-from gateway.domain.file_changes import ChangeOutcome, FileChange
-from gateway.domain.tools import CallScope, Preview, ResultStatus, Risk, ToolResult
+from agent_tools._files.text_files import FILE_BYTES, Text, decode, diff
+from gateway.domain.file_changes import ChangeOutcome, FileChange, content_hash
+from gateway.domain.tools import Preview, ResultStatus, ToolResult
 from gateway.errors import BadRequest, NotFound
 from gateway.ports import CheckContext, KnownFiles, PrepareContext, ToolContext
 
@@ -28,16 +28,11 @@ class Planned:
     """How the text was found, when it was not found exactly."""
 
 
-def write_scope(*paths: str) -> CallScope:
-    """Return the scope of a call that changes these files."""
-    return CallScope(risk=Risk.WRITE, subjects=tuple(f"path:{path}" for path in paths))
-
-
 async def known_text(ctx: PrepareContext | ToolContext, path: str) -> tuple[Text, str]:
     """Return a file's text and hash. Raises `BadRequest` when the session has not read this content."""
     data = await ctx.files.read(path, FILE_BYTES)
     await must_be_known(ctx.changes, path, data)
-    return decode(data, path), sha256(data)
+    return decode(data, path), content_hash(data)
 
 
 async def must_be_known(known: KnownFiles, path: str, data: bytes) -> None:
@@ -45,9 +40,9 @@ async def must_be_known(known: KnownFiles, path: str, data: bytes) -> None:
     seen = await known.seen(path)
     if not seen:
         raise BadRequest(f"`{path}` was not read in this session.", cure="Read it first, then change it.")
-    if seen != sha256(data):
+    if seen != content_hash(data):
         raise BadRequest(
-            f"`{path}` changed since it was read: its hash is {sha256(data)[:8]} now, and was {seen[:8]}.",
+            f"`{path}` changed since it was read: its hash is {content_hash(data)[:8]} now, and was {seen[:8]}.",
             cure="Read it again, then change it.",
         )
 
@@ -86,7 +81,7 @@ def _line(one: Planned) -> str:
     if one.change.data is None:
         what = "removed"
     else:
-        what = f"{'changed' if one.change.before else 'created'}, hash {sha256(one.change.data)[:8]}"
+        what = f"{'changed' if one.change.before else 'created'}, hash {content_hash(one.change.data)[:8]}"
     return f"{one.path}: {what}, +{added} -{removed} lines.{f' {one.note}' if one.note else ''}"
 
 

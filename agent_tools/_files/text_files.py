@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import difflib
-import hashlib
 from dataclasses import dataclass
 
 from gateway.domain.tools import PICTURES
@@ -81,11 +80,6 @@ def decode(data: bytes, path: str) -> Text:
     breaks = text.count("\n")
     newline = "\r\n" if breaks and text.count("\r\n") * 2 > breaks else "\n"
     return Text(text=text.removeprefix(_BOM).replace("\r\n", "\n"), bom=bom, newline=newline)
-
-
-def sha256(data: bytes) -> str:
-    """Return the SHA-256 of a file's bytes in hex."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def diff(path: str, before: str, after: str, *, new_path: str = "") -> str:
