@@ -11,7 +11,7 @@ from agent_tools._files import applying
 from agent_tools._files.arguments import write_scope
 from agent_tools._files.patches import FilePatch, parse_patch, patched
 from agent_tools._files.text_files import Text
-from gateway.domain.file_changes import FileChange
+from gateway.domain.file_changes import NEW_FILE_MODE, FileChange
 from gateway.domain.tools import Availability, CallScope, Effect, Preview, Risk, ToolResult, ToolSpec
 from gateway.errors import BadRequest
 from gateway.ports import CheckContext, PrepareContext, ToolContext
@@ -70,21 +70,21 @@ async def _planned(ctx: PrepareContext | ToolContext, args: Args) -> list[applyi
 
 async def _of(ctx: PrepareContext | ToolContext, one: FilePatch) -> list[applying.Planned]:
     if one.content is not None:
-        return [await _new(ctx, one.path, one.content, Text(text=""))]
+        return [await _new(ctx, one.path, one.content, Text(text=""), NEW_FILE_MODE)]
     old, sha = await applying.known_text(ctx, one.path)
     gone = FileChange(path=one.path, before=sha, data=None)
     if one.remove:
         return [applying.Planned(path=one.path, before=old.text, after="", change=gone)]
     text = await asyncio.to_thread(patched, one.path, old.text, one.hunks)
     if one.move_to:
-        moved = await _new(ctx, one.move_to, text, old)
+        moved = await _new(ctx, one.move_to, text, old, await ctx.files.mode(one.path))
         return [moved, applying.Planned(path=one.path, before=old.text, after="", change=gone)]
     change = FileChange(path=one.path, before=sha, data=old.encode(text))
     return [applying.Planned(path=one.path, before=old.text, after=text, change=change)]
 
 
-async def _new(ctx: PrepareContext | ToolContext, path: str, text: str, shape: Text) -> applying.Planned:
+async def _new(ctx: PrepareContext | ToolContext, path: str, text: str, shape: Text, mode: int) -> applying.Planned:
     if await applying.content_or_none(ctx, path) is not None:
         raise BadRequest(f"`{path}` exists already.", cure="Update it, or name another path.")
-    change = FileChange(path=path, before="", data=shape.encode(text))
+    change = FileChange(path=path, before="", data=shape.encode(text), mode=mode)
     return applying.Planned(path=path, before="", after=text, change=change)

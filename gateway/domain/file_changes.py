@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
+NEW_FILE_MODE = 0o644
+"""Permissions of a new file."""
+
 
 def content_hash(data: bytes | None) -> str:
     """Return the SHA-256 of a file's content in hex; empty for a file that does not exist."""
@@ -22,6 +25,8 @@ class FileChange:
     """SHA-256 of the content that it replaces; empty when there must be no such file."""
     data: bytes | None
     """New content; None removes the file."""
+    mode: int = NEW_FILE_MODE
+    """Permissions of a file that did not exist. A file that did keeps its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

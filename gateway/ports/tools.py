@@ -120,6 +120,10 @@ class FileReader(Protocol):
         """Return the content of a file."""
         ...
 
+    async def mode(self, path: str) -> int:
+        """Return the permissions of a file, as the lowest nine bits of `st_mode`."""
+        ...
+
     async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
         """Return files and folders beneath a folder, those of upper levels first, and how many more there are.
 

@@ -11,15 +11,15 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo, content_hash
+from gateway.domain.file_changes import NEW_FILE_MODE, ChangeOutcome, FileChange, Undo, content_hash
 from gateway.domain.ids import SessionId, TurnId
 from gateway.errors import BadRequest, DragomanError, NotFound
 from gateway.ports import KeyValue
-from gateway.toolcalls.files import WorkspaceFiles, read_file, remove_file, replace_file
+from gateway.toolcalls.files import WorkspaceFiles, file_mode, read_file, remove_file, replace_file
 
 SEEN_FOR = timedelta(days=30)
 """Time for which the content of a file counts as known to a session."""
@@ -43,6 +43,10 @@ class _Entry:
     """SHA-256; empty for a file that is removed."""
     kept: bool
     """Whether the old content is stored."""
+    mode: int = NEW_FILE_MODE
+    """Permissions for a new file."""
+    old_mode: int = NEW_FILE_MODE
+    """Permissions that the file had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +136,16 @@ class CallFileChanges:
                 _store(self.folder / f"{self._stem}-{n}.before", data)
             if change.data is not None:
                 _store(self.folder / f"{self._stem}-{n}.after", change.data)
-            after = content_hash(change.data)
-            entries.append(_Entry(path=name, before=change.before, after=after, kept=kept or data is None))
+            entries.append(
+                _Entry(
+                    path=name,
+                    before=change.before,
+                    after=content_hash(change.data),
+                    kept=kept or data is None,
+                    mode=change.mode,
+                    old_mode=NEW_FILE_MODE if data is None else file_mode(self.workspace, tuple(name.split("/"))),
+                )
+            )
         journal = _Journal(
             stem=self._stem,
             seq=1 + max((one.seq for one in known), default=0),
@@ -162,7 +174,8 @@ class CallFileChanges:
             if sha == entry.after:
                 continue
             if entry.after:
-                replace_file(self.workspace, parts, (self.folder / f"{self._stem}-{n}.after").read_bytes())
+                data = (self.folder / f"{self._stem}-{n}.after").read_bytes()
+                replace_file(self.workspace, parts, data, entry.mode)
             else:
                 remove_file(self.workspace, parts)
         for n in range(len(journal.entries)):
@@ -204,13 +217,13 @@ def _undo(folder: Path) -> Undo | None:
         for n, entry in enumerate(journal.entries):
             first = back.get(entry.path)
             if first is not None:
-                back[entry.path] = FileChange(path=entry.path, before=entry.after, data=first.data)
+                back[entry.path] = replace(first, before=entry.after)
                 continue
             if not entry.kept:
                 hint = "Restore it from a backup or from version control."
                 raise BadRequest(f"The old content of `{entry.path}` was too large to keep.", cure=hint)
             old = (folder / f"{journal.stem}-{n}.before").read_bytes() if entry.before else None
-            back[entry.path] = FileChange(path=entry.path, before=entry.after, data=old)
+            back[entry.path] = FileChange(path=entry.path, before=entry.after, data=old, mode=entry.old_mode)
     return Undo(turn=turn, changes=tuple(one for one in back.values() if content_hash(one.data) != one.before))
 
 

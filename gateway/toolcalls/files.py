@@ -10,10 +10,12 @@ import asyncio
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from gateway.domain.file_changes import NEW_FILE_MODE
 from gateway.domain.tools import INBOX
 from gateway.errors import BadRequest, NotFound, TooLarge
 from gateway.ports import Entry
@@ -25,6 +27,7 @@ ENTRIES_AT_MOST = 20_000
 """Files and folders of one list that are counted."""
 _CHUNK = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS = 0o777
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BENEATH = "Name a file beneath the workspace, as in `reports/july.pdf`."
 
@@ -69,6 +72,10 @@ class WorkspaceFiles:
         """Return the content of a regular file."""
         return await asyncio.to_thread(read_file, self._root, self.parts(path), most)
 
+    async def mode(self, path: str) -> int:
+        """Return the permissions of a regular file."""
+        return await asyncio.to_thread(file_mode, self._root, self.parts(path))
+
     async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
         """Return what is beneath a folder."""
         parts = () if path in (".", "./", str(self._root)) else self.parts(path.rstrip("/"))
@@ -101,6 +108,12 @@ def read_file(root: Path, parts: tuple[str, ...], most: int) -> bytes:
     if len(data) > most:
         raise _too_large("/".join(parts), most)
     return data
+
+
+def file_mode(root: Path, parts: tuple[str, ...]) -> int:
+    """Return the permissions of a regular file. Raises `NotFound` and `BadRequest`."""
+    with _opened(root, parts, sys.maxsize) as file:
+        return os.fstat(file).st_mode & _PERMISSIONS
 
 
 def _create(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
@@ -157,12 +170,15 @@ def remove_file(root: Path, parts: tuple[str, ...]) -> None:
         raise BadRequest(f"`{'/'.join(parts)}` cannot be removed: {error.strerror}.", cure=_BENEATH) from None
 
 
-def replace_file(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
-    """Write a file atomically and durably, and return its path. Raises `BadRequest` when that is not possible."""
+def replace_file(root: Path, parts: tuple[str, ...], data: bytes, mode: int = NEW_FILE_MODE) -> Path:
+    """Write a file atomically and durably, and return its path. Raises `BadRequest` when that is not possible.
+
+    A file that it replaces keeps its permissions; `mode` is for a new one.
+    """
     shown, new = "/".join(parts), f".{parts[-1][:100]}.{secrets.token_hex(6)}"
     try:
         with _folder(root, parts[:-1], make=True) as folder:
-            file = os.open(new, _NEW, _mode(folder, parts[-1]), dir_fd=folder)
+            file = os.open(new, _NEW, _mode(folder, parts[-1], mode), dir_fd=folder)
             try:
                 _write_all(file, data)
                 os.fsync(file)
@@ -178,12 +194,12 @@ def replace_file(root: Path, parts: tuple[str, ...], data: bytes) -> Path:
     return root.joinpath(*parts)
 
 
-def _mode(folder: int, name: str) -> int:
-    """Return the permissions for a file that replaces another."""
+def _mode(folder: int, name: str, otherwise: int) -> int:
+    """Return the permissions of a file that is replaced, or others when there is none."""
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & 0o777
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & _PERMISSIONS
     except FileNotFoundError:
-        return 0o644
+        return otherwise
 
 
 def _copy_new(source: Path, names: tuple[str, ...], target: Path, parts: tuple[str, ...], most: int) -> Path:
@@ -239,7 +255,7 @@ def _written(root: Path, parts: tuple[str, ...]) -> Generator[int]:
     shown = "/".join(parts)
     try:
         with _folder(root, parts[:-1], make=True) as folder:
-            file = os.open(parts[-1], _NEW, 0o644, dir_fd=folder)
+            file = os.open(parts[-1], _NEW, NEW_FILE_MODE, dir_fd=folder)
             try:
                 yield file
             except BaseException:

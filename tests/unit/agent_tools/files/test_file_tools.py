@@ -298,3 +298,16 @@ async def test_what_people_sent_is_not_changed(bench: Bench, tool: ModuleType) -
         arguments = {"patch": "*** Begin Patch\n*** Add File: inbox/a.txt\n+x\n*** End Patch"}
     with pytest.raises(BadRequest, match="reserved for attachments"):
         await bench.call(tool, **arguments)
+
+
+async def test_a_moved_and_a_restored_file_keep_their_permissions(bench: Bench) -> None:
+    bench.path("run.sh").write_text("date\n")
+    bench.path("run.sh").chmod(0o755)
+    await bench.call(read, path="run.sh")
+    patch = "*** Begin Patch\n*** Update File: run.sh\n*** Move to: bin/run\n@@\n-date\n+date -u\n*** End Patch"
+    await bench.call(apply_patch, patch=patch)
+    assert bench.path("bin/run").stat().st_mode & 0o777 == 0o755
+    bench.turn = 2
+    await bench.call(undo)
+    assert bench.path("run.sh").stat().st_mode & 0o777 == 0o755
+    assert not bench.path("bin/run").exists()
