@@ -311,3 +311,18 @@ async def test_a_moved_and_a_restored_file_keep_their_permissions(bench: Bench) 
     await bench.call(undo)
     assert bench.path("run.sh").stat().st_mode & 0o777 == 0o755
     assert not bench.path("bin/run").exists()
+
+
+@pytest.mark.parametrize("tool", [write, apply_patch])
+async def test_a_link_made_after_the_card_is_not_followed(bench: Bench, tmp_path: Path, tool: ModuleType) -> None:
+    """A program of the session replaces the folder while the owner reads the card."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    arguments = {"path": "fruit/apples", "content": "red\n"}
+    if tool is apply_patch:
+        arguments = {"patch": "*** Begin Patch\n*** Add File: fruit/apples\n+red\n*** End Patch"}
+    await bench.preview(tool, **arguments)
+    bench.path("fruit").symlink_to(outside)
+    with pytest.raises(BadRequest):
+        await bench.call(tool, **arguments)
+    assert list(outside.iterdir()) == []
