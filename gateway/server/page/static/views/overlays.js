@@ -22,14 +22,19 @@ export function ConnectionBar() {
 
 export function Help() {
   const ref = useRef(/** @type {any} */ (null));
+  const closing = useRef(false);
   const open = helpOpen.value;
   const on = shortcuts.value;
   useEffect(() => {
     if (open && !ref.current.open) ref.current.showModal();
-    if (!open && ref.current.open) ref.current.close();
+    if (open || !ref.current.open) return;
+    closing.current = true;
+    ref.current.close();
   }, [open]);
   const close = () => (helpOpen.value = false);
-  return html`<dialog class="help" ref=${ref} aria-labelledby="help-title" onClose=${close} onClick=${(/** @type {any} */ event) => event.target === ref.current && close()}>
+  // The event comes a task after the dialog closed; by then the help may be wanted again.
+  const onClosed = () => (closing.current ? (closing.current = false) : close());
+  return html`<dialog class="help" ref=${ref} aria-labelledby="help-title" onClose=${onClosed} onClick=${(/** @type {any} */ event) => event.target === ref.current && close()}>
     <header><h2 id="help-title">Keyboard</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="cross" /></button></header>
     <dl>${KEYS.map(([key, words, letter]) => html`<div key=${key} class=${letter && !on ? "off" : ""}><dt>${key.split(/\s+/).map((part) => (part === "–" ? " – " : html`<kbd>${part}</kbd>`))}</dt><dd>${words}</dd></div>`)}</dl>
     <label class="switch"><input type="checkbox" role="switch" checked=${on} onChange=${(/** @type {any} */ event) => switchShortcuts(event.target.checked)} />One-letter keys</label>

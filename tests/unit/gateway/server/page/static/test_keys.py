@@ -44,6 +44,26 @@ async def test_a_composition_keeps_the_keys_of_a_card(page: Served, ann: Person,
     await expect(ann.page.get_by_role("dialog")).to_have_count(0)
 
 
+REOPEN = """dialog => {
+    const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+    new MutationObserver((_, observer) => { observer.disconnect(); press("?"); }).observe(dialog, {attributes: true});
+    press("Escape");
+}"""
+"""Press `?` again between the closing of the help and its `close` event."""
+
+
+async def test_help_opens_again_at_once(ann: Person) -> None:
+    await ann.page.get_by_role("button", name="Keyboard help").click()
+    dialog = ann.page.locator("dialog.help")
+    await expect(dialog).to_be_visible()
+    await dialog.evaluate(REOPEN)
+    await expect(dialog).to_have_attribute("open", "")
+    await ann.page.wait_for_timeout(300)
+    await expect(dialog).to_be_visible()
+    await ann.page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+
+
 async def switch(page: Page, state: str) -> None:
     """Turn one-letter keys on or off in the help, and close it."""
     await page.get_by_role("button", name="Keyboard help").click()
