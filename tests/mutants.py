@@ -32,7 +32,7 @@ LIST = Path(__file__).with_suffix(".toml")
 BAR = 0.85
 """The part of the mutants that tests must notice. May only rise."""
 SEED = 1
-"""Of samples: a second run takes the same."""
+"""Of samples, when nobody says: a second run takes the same."""
 FAILED, SURVIVED, NO_TEST, NOT_RUN = 1, 0, 33, None
 """How mutmut's files say it; anything else is an error of pytest or a test that hung."""
 CONFIGURATION = """
@@ -135,7 +135,7 @@ def _area(name: str, table: Mapping[str, Any]) -> Area:
 # --- trying them ----------------------------------------------------------------------------------
 
 
-def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Found | None:
+def try_area(area: Area, *, only: str, sample: int | None, seed: int, at_once: int) -> Found | None:
     """Try an area's mutants on a copy of the project; None when it has none with `only` in their names.
 
     Raises `RuntimeError` when they could not be tried.
@@ -148,7 +148,7 @@ def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Foun
         reset_config()
         names = [name for name in names_of(files) if only in name]
         most = area.sample if sample is None else sample
-        chosen = sorted(random.Random(SEED).sample(names, most)) if 0 < most < len(names) else names
+        chosen = sorted(random.Random(seed).sample(names, most)) if 0 < most < len(names) else names
         if not chosen:
             return None
         print(f"{area.name}: {len(chosen)} of {len(names)} mutants of {len(files)} files", flush=True)
@@ -282,6 +282,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(every)}")
     parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains this")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of them, the same each time; 0: all")
+    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help=f"which ones a sample takes ({SEED})")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="processes (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file for ./run proof")
     asked = parser.parse_args(arguments)
@@ -289,7 +290,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")
     found: dict[str, Found] = {}
     for name in asked.areas or every:
-        tried = try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once)
+        how = {"only": asked.only, "sample": asked.sample, "seed": asked.seed, "at_once": asked.at_once}
+        tried = try_area(every[name], **how)
         if tried is None:
             continue
         found[name] = tried

@@ -47,10 +47,10 @@ class GrantOffer:
     kind: GrantKind
     matches: tuple[str, ...]
     """The action key; the subjects; or the scope."""
-    places: tuple[GrantPlace, ...]
-    """Places that may be chosen, in the order of their buttons."""
     shown: str
     """The whole of what it would match, for people."""
+    places: tuple[GrantPlace, ...] = ()
+    """Places that may be chosen, in the order of their buttons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

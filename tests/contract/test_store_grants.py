@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gateway.domain.ids import GrantId, Principal, SessionId, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import Route
 from gateway.domain.slots import SlotKind
+from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import (
     ALWAYS_ASKED,
@@ -75,10 +77,18 @@ def wait_for(scene: Scene, request: ApprovalRequest, n: int = 1, *, ttl_s: float
 
 
 async def granted(
-    scene: Scene, place: GrantPlace = GrantPlace.SESSION, *, to: Route | None = None, days: float = 30
+    scene: Scene,
+    place: GrantPlace = GrantPlace.SESSION,
+    *,
+    to: Route | None = None,
+    days: float = 30,
+    kind: GrantKind = GrantKind.ACTION,
+    risk: Risk = Risk.EXECUTE,
 ) -> tuple[Asked, Grant]:
-    """A running turn whose call was granted and begun, and the grant."""
-    asked = await offered(scene, to=to)
+    """A running turn whose call was granted and begun, and the newest grant."""
+    lease = await scene.planned(to=to)
+    request = replace(approval(1), always=replace(OFFER, kind=kind), risk=risk)
+    asked = await scene.ask(lease, [wait_for(scene, request)])
     await scene.press(asked.wait, question())
     assert (await scene.press(asked.wait, confirm(place, seconds(days * DAY)))).result is PressResult.APPROVED
     assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STARTED
@@ -369,6 +379,7 @@ async def test_a_command_revokes_in_its_own_transition(scene: FamilyScene) -> No
 @pytest.mark.conformance
 async def test_a_grant_given_again_begins_anew_under_its_id(scene: FamilyScene, clock: FakeClock) -> None:
     asked, grant = await granted(scene, GrantPlace.CHAT)
+    assert re.fullmatch("g[0-9a-f]{16}", grant.id)
     assert await scene.finish(asked.lease, TurnState.FAILED)
     await scene.store.revoke_grant(grant.id, BOB)
     clock.advance(DAY)
@@ -379,6 +390,28 @@ async def test_a_grant_given_again_begins_anew_under_its_id(scene: FamilyScene, 
     _, third = await granted(scene, GrantPlace.PERSON)
     assert third.id != grant.id
     assert len(await scene.store.live_grants()) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "change", "is_the_same"),
+    [
+        (GrantPlace.CHAT, GrantKind.ACTION, "history", True),
+        (GrantPlace.SESSION, GrantKind.ACTION, "history", False),
+        (GrantPlace.CHAT, GrantKind.ACTION, "risk", True),
+        (GrantPlace.CHAT, GrantKind.SUBJECTS, "risk", False),
+    ],
+)
+async def test_a_grant_is_another_one_when_it_allows_other_calls(
+    scene: FamilyScene, clock: FakeClock, place: GrantPlace, kind: GrantKind, change: str, is_the_same: bool
+) -> None:
+    """What is one for people is one row, or it would have to be revoked twice."""
+    asked, grant = await granted(scene, place, kind=kind)
+    assert await scene.finish(asked.lease, TurnState.FAILED)
+    if change == "history":
+        await scene.stop(ControlEffect.RESET)
+    clock.advance(1)
+    _, anew = await granted(scene, place, kind=kind, risk=Risk.NETWORK if change == "risk" else grant.risk)
+    assert (anew.id == grant.id) is is_the_same
 
 
 @pytest.mark.conformance
@@ -429,14 +462,18 @@ async def test_grants_survive_the_end_of_the_daemon(tmp_path: Path, clock: FakeC
     before = open_store(url, clock)
     scene = Scene(before, clock)
     asked, grant = await granted(scene, GrantPlace.CHAT)
-    lease = (await scene.wait(asked.wait)).turn
+    assert await scene.finish(asked.lease, TurnState.FAILED)
     await before.close()
     after = open_store(url, clock)
+    scene = Scene(after, clock)
     try:
         assert list(await after.live_grants()) == [grant]
-        assert await after.grants_for(lease) == [grant]
+        assert await after.grants_for(asked.turn) == [grant]
+        clock.advance(1)
+        other, anew = await granted(scene, GrantPlace.CHAT)
+        assert (anew.id, anew.granted_at) == (grant.id, clock.now())
         assert await after.revoke_grant(grant.id, BOB) is not None
         await after.void_leases(NODE.rpartition("#")[0])
-        assert await after.grants_for(lease) == []
+        assert await after.grants_for(other.turn) == []
     finally:
         await after.close()

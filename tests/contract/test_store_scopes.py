@@ -129,7 +129,9 @@ async def test_child_has_grants_from_above_and_gives_none_upwards(scene: FamilyS
     await scene.plan(at_work, 2)
     assert await scopes_of(scene.store, child.turn) == {("shell", HERE)}
     await allow(scene, await scene.ask(at_work, [wait_for(scoped(1, ELSEWHERE))]))
-    assert await scene.store.start_step(at_work, 2, None, beginning()) is StartOutcome.STARTED
+    (above, _) = await scene.store.grants_for(child.turn)
+    by_it = replace(beginning(), grant=above.id)
+    assert await scene.store.start_step(at_work, 2, None, by_it) is StartOutcome.STARTED
     grandchild = await scene.born(at_work, 2)
 
     assert await scopes_of(scene.store, lease.turn) == {("shell", HERE)}

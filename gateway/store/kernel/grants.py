@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
+from typing import Any
 
-from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantOffer, GrantPlace
+from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantOffer, GrantPlace, NewGrant
 from gateway.domain.ids import GrantId, Principal, SessionId
 from gateway.domain.sessions import Session
 from gateway.domain.turns import Turn
-from gateway.domain.waits import Wait
+from gateway.domain.waits import ApprovalRequest, Wait
 from gateway.policy.grants import holds, is_live
 from gateway.store.codec import dump_json, storable
 from gateway.store.constants import AT_ONCE
@@ -17,19 +18,19 @@ from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import changed
 
 
-def give(part: Part, wait: Wait, offer: GrantOffer, place: GrantPlace, lasts: timedelta) -> None:
+def give(part: Part, wait: Wait, request: ApprovalRequest, offer: GrantOffer, new: NewGrant) -> None:
     """Store what a decided approval grants. Given again for the same calls and place, it begins anew under its id."""
-    if wait.approval is None or wait.decided_by is None:
+    if wait.decided_by is None:
         return
     turn, session = part.turns[wait.turn].turn, part.sessions[wait.session].session
     here = place_of(part, session, turn)
     grant = Grant(
         id=GrantId(""),
-        tool=wait.approval.action.tool,
+        tool=request.action.tool,
         kind=offer.kind,
         matches=offer.matches,
-        risk=wait.approval.risk,
-        place=place,
+        risk=request.risk,
+        place=new.place,
         session=session.id,
         epoch=turn.epoch,
         root_kind=here.root_kind,
@@ -39,7 +40,7 @@ def give(part: Part, wait: Wait, offer: GrantOffer, place: GrantPlace, lasts: ti
         wait=wait.id,
         granted_by=wait.decided_by,
         granted_at=part.now,
-        expires_at=part.now + lasts,
+        expires_at=part.now + new.lasts,
     )
     grant = changed(grant, id=_id_of(grant))
     part.grants.get(grant.id)  # a backend must know whether there is a row
@@ -51,15 +52,18 @@ def give_scope(part: Part, wait: Wait, lasts: timedelta) -> None:
     request = wait.approval
     if request is not None and request.scope:
         shown = f"{request.action.tool} with {request.scope}"
-        offer = GrantOffer(kind=GrantKind.SCOPE, matches=(request.scope,), places=(), shown=shown)
-        give(part, wait, offer, GrantPlace.SESSION, lasts)
+        offer = GrantOffer(kind=GrantKind.SCOPE, matches=(request.scope,), shown=shown)
+        give(part, wait, request, offer, NewGrant(place=GrantPlace.SESSION, lasts=lasts))
 
 
 def _id_of(grant: Grant) -> GrantId:
     """Return the id of a grant, the same for the same calls and place: two rows would have to be revoked twice."""
-    held = [grant.place, grant.held_by, grant.epoch if grant.place is GrantPlace.SESSION else 0, grant.root_kind]
-    risk = grant.risk if grant.kind is GrantKind.SUBJECTS else ""
-    text = dump_json([*held, grant.tool, grant.kind, sorted(grant.matches), risk])
+    key: list[Any] = [grant.place, grant.held_by, grant.root_kind, grant.tool, grant.kind, sorted(grant.matches)]
+    if grant.place is GrantPlace.SESSION:
+        key.append(grant.epoch)
+    if grant.kind is GrantKind.SUBJECTS:
+        key.append(grant.risk)
+    text = dump_json(key)
     return GrantId(f"g{hashlib.sha256(storable(text).encode()).hexdigest()[:16]}")
 
 

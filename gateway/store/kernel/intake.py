@@ -243,8 +243,9 @@ def _decide(part: Part, press: Press, wait: Wait, verdict: PressVerdict) -> Wait
         decided_at=part.now,
         reason=press.reason[:REASON_AT_MOST],
     )
-    if verdict.grant is not None and wait.approval is not None and wait.approval.always is not None:
-        grants.give(part, decided, wait.approval.always, verdict.grant.place, verdict.grant.lasts)
+    request = wait.approval
+    if verdict.grant is not None and request is not None and request.always is not None:
+        grants.give(part, decided, request, request.always, verdict.grant)
     row = part.turns[wait.turn]
     if verdict.withdraw_siblings:
         answer_n = part.steps[wait.turn, wait.n].step.answer_n

@@ -10,14 +10,23 @@ import pytest
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.decisions import Allow, Ask, Deny
-from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantPlace
+from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantOffer, GrantPlace
 from gateway.domain.ids import GrantId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, ToolPolicy, ToolSpec
-from gateway.policy.grants import covering, covers, holds, is_grantable_command, is_live, offer, scopes_of
+from gateway.policy.grants import (
+    OFFERED_CHARS,
+    covering,
+    covers,
+    holds,
+    is_grantable_command,
+    is_live,
+    offer,
+    scopes_of,
+)
 from gateway.policy.permission import decide
 from gateway.store.codec import EPOCH
 
@@ -90,6 +99,7 @@ CHILD = replace(HERE, histories=((SessionId("child:t1.1"), 0), (MAIN, 2)))
         ("ls", True),
         # Wrappers and interpreters run whatever their arguments say.
         ("sudo git status", False),
+        ("sudo git push origin a:b", False),
         ("env git status", False),
         ("xargs rm", False),
         ("bash -c date", False),
@@ -143,31 +153,40 @@ def scope_of(command: str) -> CallScope:
 
 
 def test_a_command_is_offered_by_its_action_key() -> None:
-    found = offer("shell", KEY, scope_of("git status"), session(), "git status")
-    assert found is not None
-    assert (found.kind, found.matches, found.shown) == (GrantKind.ACTION, (KEY,), "shell git status")
+    found = offer("shell", KEY, scope_of("git status"), session(), "git  status")
+    assert found == offered(GrantKind.ACTION, (KEY,), "shell git status")
+    found = offer("shell", KEY, scope_of("git status"), session(), "x" * OFFERED_CHARS)
+    assert found == offered(GrantKind.ACTION, (KEY,), f"shell {'x' * OFFERED_CHARS}")
 
 
-def test_paths_and_hosts_are_offered_by_their_subjects() -> None:
-    scope = CallScope(risk=Risk.WRITE, subjects=("path:notes.md", "host:example.org"), sends=("example.org",))
+def offered(kind: GrantKind, matches: tuple[str, ...], shown: str) -> GrantOffer:
+    return GrantOffer(kind=kind, matches=matches, places=(GrantPlace.CHAT, GrantPlace.SESSION), shown=shown)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "shown"),
+    [
+        (("path:2026:11.md", "host:example.org:8080"), "2026:11.md, example.org:8080"),
+        (("host:example.org:8080",), "example.org:8080"),
+    ],
+)
+def test_paths_and_hosts_are_offered_by_their_subjects(subjects: tuple[str, ...], shown: str) -> None:
+    scope = CallScope(risk=Risk.WRITE, subjects=subjects, sends=("example.org:8080",))
     found = offer("save", KEY, scope, session(), "notes.md", prepared=True)
-    assert found is not None
-    assert (found.kind, found.matches) == (GrantKind.SUBJECTS, ("path:notes.md", "host:example.org"))
-    assert found.shown == "save that may change notes.md, example.org"
+    assert found == offered(GrantKind.SUBJECTS, subjects, f"save that may change {shown}")
 
 
 def test_a_scope_is_offered_by_itself() -> None:
     scope = CallScope(risk=Risk.NETWORK, scope="example.org", subjects=("host:example.org",))
     found = offer("browser", KEY, scope, session(), "open example.org", in_order=True)
-    assert found is not None
-    assert (found.kind, found.matches) == (GrantKind.SCOPE, ("example.org",))
+    assert found == offered(GrantKind.SCOPE, ("example.org",), "browser with example.org")
 
 
 @pytest.mark.parametrize(
     ("scope", "rendered", "in_order", "prepared"),
     [
         (scope_of("git status"), "", False, False),
-        (scope_of("git status"), "git status" + "x" * 1000, False, False),
+        (scope_of("git status"), "x" * (OFFERED_CHARS + 1), False, False),
         (CallScope(risk=Risk.EXECUTE), "evaluate", True, False),
         (CallScope(risk=Risk.NETWORK, subjects=("path:secret",)), "upload", True, False),
         (CallScope(risk=Risk.WRITE), "a diff", False, True),
@@ -267,7 +286,7 @@ HOST = grant(kind=GrantKind.SCOPE, matches=("example.org",))
         (grant(), "shell", "cd" * 32, scope_of("git status"), False),
         (grant(), "other", KEY, scope_of("git status"), False),
         (PATHS, "shell", "", CallScope(risk=Risk.EXECUTE, subjects=("path:b",)), True),
-        (PATHS, "shell", "", CallScope(risk=Risk.EXECUTE, subjects=("path:b", "path:a*")), True),
+        (PATHS, "shell", "", CallScope(risk=Risk.EXECUTE, subjects=("path:b", "path:a*", "host:example.org")), True),
         (PATHS, "shell", "", CallScope(risk=Risk.EXECUTE, subjects=("path:b", "path:c")), False),
         (PATHS, "shell", "", CallScope(risk=Risk.EXECUTE, subjects=("path:ab",)), False),
         (PATHS, "shell", "", CallScope(risk=Risk.WRITE, subjects=("path:b",)), False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from gateway.domain.ids import Principal, WaitId
 from gateway.domain.messages import Conversation, Press
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.slots import Slot, SlotKind
-from gateway.domain.tools import CallScope, Effect, ResultStatus, Risk
+from gateway.domain.tools import CallScope, Effect, Preview, ResultStatus, Risk
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import GRANTS, PressResult, StartOutcome, Verb, WaitState
+from gateway.ports import PrepareContext
+from gateway.toolcalls.grants import offer_for
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FailingStore, FakeTool, Text
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+from tests.support.turns import turn_view
+from tests.unit.gateway.toolcalls.rig import deciding, step
 
 OK, DENIED = ResultStatus.OK, ResultStatus.DENIED
 
@@ -183,6 +188,39 @@ async def test_one_rejected_of_two_asked_withdraws_both(engine: Engine) -> None:
     assert (await engine.press(first.id, Verb.GRANT_CHAT)).result is PressResult.ALREADY
     assert await engine.settle(lease)
     assert OK not in await engine.results(lease.turn)
+
+
+PATH = CallScope(risk=Risk.WRITE, subjects=("path:notes",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text", "preview", "is_offered"),
+    [
+        ({}, "ls", "", True),
+        ({}, "\u00f6", "", False),
+        ({"leaves_plan": True}, "ls", "", False),
+        ({"prepared": True}, "ls", "", False),
+        ({"in_order": True}, "ls", "", False),
+        ({"prepared": True, "call_scope": PATH}, "ls", "+ a", True),
+        ({"prepared": True, "call_scope": PATH}, "ls", "+ \u00f6", False),
+        ({"in_order": True, "call_scope": PATH}, "ls", "", False),
+    ],
+)
+def test_what_is_granted_is_seen_and_depends_on_nothing(
+    tmp_path: Path, changed: dict[str, Any], text: str, preview: str, is_offered: bool
+) -> None:
+    one = step(arguments=json.dumps({"text": text}))
+    call = deciding(tmp_path).for_hooks(turn_view(steps=[one]), one)
+    assert call is not None
+    flags = {name: name in changed for name in ("leaves_plan", "in_order")}
+    made = replace(call.tool, spec=replace(call.tool.spec, **flags), prepare=look if "prepared" in changed else None)
+    scope = changed.get("call_scope", call.call_scope)
+    found = offer_for(replace(call, tool=made, preview=preview, call_scope=scope), "text")
+    assert (found is not None) is is_offered
+
+
+async def look(ctx: PrepareContext, args: Text) -> Preview:
+    raise AssertionError("it is not prepared here")
 
 
 # --- the decision ---------------------------------------------------------------------------------
