@@ -45,7 +45,8 @@ async def test_a_composition_keeps_the_keys_of_a_card(page: Served, ann: Person,
 
 
 REOPEN = """dialog => {
-    const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+    const how = {bubbles: true, cancelable: true};
+    const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, ...how}));
     new MutationObserver((_, observer) => { observer.disconnect(); press("?"); }).observe(dialog, {attributes: true});
     press("Escape");
 }"""
