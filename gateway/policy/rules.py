@@ -36,8 +36,8 @@ def _unmatched(_: str) -> None:
 class _Placed:
     """Rule with its position in the order."""
 
-    at: int
     rule: Rule
+    at: int = -1
     match: Callable[[str], object] = _unmatched
     """Match of the rule's pattern with a whole text; None when it does not fit."""
 
@@ -70,10 +70,9 @@ class _Bucket:
         return best
 
     def fitting(self, text: str, above: int = -1) -> list[_Placed]:
-        """Return all rules after the position `above` that fit a text, the last one first."""
+        """Return all rules after the position `above` that fit a text."""
         near = (*self.by_word.get(text.partition(" ")[0], ()), *self.any_word)
-        found = [one for one in near if one.at > above and one.match(text) is not None]
-        return sorted(found, key=lambda one: -one.at)
+        return [one for one in near if one.at > above and one.match(text) is not None]
 
 
 @dataclass(slots=True)
@@ -114,9 +113,10 @@ class _Same:
         return hash((len(self.rules), id(self.rules[0]), id(self.rules[-1]))) if self.rules else 0
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Same) or len(self.rules) != len(other.rules):
-            return False
-        return self.rules is other.rules or all(map(is_, self.rules, other.rules))
+        return isinstance(other, _Same) and (self.rules is other.rules or self._has_all_of(other.rules))
+
+    def _has_all_of(self, rules: Sequence[Rule]) -> bool:
+        return len(self.rules) == len(rules) and all(map(is_, self.rules, rules))
 
 
 def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: Place = ANYWHERE) -> Rule | None:
@@ -222,7 +222,7 @@ def _index(rules: _Same, kind: str) -> _Index:
     for at, rule in enumerate(rules.rules):
         if kind not in rule.kinds:
             continue
-        one = _Placed(at, rule, expression(rule.pattern).fullmatch)
+        one = _Placed(rule, at, expression(rule.pattern).fullmatch)
         if rule.layer is Layer.GRANT or rule.decision is Verdict.ALLOW:
             allows = index.grants if rule.layer is Layer.GRANT else index.allows
             allows.rules.add(one)
@@ -263,7 +263,7 @@ def _everything(index: _Index) -> _Placed | None:
     )
     if locked is not None:
         return locked
-    found = allow if _after(allow) > _after(block) else block
+    found = max(allow, block, key=_after)
     return (grant if _may_be_granted(found) else None) or found
 
 
@@ -284,15 +284,15 @@ def _script(index: _Index, script: Script, kind: str, place: Place) -> list[Rule
         return [_sternest(index)]
     found = [_part(index, script, part, place) for part in script.parts]
     reads = readers(script.text, place) if kind == SessionKind.MAIN else (False,) * len(found)
-    needed = [one for one, reads_only in zip(found, reads, strict=True) if one is not None or not reads_only]
+    needed = [one for at, one in enumerate(found) if one is not None or not reads[at]]
+    if not script.parts:
+        needed.append(index.allows.exact.get(script.text))
     whole = _whole(index, script)
     if whole is not None and not (found and all(_lifts(one, whole) for one in found)):
         needed.append(whole)
     granted = index.grants.exact.get(script.text)
     if granted is not None:
         needed = [granted if _may_be_granted(one) else one for one in needed]
-    if not script.parts and not needed:
-        needed.append(granted or index.allows.exact.get(script.text))
     doubt = _asking(index.restricting[0]) if script.loose and index.restricting else None
     return [_rule(one or doubt) for one in needed] or [None]
 
@@ -309,10 +309,10 @@ def _sternest(index: _Index) -> Rule:
 
 def _whole(index: _Index, script: Script) -> _Placed | None:
     """Return the last rule that denies a script as it is written, or asks about it."""
-    return _last_block(index, (script.text, *(script.loose or ())), -1)
+    return _last_block(index, (script.text, *(script.loose or ())))
 
 
-def _last_block(index: _Index, texts: Iterable[str], above: int) -> _Placed | None:
+def _last_block(index: _Index, texts: Iterable[str], above: int = -1) -> _Placed | None:
     """Return a locked deny that fits one of the texts, else the last deny or ask after the position `above`."""
     best: _Placed | None = None
     for text in texts:
@@ -333,13 +333,13 @@ def _part(index: _Index, script: Script, part: Part, place: Place) -> _Placed | 
     found = allow or block or exact
     if index.restricting and (found is None or found is allow) and (hidden := _hidden(index, part)) is not None:
         found = _asking(hidden)
-    granted = _allow(index.grants, part, place, -1) if known and _may_be_granted(found) else None
+    granted = _allow(index.grants, part, place) if known and _may_be_granted(found) else None
     return granted or found
 
 
 def _asking(rule: Rule) -> _Placed:
     """Return a deny or ask rule as one that asks, since a part may be about it."""
-    return _Placed(-1, replace(rule, decision=Verdict.ASK, locked=False))
+    return _Placed(replace(rule, decision=Verdict.ASK, locked=False))
 
 
 def _paths(part: Part, place: Place) -> Iterator[str]:
@@ -353,7 +353,7 @@ def _paths(part: Part, place: Place) -> Iterator[str]:
                 yield from resolved(path, part.folders, place) or ()
 
 
-def _allow(allows: _Allows, part: Part, place: Place, above: int) -> _Placed | None:
+def _allow(allows: _Allows, part: Part, place: Place, above: int = -1) -> _Placed | None:
     """Return the last allow rule that covers a part of a plain script, after the position `above`."""
     if part.expands or part.globs:
         return None
@@ -414,8 +414,8 @@ def _names_all(pattern: str, words: Iterable[str], part: Part, place: Place) -> 
 
 def _leads_to(token: str, path: str) -> bool:
     """Return whether a word of a pattern begins with a folder outside the workspace in which a path lies."""
-    begin = _WILDCARD.split(token, maxsplit=1)[0]
-    return begin.startswith(("/", "~", "..")) and len(begin) > 1 and path.startswith(begin)
+    begin = _WILDCARD.split(token)[0]
+    return begin.startswith(("/", "..")) and len(begin) > 1 and path.startswith(begin)
 
 
 def _hidden(index: _Index, part: Part) -> Rule | None:

@@ -12,7 +12,7 @@ from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tool_groups import GROUPS, NEWEST, generation_of, groups_of
 from gateway.domain.tools import CallScope, Effect, Risk, SandboxPolicy, SubjectKind, ToolSpec
-from gateway.policy.layers import UNDER_LIMITS, in_force, rules_of_call
+from gateway.policy.layers import UNDER_LIMITS, beyond, in_force, rules_above, rules_of_call, strictest
 from gateway.policy.permission import decide, hides, refused, withheld
 from tests.support.turns import lineage
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
@@ -67,6 +67,7 @@ def test_tool_switched_off_is_denied_and_hidden() -> None:
     assert isinstance(found, Deny)
     assert "/tools off shell" in found.hint
     assert withheld(SPEC, POLICY, off) == found
+    assert [(one.tool, one.layer) for one in rules_of_call(SPEC, POLICY, off)] == [("shell", Layer.SESSION)]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +79,33 @@ def test_tool_switched_off_is_denied_and_hidden() -> None:
         ((), Risk.WRITE, Deny),
         (("host:plans/a.md",), Risk.WRITE, Deny),
         (("path:plans/a.md",), Risk.EXECUTE, Deny),
+        (("path:plans/a:b.md",), Risk.WRITE, Ask),
+        (("path:src:plans/a.md",), Risk.WRITE, Deny),
+        (("path:plans/a.md",), Risk.NETWORK, Deny),
         (("path:src/a.py",), Risk.READ, Allow),
     ],
 )
 def test_ceiling_limits_each_call(subjects: tuple[str, ...], risk: Risk, expected: type[Decision]) -> None:
-    preset = Preset(name="plan", ceilings=(PLAN,))
+    scope = CallScope(risk=risk, subjects=subjects)
+    for ceilings in ((PLAN,), (Ceiling(preset="free", risks=frozenset(Risk)), PLAN)):
+        found = decide(WRITER, POLICY, HERE, scope, askable=True, preset=Preset(name="plan", ceilings=ceilings))
+        assert isinstance(found, expected)
 
-    found = decide(WRITER, POLICY, HERE, CallScope(risk=risk, subjects=subjects), askable=True, preset=preset)
 
-    assert isinstance(found, expected)
+@pytest.mark.parametrize(
+    ("risk", "risks", "more"),
+    [
+        (Risk.WRITE, {Risk.READ}, " It may write plans/*.md and notes/* only."),
+        (Risk.NETWORK, {Risk.READ}, ""),
+        (Risk.EXECUTE, {Risk.READ}, " Commands that only read files of the workspace are permitted."),
+        (Risk.EXECUTE, {Risk.NONE}, ""),
+    ],
+)
+def test_refusal_by_a_ceiling_says_what_is_permitted(risk: Risk, risks: set[Risk], more: str) -> None:
+    ceiling = Ceiling(preset="plan", risks=frozenset(risks), writes=("plans/*.md", "notes/*"))
+    found = beyond(Preset(name="plan", ceilings=(ceiling,)), WRITER, CallScope(risk=risk))
+    text = f"The preset plan does not permit edit here, since its risk is {risk.value}.{more}"
+    assert found == Deny(reason=DenyReason.CONFIGURED, hint=text)
 
 
 def test_ceiling_is_not_lifted_by_a_rule_or_a_grant() -> None:
@@ -105,7 +124,10 @@ def test_ceiling_is_not_lifted_by_a_rule_or_a_grant() -> None:
 def test_generation_hides_newer_tools() -> None:
     spec = replace(SPEC, name="sessions_spawn", risk=Risk.NONE)
 
-    assert withheld(spec, POLICY, HERE, Preset(name="small", generation=6)) is not None
+    assert withheld(spec, POLICY, HERE, Preset(name="small", generation=6)) == Deny(
+        reason=DenyReason.CONFIGURED,
+        hint="sessions_spawn is of generation 7; here tools go up to generation 6.",
+    )
     assert withheld(spec, POLICY, HERE, Preset(name="small", generation=7)) is None
 
 
@@ -117,18 +139,24 @@ def test_rules_name_groups_and_sources() -> None:
         name="p", rules=tuple(rule(Layer.PRESET, DENY, tool=one) for one in ("group:edit", "acme:*", "group:search"))
     )
 
-    found = rules_of_call(spec, replace(POLICY, source="acme"), HERE, preset)
+    policy = replace(POLICY, source="acme")
+    own, granted = rules_of_call(spec, policy, HERE, preset), rules_of_call(spec, policy, HERE, granted=preset.rules)
+    (above,) = rules_above(spec, policy, Preset(name="child", above=(preset.rules,)))
 
-    assert [one.tool for one in found] == ["group:edit", "acme:*"]
+    for found in (own, granted, above):
+        assert [one.tool for one in found] == ["group:edit", "acme:*"]
 
 
 def test_session_of_a_removed_preset_may_call_nothing() -> None:
     preset = in_force(Presets(by_name={}, defaults={}), replace(session(), preset="mine"))
 
-    found = withheld(SPEC, POLICY, HERE, preset)
+    policy = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "*"),))
+    found = withheld(SPEC, policy, HERE, preset)
 
     assert found is not None
-    assert "/preset" in found.hint
+    assert "preset mine, which is not configured any more" in found.hint
+    assert (preset.name, [one.layer for one in preset.rules]) == ("mine", [Layer.PRESET])
+    assert isinstance(decided(preset.rules[0], *policy.rules), Deny)
 
 
 def test_every_tool_group_has_a_generation_of_the_ladder() -> None:
@@ -247,9 +275,16 @@ def test_child_of_a_plan_is_told_of_its_limits() -> None:
 
 
 def test_child_inherits_locked_denies_alone() -> None:
-    found = in_force(KNOWN, child("build", "small"))
+    for where in (child("build", "small"), child("", "", "", root=SessionKind.DM)):
+        found = in_force(KNOWN, where)
+        assert [(one.pattern, one.locked) for one in found.rules] == [("rm *", True)]
+        assert found.above == (KNOWN.by_name["small"].rules,)
 
-    assert [(one.pattern, one.locked) for one in found.rules] == [("rm *", True)]
+
+def test_strictest_containment_is_the_tightest_one() -> None:
+    assert strictest([SandboxPolicy.OFF, None, SandboxPolicy.FULL, SandboxPolicy.BASIC]) is SandboxPolicy.FULL
+    assert strictest([SandboxPolicy.BASIC, SandboxPolicy.OFF]) is SandboxPolicy.BASIC
+    assert strictest([None]) is None
 
 
 def test_way_out_of_a_plan_is_for_sessions_of_people() -> None:
@@ -258,7 +293,10 @@ def test_way_out_of_a_plan_is_for_sessions_of_people() -> None:
 
     assert withheld(spec, POLICY, HERE, plan) is None
     assert withheld(spec, POLICY, HERE, explore) is not None
-    assert withheld(spec, POLICY, HERE) is not None
+    assert withheld(spec, POLICY, HERE) == Deny(
+        reason=DenyReason.CONFIGURED,
+        hint="There is no plan to leave: plan_exit is for sessions whose preset plans. /plan begins planning.",
+    )
     assert withheld(spec, POLICY, child("plan"), plan) is not None
 
 

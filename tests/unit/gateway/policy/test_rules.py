@@ -16,7 +16,14 @@ from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide, placed, withheld
-from gateway.policy.rules import denied_outright, evaluate
+from gateway.policy.rules import (
+    BLURRED_AT_MOST,
+    denied_outright,
+    evaluate,
+    only_reads,
+    some_part_reads,
+    written_outside,
+)
 from gateway.policy.shell import Place
 from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, scoped, session
 
@@ -47,6 +54,7 @@ def verdict(rules: Sequence[Rule], *subjects: str, kind: str = "main") -> Verdic
         ("a?c", "ac", False),
         ("A.txt", "a.txt", False),
         ("src\\*", "src/x", True),
+        ("src\\x", "src/x", True),
         ("[ab]", "a", False),
         ("[ab]", "[ab]", True),
         ("notes *", "notes", True),
@@ -77,6 +85,18 @@ def test_wildcards_are_anchored_and_cross_folders(pattern: str, text: str, match
         ([rule("rm -rf x", DENY)], ["command:/bin/rm -r x"], None),
         ([rule("*.md", ALLOW)], ["path:a.md", "path:b.md"], ALLOW),
         ([rule("*.md", ALLOW)], [], None),
+        ([rule("**", ALLOW)], [], None),
+        ([rule("*", ALLOW), rule("*", DENY)], [], DENY),
+        ([rule("*", DENY), rule("*", ALLOW)], [], ALLOW),
+        ([rule("a.md", DENY), rule("a.md", ASK)], ["path:a.md"], ASK),
+        ([rule("rm *", DENY), rule("sudo *", ASK)], ["command:sudo rm x"], ASK),
+        ([rule("sudo *", ASK), rule("rm *", DENY)], ["command:sudo rm x"], DENY),
+        ([rule("sudo *", DENY), rule("sudo make", ALLOW)], ["command:sudo make"], ALLOW),
+        ([rule("rm *", DENY), rule("x *", ALLOW), rule("x rm y", ALLOW)], ["command:x rm y"], ALLOW),
+        ([rule("rm *", ASK), rule("x *", DENY)], ["command:x rm y"], DENY),
+        ([rule("a/*", DENY, locked=True), rule("rm *", DENY)], ["command:cat $f; rm x"], DENY),
+        ([rule("# a", ALLOW)], ["command:# a"], ALLOW),
+        ([rule("# a", ALLOW)], ["command:# b"], None),
         ([rule("*", DENY)], [], DENY),
         ([rule("*", ALLOW)], [], ALLOW),
         ([rule("*", ALLOW, kinds=frozenset({"dm"}))], ["path:a"], None),
@@ -158,6 +178,11 @@ def test_readers_need_a_rule_of_their_own_outside_main(kind: str) -> None:
         ("PATH=x make", "PATH=x make", ALLOW),
         ("*", "PATH=x make", None),
         ("*", "f() { make; }; f", None),
+        ("*", "cd -; make a", None),
+        ("make *", "make -c x", ALLOW),
+        ("cp * ..\\shared\\*", "cp a ../shared/b", ALLOW),
+        ("cat /*", "cat /etc/hosts", None),
+        ("cat /e*", "cat /etc/hosts", ALLOW),
         ("f() { make; }; f", "f() { make; }; f", ALLOW),
     ],
 )
@@ -177,6 +202,12 @@ def test_a_wildcard_allows_no_path_that_it_does_not_name(pattern: str, command: 
         ("secrets/*", "cat $f", ASK),
         ("secrets/*", "cat secret[s]/x", ASK),
         ("secrets/*", "make *.c", None),
+        ("secrets/*", f"make *.c {'a' * (BLURRED_AT_MOST - 9)}", None),
+        ("secrets/*", f"make *.c {'a' * (BLURRED_AT_MOST - 8)}", ASK),
+        ("secrets\\*", "cat secret?/x", ASK),
+        ("notes.md", "cat notes.md", DENY),
+        ("git push *", "git p?sh x", ASK),
+        ("rm *", "r?", ASK),
         ("/etc/*", "cat /usr/../etc/hosts", DENY),
         ("* | sh", "make | sh", DENY),
         ("rm *", "unknown rm x", ASK),
@@ -206,6 +237,55 @@ def test_a_grant_of_the_whole_text_covers_all_of_it() -> None:
     assert verdict([rule("sudo *", ASK), grant], "command:sudo make; ls $x") is ALLOW
     assert verdict([rule("sudo *", DENY), grant], "command:sudo make; ls $x") is DENY
     assert verdict([grant], "command:sudo make; ls $y") is None
+    for text, expected in (("# a", ALLOW), ("# b", None)):
+        assert verdict([replace(grant, pattern="# a")], f"command:{text}") is expected
+
+
+def test_the_last_rule_that_allows_is_the_one_that_decides() -> None:
+    rules = [replace(rule(pattern, ALLOW), where=pattern) for pattern in ("git push *", "git *", "git push x")]
+    for at, command in enumerate(("git push y", "git push y", "git push x")):
+        found = evaluate([*rules[: at + 1]], [f"command:{command}"], "main")
+        assert found is rules[at]
+        found = evaluate([*rules[at::-1]], [f"command:{command}"], "main")
+        assert found is rules[0]
+
+
+def test_rules_between_the_same_ends_are_compared() -> None:
+    first, last = rule("a", ALLOW), rule("b", ALLOW)
+    for decision in (ALLOW, ASK, DENY):
+        assert verdict([first, rule("x", decision), last], "path:x") is decision
+
+
+SRC = Place(workspace="/w/ann", folder="src")
+
+
+@pytest.mark.parametrize(
+    ("subjects", "expected"),
+    [
+        (["command:ls"], True),
+        (["command:cat ../a"], True),
+        (["command:cat ../../a"], False),
+        (["command:ls", "command:rm x"], False),
+        (["command:ls", "path:a"], False),
+        (["command:"], False),
+        ([], False),
+    ],
+)
+def test_a_call_only_reads_when_all_of_its_commands_do(subjects: list[str], expected: bool) -> None:
+    scope = CallScope(risk=Risk.EXECUTE, subjects=tuple(subjects), workspace=SRC.workspace, folder=SRC.folder)
+    assert only_reads(scope) is expected
+
+
+def test_parts_read_from_the_folder_in_which_a_call_starts() -> None:
+    make, command = rule("make *", ALLOW), "command:make && cat ../a"
+    scope = CallScope(risk=Risk.EXECUTE, subjects=(command,), workspace=SRC.workspace, folder=SRC.folder)
+    assert evaluate([make], [command], "main", SRC) is make
+    assert some_part_reads(scope, make)
+    assert not some_part_reads(replace(scope, subjects=("command:make && cat ../../a",)), make)
+
+
+def test_a_write_outside_is_found_beside_other_subjects() -> None:
+    assert written_outside([], ["path:a", "command:ls > /etc/x"], "main") == "/etc/x"
 
 
 def test_a_later_allow_of_each_part_lifts_a_deny_of_all() -> None:
@@ -280,6 +360,8 @@ def test_a_tool_is_hidden_only_when_no_call_of_it_can_run(rules: list[Rule], kin
         ([rule("*", DENY), rule("*.md", DENY)], True),
         ([rule("*", DENY, locked=True), rule("*", ALLOW)], True),
         ([rule("*.md", DENY)], False),
+        ([rule("*", DENY, kinds=frozenset({"dm"}))], False),
+        ([rule("*", DENY), replace(rule("*", ALLOW), layer=Layer.GRANT)], True),
         ([], False),
     ],
 )
@@ -367,7 +449,7 @@ def test_a_deny_on_a_folder_holds_for_each_way_to_name_it(command: str) -> None:
 
 def test_a_deny_on_a_folder_holds_where_a_call_starts_in_it() -> None:
     place, denied = Place(workspace="/w/ann", folder="secrets"), rule("secrets/*", DENY, locked=True)
-    for command, expected in (("cat pw", DENY), ("ls -l", ALLOW), ("cat ../pw", ALLOW)):
+    for command, expected in (("cat pw", DENY), ("ls -la", ALLOW), ("cat ../pw", ALLOW)):
         found = evaluate([rule("*", ALLOW), denied], [f"command:{command}"], "main", place)
         assert found is not None
         assert found.decision is expected
@@ -383,6 +465,7 @@ def test_a_deny_on_a_folder_holds_where_a_call_starts_in_it() -> None:
         ("git --exec-path=. log", None),
         ("timeout 5 git -c core.pager=x log", None),
         ("git commit -c HEAD", ALLOW),
+        ("git -C", ALLOW),
         ("git switch -c new", ALLOW),
     ],
 )

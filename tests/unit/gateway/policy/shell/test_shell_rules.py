@@ -138,3 +138,4 @@ def test_an_unreadable_script_is_denied_where_anything_is() -> None:
     assert verdict([rule("*", Verdict.ALLOW)], script) is None
     assert verdict([rule("*", Verdict.ALLOW), NO_RM], script) is Verdict.DENY
     assert verdict([rule("npm *", Verdict.ASK)], script) is Verdict.ASK
+    assert verdict([NO_RM, rule("npm *", Verdict.ASK)], script) is Verdict.DENY
