@@ -14,6 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit
+from gateway.domain.turns import NamedLease
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.ports import ChannelContext, Sink
 
@@ -52,11 +53,11 @@ class PlatformAccount(ABC):
                 self._trouble = "It broke and is being started again; the log says why."
             await asyncio.sleep(pause_s)
 
-    async def _alert(self, what: str, text: str) -> None:
+    async def _alert(self, what: str, text: str, under: NamedLease | None = None) -> None:
         """Notify the owners; `what` names the kind of trouble, which is told once an hour."""
         with suppress(StoreError):
             key = f"{self.platform.lower()}/{self.name}/{what}"
-            await self._context.host.alert(key, f"{self.platform} account {self.name}: {text}")
+            await self._context.host.alert(key, f"{self.platform} account {self.name}: {text}", under=under)
 
 
 A = TypeVar("A", bound=PlatformAccount)

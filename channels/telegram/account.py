@@ -35,12 +35,15 @@ from channels.telegram.settings import OFFICIAL_API, TelegramAccount
 from channels.telegram.updates import TelegramUpdates, number_of
 from channels.telegram.webhook import Webhook
 from gateway.domain.sessions import SessionKind
+from gateway.domain.turns import NamedLease
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import StoreError
 from gateway.ports import ChannelContext, Sink
 
 LEASE = timedelta(seconds=30)
 """Lease on polling a bot, against a second node that polls with the same token."""
+TAKEOVER_S = 60.0
+"""Seconds after a takeover of the lease in which a conflict is the last holder's long poll, and nobody is alerted."""
 QUIET_AT_MOST_S = 90.0
 """Seconds without a finished poll before trouble is reported; a poll ends within 60 s."""
 BATCH = 100
@@ -106,6 +109,10 @@ class TelegramConnection(PlatformAccount):
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._conflicts = 0
         """Conflicts since the last long poll that was answered."""
+        self._lease: NamedLease | None = None
+        """Lease of polling, as last taken or renewed."""
+        self._taken_over_at = -TAKEOVER_S
+        """Monotonic time at which the lease came from another node."""
         self._held_until = 0.0
         """Monotonic time at which the lease of polling ends."""
         self._heard_at = context.clock.monotonic()
@@ -199,7 +206,8 @@ class TelegramConnection(PlatformAccount):
             self._trouble = "Somebody else polls with this bot's token. Stop the other program, or give it its own bot."
             pause = backoff(self._pauses.conflict, self._conflicts, self._pauses.longest)
             self._conflicts += 1
-            await self._alert("conflict", self._trouble)
+            if self._context.clock.monotonic() - self._taken_over_at >= TAKEOVER_S:
+                await self._alert("conflict", self._trouble, under=self._lease)
         elif isinstance(error, TelegramDeclined) and error.code == 429:
             pause = max(error.retry_after_s, self._pauses.first)
         elif isinstance(error, TelegramDeclined) or self._trouble or not self._polling:
@@ -255,9 +263,12 @@ class TelegramConnection(PlatformAccount):
         except StoreError as error:
             self._log.warning("account %s: its lease is not renewed: %s", self.name, error)
             return False
-        if held:
-            self._held_until = asked_at + LEASE.total_seconds()
-        return held
+        if held is None:
+            return False
+        if held != self._lease and held.fence > 1:
+            self._taken_over_at = asked_at
+        self._lease, self._held_until = held, asked_at + LEASE.total_seconds()
+        return True
 
     def _has_lapsed(self) -> bool:
         """Return whether the lease may have ended: this process was suspended, or the store did not answer."""

@@ -76,6 +76,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLease:
+    """Right to be the only one that does something, such as polling a bot, until it expires."""
+
+    name: str
+    node: NodeId
+    fence: int
+    """Number that grows whenever another node takes the name, so that a stale holder's writes are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLimits:
     """Limits of one turn."""
 

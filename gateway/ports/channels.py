@@ -18,6 +18,7 @@ from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Re
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
+from gateway.domain.turns import NamedLease
 from gateway.domain.views import Rows, SessionLine
 from gateway.domain.waits import Pressed, Wait
 from gateway.ports.clock import Clock
@@ -275,14 +276,17 @@ class ChannelKeyValue(Protocol):
 class ChannelHost(Protocol):
     """Services of the daemon for a channel, besides receiving its events."""
 
-    async def hold(self, name: str, ttl: timedelta) -> bool:
-        """Take or renew a named lease, for instance of the only poller of a token. Return False while another node
+    async def hold(self, name: str, ttl: timedelta) -> NamedLease | None:
+        """Take or renew a named lease, for instance of the only poller of a token. Return None while another node
         holds it.
         """
         ...
 
-    async def alert(self, key: str, text: str) -> None:
-        """Send every owner a message about something that needs a person; at most once an hour for the same key."""
+    async def alert(self, key: str, text: str, *, under: NamedLease | None = None) -> None:
+        """Send every owner a message about something that needs a person; at most once an hour for the same key.
+
+        Nothing is sent when another node took the lease `under` since: it reports its own trouble.
+        """
         ...
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:

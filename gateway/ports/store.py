@@ -17,6 +17,7 @@ from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, 
 from gateway.domain.live import LiveEvent
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
+from gateway.domain.turns import NamedLease
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
 from gateway.ports.intake import Intake
@@ -148,9 +149,16 @@ class Outbox(Protocol):
         """
         ...
 
-    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+    async def tell_owners(
+        self,
+        key: str,
+        text: str,
+        owners: Mapping[OwnerName, Sequence[Principal]],
+        *,
+        under: NamedLease | None = None,
+    ) -> bool:
         """Store a REPLY slot with `text` for each owner, once an hour for the same key. Return False when it was sent
-        already.
+        already, or when another node took the lease `under` since.
 
         The slots go to the owner's page, in the main session, and to the last direct conversation of one of the
         principals.
@@ -211,8 +219,11 @@ class Node(Protocol):
         """
         ...
 
-    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
-        """Take or renew a named lease (the only poller of a token). Return False while another node holds it."""
+    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
+        """Take or renew a named lease (the only poller of a token). Return None while another node holds it.
+
+        Its fence grows whenever another node takes it, also after `leave` and `void_leases`.
+        """
         ...
 
     async def leave(self, node: NodeId) -> None:

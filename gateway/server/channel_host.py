@@ -12,6 +12,7 @@ from datetime import timedelta
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.turns import NamedLease
 from gateway.inbound.commands import command_list
 from gateway.ports import Clock, CommandInfo, KeyValue, Node, Outbox
 from gateway.system.logging_setup import log
@@ -30,14 +31,14 @@ class DaemonChannelHost:
     registry: Registry
     clock: Clock
 
-    async def hold(self, name: str, ttl: timedelta) -> bool:
+    async def hold(self, name: str, ttl: timedelta) -> NamedLease | None:
         """Take or renew a named lease."""
         return await self.node.hold(name, self.node_id, ttl)
 
-    async def alert(self, key: str, text: str) -> None:
+    async def alert(self, key: str, text: str, *, under: NamedLease | None = None) -> None:
         """Notify every owner and write a log entry."""
         log("channel_host").warning(text, alert=key)
-        await self.outbox.tell_owners(key, text, self.owners)
+        await self.outbox.tell_owners(key, text, self.owners, under=under)
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
         """Return the commands of a kind of session, the control commands first."""

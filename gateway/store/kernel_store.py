@@ -18,7 +18,7 @@ from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
 from gateway.domain.tools import ToolResult
-from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.turns import Lease, NamedLease, TurnKind, TurnState
 from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
@@ -266,9 +266,16 @@ class KernelStore(ABC):
         """Send the newer version once more."""
         return await self.run(lambda part: outbox.slot_overwritten(part, slot, version))
 
-    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+    async def tell_owners(
+        self,
+        key: str,
+        text: str,
+        owners: Mapping[OwnerName, Sequence[Principal]],
+        *,
+        under: NamedLease | None = None,
+    ) -> bool:
         """Notify every owner, at most once an hour per key."""
-        return await self.run(lambda part: outbox.tell_owners(part, key, text, owners))
+        return await self.run(lambda part: outbox.tell_owners(part, key, text, owners, under))
 
     # --- accounts and nodes -----------------------------------------------------------------
 
@@ -296,7 +303,7 @@ class KernelStore(ABC):
         """Record that this node is alive."""
         await self.run(lambda part: records.alive(part, node))
 
-    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
+    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
         """Acquire or renew a named lease."""
         return await self.run(lambda part: records.hold(part, name, node, ttl))
 

@@ -213,3 +213,41 @@ async def test_an_earlier_life_of_a_node_is_another_holder(store: Store) -> None
     await store.void_leases("here")
     assert await store.hold("poller", NodeId("here#2"), seconds(30))
     assert not await store.hold("elsewhere", NodeId("here#2"), seconds(30))
+
+
+async def test_a_fence_grows_with_each_other_holder(store: Store, clock: FakeClock) -> None:
+    """Not with a renewal, however late. It never begins anew: not when the name was given up, nor when it ran out."""
+    fences = [await _fence(store, NODE), await _fence(store, NODE)]
+    clock.advance(31)
+    fences += [await _fence(store, NODE)]
+    clock.advance(31)
+    await store.alive(NODE)
+    fences += [await _fence(store, OTHER_NODE)]
+    await store.leave(OTHER_NODE)
+    fences += [await _fence(store, NODE)]
+    await store.void_leases("here")
+    await store.alive(OTHER_NODE)
+    fences += [await _fence(store, NodeId("here#2"))]
+    assert fences == [1, 1, 1, 2, 3, 4]
+
+
+async def _fence(store: Store, node: NodeId) -> int:
+    lease = await store.hold("poller", node, seconds(30))
+    assert lease is not None
+    assert (lease.name, lease.node) == ("poller", node)
+    return lease.fence
+
+
+@pytest.mark.conformance
+async def test_a_stale_holder_tells_nobody_anything(store: Store, clock: FakeClock) -> None:
+    """From the moment that another one took its name; also when it is the holder's own earlier lease."""
+    stale = await store.hold("poller", NODE, seconds(30))
+    clock.advance(31)
+    assert await store.tell_owners("late", "Nobody polls yet.", {ANN: []}, under=stale)
+    held = await store.hold("poller", OTHER_NODE, seconds(30))
+    assert not await store.tell_owners("conflict", "Somebody polls.", {ANN: []}, under=stale)
+    assert await store.tell_owners("conflict", "Somebody polls.", {ANN: []}, under=held)
+    await store.leave(OTHER_NODE)
+    again = await store.hold("poller", NODE, seconds(30))
+    assert not await store.tell_owners("token", "It was revoked.", {ANN: []}, under=stale)
+    assert await store.tell_owners("token", "It was revoked.", {ANN: []}, under=again)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from gateway.domain.ids import InboundId, TurnId
+from gateway.domain.ids import InboundId, NodeId, TurnId
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind
+from gateway.domain.turns import NamedLease
 from gateway.domain.waits import Pressed, PressResult
 from gateway.errors import StoreError
 from gateway.ports import CommandInfo
@@ -89,22 +90,26 @@ class FakeHelm:
     """`ports.ChannelHost`: every lease is ours while `ours`."""
 
     ours: bool = True
+    fence: int = 1
     broken: bool = False
+    under: list[NamedLease | None] = field(default_factory=list[NamedLease | None])
+    """The lease of each alert."""
     held: list[tuple[str, timedelta]] = field(default_factory=list[tuple[str, timedelta]])
     alerts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     of_owners: tuple[str, ...] = ("stop", "status")
     """The commands besides /help that a main session knows."""
 
-    async def hold(self, name: str, ttl: timedelta) -> bool:
+    async def hold(self, name: str, ttl: timedelta) -> NamedLease | None:
         """Remember that it was wanted."""
         self.held.append((name, ttl))
         if self.broken:
             raise StoreError("the disk is full")
-        return self.ours
+        return NamedLease(name=name, node=NodeId("here"), fence=self.fence) if self.ours else None
 
-    async def alert(self, key: str, text: str) -> None:
+    async def alert(self, key: str, text: str, *, under: NamedLease | None = None) -> None:
         """Remember it."""
         self.alerts.append((key, text))
+        self.under.append(under)
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
         """Return what there is in such a session."""

@@ -10,11 +10,12 @@ from gateway.domain.messages import latest_chat, owner_page
 from gateway.domain.routes import main_route
 from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.domain.turns import NamedLease
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
 from gateway.store.kernel.messages import PEOPLE, use_session
 from gateway.store.kernel.part import AccountKey, FactKey, Part
-from gateway.store.kernel.records import SENDERS, person_of
+from gateway.store.kernel.records import SENDERS, is_held, person_of
 from gateway.store.kernel.rows import Early, Fact, SlotRow
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, may_be_overwritten, show_anew
 
@@ -128,8 +129,12 @@ def slot_overwritten(part: Part, slot: SlotId, version: int) -> bool:
     return True
 
 
-def tell_owners(part: Part, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
-    """Notify every owner, at most once an hour per key."""
+def tell_owners(
+    part: Part, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]], under: NamedLease | None
+) -> bool:
+    """Notify every owner, at most once an hour per key; not under a lease that another node took."""
+    if under is not None and not is_held(part, under):
+        return False
     last = part.facts.get((TOLD, key))
     if last is not None and last.until is not None and last.until > part.now:
         return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, SessionId, TurnId
 from gateway.domain.messages import Conversation
+from gateway.domain.turns import NamedLease
 from gateway.domain.views import Spent
 from gateway.store.answer_rules import NOTHING
 from gateway.store.codec import from_us, load_conversation, to_us
@@ -62,22 +64,52 @@ def alive(part: Part, _node: NodeId) -> None:
     part.facts.put((NODES, ALIVE), Fact(str(to_us(part.now))))
 
 
-def hold(part: Part, name: str, node: NodeId, ttl: timedelta) -> bool:
+def hold(part: Part, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
     """Acquire or renew a named lease."""
+    fence, until, holder = _hold_of(part, name)
+    if holder != node:
+        if until > part.now:
+            return None
+        fence += 1
+    part.facts.put((HOLDS, name), _hold_fact(fence, part.now + ttl, node))
+    return NamedLease(name=name, node=node, fence=fence)
+
+
+def is_held(part: Part, lease: NamedLease) -> bool:
+    """Return whether nobody took the name since. A holder that comes late counts until somebody does."""
+    fence, _, holder = _hold_of(part, lease.name)
+    return (fence, holder) == (lease.fence, lease.node)
+
+
+def free_holds(part: Part, is_leaving: Callable[[str], bool]) -> None:
+    """Free the named leases of such nodes. The fences stay."""
+    for name, _ in part.facts_in(HOLDS):
+        fence, _, holder = _hold_of(part, name)
+        if is_leaving(holder):
+            part.facts.put((HOLDS, name), _hold_fact(fence, part.now, ""))
+
+
+def _hold_of(part: Part, name: str) -> tuple[int, datetime, str]:
+    """Return the fence of a name, the end of its lease, and its holder."""
     known = part.facts.get((HOLDS, name))
-    if known is not None and known.value != node and known.until is not None and known.until > part.now:
-        return False
-    part.facts.put((HOLDS, name), Fact(node, part.now + ttl))
-    return True
+    if known is None:
+        return 0, part.now, ""
+    fence, until, holder = known.value.split(" ", 2)
+    return int(fence), from_us(int(until)), holder
+
+
+def _hold_fact(fence: int, until: datetime, holder: str) -> Fact:
+    """Return a fact that outlives the lease: a fence must not begin anew."""
+    return Fact(f"{fence} {to_us(until)} {holder}")
 
 
 def leave(part: Part, node: NodeId) -> None:
     """Give up the named leases of a node, and the accounts that it sends for."""
-    for namespace in (HOLDS, SENDERS):
-        for key, fact in part.facts_in(namespace):
-            if fact.value == node:
-                part.facts.delete((namespace, key))
-                part.touched.slots_due = True
+    free_holds(part, lambda holder: holder == node)
+    for key, fact in part.facts_in(SENDERS):
+        if fact.value == node:
+            part.facts.delete((SENDERS, key))
+            part.touched.slots_due = True
 
 
 def put(part: Part, namespace: str, key: str, value: str, ttl: timedelta | None) -> None:

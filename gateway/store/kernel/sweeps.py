@@ -19,7 +19,7 @@ from gateway.store.kernel import turns
 from gateway.store.kernel.escalation import escalate
 from gateway.store.kernel.messages import OWNER_CHATS
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import ALIVE, HOLDS, NODES, PAGES, alive
+from gateway.store.kernel.records import ALIVE, NODES, PAGES, alive, free_holds
 from gateway.store.kernel.rows import Early, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, show_anew
 
@@ -65,9 +65,7 @@ def void_leases(part: Part, machine: str) -> int:
         row = part.turns[turn]
         if row.turn.state is TurnState.QUEUED and row.turn.started_at is None:
             part.relink_turn(turn, gathers_until=part.now + NEXT_PART_WITHIN)
-    for name, fact in part.facts_in(HOLDS):
-        if is_of(fact.value, machine):
-            part.facts.delete((HOLDS, name))
+    free_holds(part, lambda holder: is_of(holder, machine))
     held = [turn for turn, node in part.index.held_turns() if is_of(node, machine)][:AT_ONCE]
     sending = [slot for slot, node in part.index.sending_slots() if is_of(node, machine)][: AT_ONCE - len(held)]
     return take_back(part, held, sending)

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.domain.ids import NodeId
+from gateway.domain.turns import NamedLease
 from tests.support.surroundings import refusing, until
 from tests.support.telegram import Call, FakeTelegram, Fault, faults
 from tests.unit.channels.telegram.conftest import QUICK
@@ -50,6 +52,18 @@ async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: Fak
         telegram.script(lambda _call: None)
         telegram.say(ANN, "hello")
         await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())
+
+
+async def test_a_conflict_after_a_takeover_alerts_nobody(telegram: FakeTelegram, scene: Scene) -> None:
+    """The last holder's long poll may still be open for a minute. An alert after that names the lease."""
+    scene.host.fence = 2
+    telegram.script(refusing("getUpdates", faults.error(409, "Conflict: terminated by other getUpdates request")))
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.calls("getUpdates")) >= 3)
+        assert ("Stop the other program" in bot.trouble(), scene.host.alerts) == (True, [])
+        scene.clock.advance(60)
+        await until(lambda: scene.host.alerts)
+        assert scene.host.under[0] == NamedLease(name="telegram/main", node=NodeId("here"), fence=2)
 
 
 async def test_it_yields_ever_longer_to_one_that_goes_on_polling(
