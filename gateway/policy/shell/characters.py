@@ -29,11 +29,10 @@ def why_unclear(text: str) -> str:
 
 
 def _imitates_ascii(char: str) -> bool:
-    """Return whether a character is another form of ASCII text: fullwidth, mathematical, a dash or a quote."""
+    """Return whether a character beyond ASCII is one of ASCII in another form: fullwidth, a dash, a quote."""
     if unicodedata.category(char) in ("Pd", "Pi", "Pf") or char in "\u2044\u2215\u2236\ua789\u2223\u01c0":
         return True
-    plain = unicodedata.normalize("NFKC", char)
-    return plain != char and plain.isascii()
+    return unicodedata.normalize("NFKC", char).isascii()
 
 
 def _mixes(word: str) -> bool:

@@ -107,7 +107,7 @@ def unquoted(word: str) -> Unquoted:
 
 def _has_braces(outside: str) -> bool:
     """Return whether braces outside of quotes may stand for several words: `{a,b}`, `{1..3}`."""
-    inside = outside[outside.find("{") + 1 : outside.rfind("}")] if "{" in outside else ""
+    inside = outside.partition("{")[2].rpartition("}")[0]
     return "," in inside or ".." in inside
 
 

@@ -28,7 +28,7 @@ def loose_readings(script: str) -> tuple[str, ...] | None:
 def _readings(script: str) -> Iterator[str]:
     yield script
     for part in _SEPARATOR.split(_QUOTES.sub("", script.replace("\\\n", ""))):
-        words = part.split()[: READINGS_AT_MOST + 1]
+        words = part.split()
         for n in range(len(words)):
             rest = words[n:]
             yield " ".join(rest)

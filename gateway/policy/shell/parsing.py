@@ -205,12 +205,10 @@ class _Reader:
         if len(written) > WORDS_AT_MOST:
             self.cut = True
         read = [unquoted(word) for word in written[:WORDS_AT_MOST]]
-        expands = _positions(read, "expands")
-        globs = _positions(read, "globs")
-        dynamic = expands | globs
-        if any(not word.text for word in read):  # an empty program, or empty words that no form shows
-            read = [word if word.text else Unquoted("''", word.expands, word.globs) for word in read]
-        words = [word.text for word in read]
+        expands = {at for at, word in enumerate(read) if word.expands}
+        globs = {at for at, word in enumerate(read) if word.globs}
+        dynamic = frozenset(expands | globs)
+        words = [word.text or "''" for word in read]  # an empty one would show in no form
         found = unwrap(words, dynamic)
         start = found.start
         inner = words[start:]
@@ -225,8 +223,8 @@ class _Reader:
                 words=(name, *inner[1:]),
                 forms=tuple(forms),
                 suspects=tuple(found.suspects),
-                expands=frozenset(at - start for at in expands if at >= start) if start else expands,
-                globs=frozenset(at - start for at in globs if at >= start) if start else globs,
+                expands=frozenset(at - start for at in expands if at >= start),
+                globs=frozenset(at - start for at in globs if at >= start),
                 folders=self._folders,
                 program=program,
                 wrapped=start > 0,
@@ -252,7 +250,7 @@ class _Reader:
         """Note the folders after `cd`, which may have failed: the old ones and the new ones."""
         if self._folders is None:
             return
-        if unknown or len(words) != 2 or words[0] != "cd" or words[1].startswith(("-", "~")):
+        if unknown or len(words) != 2 or words[0] != "cd" or words[1].startswith("-"):
             self._folders = None
             return
         new = [posixpath.join(one, words[1]) for one in self._folders]
@@ -261,11 +259,10 @@ class _Reader:
 
     def test(self, node: Node, depth: int) -> None:
         """Read `[ … ]`, `[[ … ]]` or `(( … ))` as a command."""
-        first = node.children[0].type if node.children else ""
         before = len(self.spans)
         self._below(node, depth)
         words = [self._data[start:end].decode(errors="surrogatepass") for start, end in sorted(self.spans[before:])]
-        self._add_command(self.written(node), words or [first])
+        self._add_command(self.written(node), words or ["["])  # none, where it stands too deep to be read
 
     def arithmetic(self, node: Node, depth: int) -> None:
         """Read a compound statement: `{ … }`, or arithmetic."""
@@ -283,9 +280,7 @@ class _Reader:
     def _calculates(self, node: Node) -> None:
         text = self.written(node)
         why = "It calculates with values that are known only when it runs."
-        self.parts.append(
-            Part(kind=PartKind.COMMAND, text=text, words=("((",), forms=(text,), program="((", why_ask=why)
-        )
+        self.parts.append(Part(kind=PartKind.COMMAND, text=text, words=("((",), forms=(text,), why_ask=why))
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -339,9 +334,7 @@ class _Reader:
             else:
                 self.cut = True
                 self.visit(child, depth)
-        if sign in ("<&-", ">&-") and not targets:
-            return
-        if len(targets) != 1:
+        if len(targets) > 1:  # there is none where a file is closed
             self.cut = True
         for target in targets:
             self._add_redirect(self.written(node), sign, unquoted(self.written(target)))
@@ -400,8 +393,3 @@ _READ = {
     "string_content": _Reader.nothing,
     "ERROR": _Reader.error,
 }
-
-
-def _positions(words: Sequence[Unquoted], mark: str) -> frozenset[int]:
-    found = [at for at, word in enumerate(words) if getattr(word, mark)]
-    return frozenset(found) if found else NONE

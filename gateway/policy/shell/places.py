@@ -95,7 +95,7 @@ def overlap(one: str, other: str) -> bool:
 
 def _may_overlap(one: str, other: str) -> bool:
     """Return whether the texts before the first wildcards agree, and those after the last ones."""
-    first, second = _WILD.split(one, maxsplit=1)[0], _WILD.split(other, maxsplit=1)[0]
+    first, second = _WILD.split(one)[0], _WILD.split(other)[0]
     most = min(len(first), len(second))
     return first[:most] == second[:most]
 

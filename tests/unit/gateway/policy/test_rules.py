@@ -207,6 +207,8 @@ def test_a_wildcard_allows_no_path_that_it_does_not_name(pattern: str, command: 
         ("secrets\\*", "cat secret?/x", ASK),
         ("notes.md", "cat notes.md", DENY),
         ("git push *", "git p?sh x", ASK),
+        ("X=rm", "X=$Y", ASK),
+        ("X=rm", "X=(a b)", ASK),
         ("rm *", "r?", ASK),
         ("/etc/*", "cat /usr/../etc/hosts", DENY),
         ("* | sh", "make | sh", DENY),
@@ -439,6 +441,8 @@ def test_a_path_has_one_form_before_rules_see_it(written: str, found: str) -> No
         "cat secret[[:alpha:]]/pw",
         "cat secret[]s]/pw",
         "cat -n secret[^]]/pw",
+        "cd secrets; X=./pw",
+        "cd secrets; make > pw",
     ],
 )
 def test_a_deny_on_a_folder_holds_for_each_way_to_name_it(command: str) -> None:

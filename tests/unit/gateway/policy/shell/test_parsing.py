@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.shell import PartKind, Script, parse, part_verdicts, read_only, rule_for_always
-from gateway.policy.shell.parsing import BYTES_AT_MOST, FOLDERS_AT_MOST, PARTS_AT_MOST
+from gateway.policy.shell.loose import CHARS_AT_MOST, READINGS_AT_MOST, loose_readings
+from gateway.policy.shell.parsing import (
+    BYTES_AT_MOST,
+    DEPTH_AT_MOST,
+    FOLDERS_AT_MOST,
+    NESTED_AT_MOST,
+    PARTS_AT_MOST,
+    TOO_MUCH,
+    WORDS_AT_MOST,
+)
 
 COMMAND, READ, WRITE = PartKind.COMMAND, PartKind.READ, PartKind.WRITE
 ASSIGNMENT, FUNCTION = PartKind.ASSIGNMENT, PartKind.FUNCTION
@@ -41,6 +53,8 @@ def parts(script: str) -> list[tuple[PartKind, tuple[str, ...]]]:
         ("[ -f $(a) ] && [[ x == y ]]", ["a", "[ -f $(a) ]", "[[ x == y ]]"]),
         ("export X=$(a)", ["a", "export X=$(a)"]),
         ("unset x", ["unset x"]),
+        ("a ''", ["a ''"]),
+        ("'' a", ["'' a"]),
         ("a <<E | b\nx\nE\nc", ["b", "a", "c"]),
     ],
 )
@@ -65,6 +79,10 @@ def test_commands_are_found_wherever_they_stand(script: str, commands: list[str]
         ("X=1", [(ASSIGNMENT, ("X", "1"))]),
         ("X='a b' a", [(ASSIGNMENT, ("X", "a b")), (COMMAND, ("a",))]),
         ("X+=1", [(ASSIGNMENT, ("X+", "1"))]),
+        ("X=a=b", [(ASSIGNMENT, ("X", "a=b"))]),
+        ("((x))", [(COMMAND, ("((",))]),
+        ("a <<< $X", [(COMMAND, ("a",)), (READ, ("",))]),
+        ("a >& - <& x", [(COMMAND, ("a",)), (READ, ("x",))]),
         ("for x in a; do b; done", [(ASSIGNMENT, ("x", "")), (COMMAND, ("b",))]),
         ("f() { a; }", [(FUNCTION, ()), (COMMAND, ("a",))]),
         ("a <<< b", [(COMMAND, ("a",))]),
@@ -73,6 +91,81 @@ def test_commands_are_found_wherever_they_stand(script: str, commands: list[str]
 )
 def test_redirects_assignments_and_functions_are_parts(script: str, expected: object) -> None:
     assert parts(script) == expected
+    assert all(part.text in part.forms for part in parse(script).parts)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "a <<E\nb\nE",
+        "a 2>&1 3>&2-",
+        "for x in a; do b; done",
+        "X=1 a",
+        "a;" * PARTS_AT_MOST,
+        "ls " + "x " * (WORDS_AT_MOST - 1),
+        "ls " + "x" * (BYTES_AT_MOST - 3),
+        "( " * (DEPTH_AT_MOST - 3) + "a" + " )" * (DEPTH_AT_MOST - 3),
+    ],
+)
+def test_what_can_be_known_has_no_reason(script: str) -> None:
+    found = parse(script)
+    assert (found.why_ask, found.loose) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("cat < x", ("< x",)),
+        ("cat <x", ("< x", "<x")),
+        ("cat >>x", ("> x", ">>x")),
+    ],
+)
+def test_redirects_have_one_form_for_rules(script: str, expected: tuple[str, ...]) -> None:
+    assert parse(script).parts[1].forms == expected
+
+
+@pytest.mark.parametrize(("levels", "is_read"), [(NESTED_AT_MOST, True), (NESTED_AT_MOST + 1, False)])
+def test_scripts_inside_scripts_are_read_to_a_limit(levels: int, is_read: bool) -> None:
+    script = "rm"
+    for _ in range(levels):
+        script = f"bash -c {shlex.quote(script)}"
+    found = parse(script)
+    assert (found.parts[-1].words == ("rm",)) is is_read
+    assert (found.loose == ()) is is_read
+
+
+@pytest.mark.parametrize("script", ['bash -c "a \'b"', "a $'b' 'c", 'a $"b"', "a > x y"])
+def test_what_is_not_read_whole_is_compared_loosely(script: str) -> None:
+    assert parse(script).loose
+
+
+def test_a_script_with_too_many_signs_is_compared_loosely() -> None:
+    script = "rm x|" * 1500
+    found = parse(script)
+    assert (found.text, found.parts, found.why_ask) == (script, (), TOO_MUCH)
+    assert {script, "rm x", "x"} == {*(found.loose or ())}
+
+
+@pytest.mark.parametrize(
+    ("script", "readings"),
+    [
+        ("a 'b'/c; d\\\ne", ("a b/c", "b/c", "c", "de")),
+        ("b/x/c d", ("b/x/c d", "c d", "d")),
+        ("x" * (CHARS_AT_MOST // 2), ("x" * (CHARS_AT_MOST // 2),)),
+        ("x" * (CHARS_AT_MOST // 2 + 1), None),
+        ("a;" * (READINGS_AT_MOST - 1), ("a",) * (READINGS_AT_MOST - 1)),
+        ("a;" * READINGS_AT_MOST, None),
+    ],
+    ids=["quotes", "paths", "characters", "more characters", "readings", "more readings"],
+)
+def test_loose_readings_are_runs_of_words(script: str, readings: tuple[str, ...] | None) -> None:
+    assert loose_readings(script) == (None if readings is None else (script, *readings))
+
+
+@pytest.mark.parametrize("depth", range(DEPTH_AT_MOST - 6, DEPTH_AT_MOST))
+def test_a_test_is_read_at_any_depth(depth: int) -> None:
+    found = parse("( " * depth + "[ -f x ]" + " )" * depth)
+    assert [part.words[0] for part in found.parts][:1] in ([], ["["])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +189,11 @@ def test_redirects_assignments_and_functions_are_parts(script: str, expected: ob
         ("\u0430b", "mixes alphabets"),
         ("\u0430\u0431", "not plain text"),
         ("x" * (BYTES_AT_MOST + 1), "too long"),
-        ("a;" * (PARTS_AT_MOST + 2), "too many parts"),
+        ("a;" * (PARTS_AT_MOST + 1), "too many parts"),
+        ("ls " + "x " * WORDS_AT_MOST, "too many parts"),
+        ("nice " * 10 + "a", "too many wrappers"),
+        ('a $"b"', "too many parts"),
+        ("a > x y", "too many parts"),
         ("( " * 300 + "a" + " )" * 300, "too many"),
         ("a $(" * 300 + "a" + ")" * 300, "too many"),
         ("a " * 300, "too long to be compared"),
@@ -107,6 +204,7 @@ def test_redirects_assignments_and_functions_are_parts(script: str, expected: ob
 def test_what_cannot_be_known_has_a_reason(script: str, why: str) -> None:
     found = parse(script)
     assert why in found.why_ask
+    assert re.fullmatch(r"(It|The|Its) .*[a-z]\.", found.why_ask)
     assert not read_only(found)
     assert rule_for_always(found) is None
 
@@ -125,7 +223,10 @@ def test_what_cannot_be_known_has_a_reason(script: str, why: str) -> None:
         ("cd; a", None),
         ("cd ~; a", None),
         ("pushd x; a", None),
+        ("popd; a", None),
         ("f() { a; }", None),
+        ("f() { b; }; a", ("",)),
+        ("cd x; cd y; cd z; a", ("", "x", "y", "x/y", "z", "x/z", "y/z", "x/y/z")),
         ("".join(f"cd {n};" for n in range(FOLDERS_AT_MOST)) + "a", None),
     ],
 )

@@ -33,6 +33,10 @@ def only(script: str) -> Part:
         ("command make", "make", True),
         ("command -p make", "make", True),
         ("command -v make", "command -v make", True),
+        ("command -V make", "command -V make", True),
+        ("stdbuf -- make", "make", True),
+        ("timeout --foreground 5 make", "make", True),
+        ("nice -n 5 -- make", "make", True),
         ("stdbuf -oL -e 0 make", "make", True),
         ("timeout 5 nice make", "make", True),
         ("env make", "make", False),
@@ -64,6 +68,12 @@ def test_the_wrapped_command_is_found(script: str, words: str, known: bool) -> N
         ("sudo timeout 5 /bin/rm x", {"sudo timeout 5 /bin/rm x", "timeout 5 /bin/rm x", "/bin/rm x", "rm x"}),
         ("find a b -delete", {"find a b -delete", "rm a"}),
         ("find -delete", {"find -delete", "rm ."}),
+        ("fdfind a -X rm b", {"fdfind a -X rm b", "rm b"}),
+        ("fd a --exec rm b", {"fd a --exec rm b", "rm b"}),
+        ("fd a --exec-batch rm b", {"fd a --exec-batch rm b", "rm b"}),
+        ("eval rm x", {"eval rm x", "rm x", "x"}),
+        ("sudo --odd rm x", {"sudo --odd rm x", "--odd rm x", "rm x", "x"}),
+        ("sudo -u $X rm", {"sudo -u $X rm", "-u $X rm", "$X rm", "rm"}),
         ("find . -exec rm -f {} +", {"find . -exec rm -f {} +", "rm -f {}"}),
         (
             "find . -exec sudo rm {} \\;",
@@ -105,6 +115,8 @@ def test_an_unknown_program_may_run_its_arguments(script: str, suspects: set[str
         ("eval a b", ["a b"]),
         ("eval 'a; b'", ["a", "b"]),
         ("flock x -c 'a b'", ["a b"]),
+        ("bash +x -c a", ["a"]),
+        ("bash -c +x a", ["a"]),
         ("sudo bash -c 'a'", ["a"]),
         ("find . -exec sh -c 'a b' \\;", ["a b"]),
     ],
@@ -113,6 +125,19 @@ def test_scripts_inside_are_parsed(script: str, inside: list[str]) -> None:
     first, *others = parse(script).parts
     assert first.why_ask
     assert [" ".join(part.words) for part in others] == inside
+
+
+@pytest.mark.parametrize(
+    ("script", "expands", "globs"),
+    [
+        ("a $x *", {1}, {2}),
+        ("timeout 5 a $x *", {1}, {2}),
+        ("timeout 5 $x *", {0}, {1}),
+        ("timeout 5 a* x", set[int](), {0}),
+    ],
+)
+def test_positions_are_those_in_the_inner_command(script: str, expands: set[int], globs: set[int]) -> None:
+    assert (only(script).expands, only(script).globs) == (expands, globs)
 
 
 def test_too_much_is_not_compared() -> None:
@@ -139,6 +164,8 @@ def test_too_much_is_not_compared() -> None:
         ("python3 a", "It runs code that is not read here."),
         ("strace a", "It runs other commands in a way that is not read here."),
         ("find . -exec a", "It runs a command for each file that it finds."),
+        ("bash -c a", "It runs a script of its own."),
+        ("flock -n x -c a", "It writes a lock file."),
         ("find . -delete", "It deletes the files that it finds."),
         ("a b", ""),
         ("python3 --version", ""),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gateway.approvals import part_lines
@@ -16,7 +18,9 @@ from gateway.policy.shell.characters import why_unclear
         ("git status", [("git status", "reads only")]),
         ("rm x", [("rm x", "runs")]),
         ("ls > out", [("ls", "reads only"), ("> out", "writes")]),
-        ("ls > ../out", [("ls", "reads only"), ("> ../out", "writes outside the workspace")]),
+        ("ls ../a > ../out", [("ls ../a", "reads only"), ("> ../out", "writes")]),
+        ("ls > ../../out", [("ls", "reads only"), ("> ../../out", "writes outside the workspace")]),
+        ("cat < ../a", [("cat", "reads only"), ("< ../a", "reads")]),
         ("ls > /w/out", [("ls", "reads only"), ("> /w/out", "writes")]),
         ("cat < a", [("cat", "reads only"), ("< a", "reads")]),
         ("cat < .env", [("cat", "reads only"), ("< .env", "reads what it may not read unasked")]),
@@ -28,11 +32,12 @@ from gateway.policy.shell.characters import why_unclear
         ("sudo ls", [("sudo ls", "it runs a command with other rights")]),
         ("ls 'x", [("", "It is not a script that can be read without doubt."), ("ls", "runs")]),
         ("ls \\\n  -la", [("ls \\ -la", "reads only")]),
+        (f"cat {'x' * 76}", [(f"cat {'x' * 76}", "reads only")]),
         (f"cat {'x' * 100}", [(f"cat {'x' * 75}…", "reads only")]),
     ],
 )
 def test_each_part_has_its_verdict(script: str, verdicts: list[tuple[str, str]]) -> None:
-    assert list(part_verdicts(parse(script), Place(workspace="/w"))) == verdicts
+    assert list(part_verdicts(parse(script), Place(workspace="/w", folder="src"))) == verdicts
 
 
 def test_no_more_than_eight_lines() -> None:
@@ -80,6 +85,9 @@ def test_a_call_without_a_command_has_no_lines() -> None:
         ("a \u2013 b", "look like"),
         ("\u201ca\u201d", "look like"),
         ("\u2215", "look like"),
+        ("\u201c", "look like"),
+        ("\u201d", "look like"),
+        ("\uff71", ""),
         ("p\u0430ss", "mixes"),
         ("\u03bfs", "mixes"),
         ("a/\u0430\u0431", ""),
@@ -89,3 +97,4 @@ def test_a_call_without_a_command_has_no_lines() -> None:
 def test_characters_that_mislead_are_named(text: str, why: str) -> None:
     assert why in why_unclear(text)
     assert (why_unclear(text) == "") is (why == "")
+    assert re.fullmatch(r"(It .*reads\.)?", why_unclear(text))
