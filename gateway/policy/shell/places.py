@@ -12,6 +12,11 @@ from gateway.policy.shell.script import Place
 
 NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files that keep nothing."""
+OF_THE_SYSTEM = frozenset({
+    "/etc/os-release", "/etc/lsb-release", "/etc/debian_version", "/proc/cpuinfo", "/proc/meminfo", "/proc/version",
+    "/proc/uptime", "/proc/loadavg",
+})  # fmt: skip
+"""Files outside the workspace that everybody may read: they describe the machine."""
 SHARED = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 - names in commands, not files of ours
 """Folders outside the workspace in which a write is asked about, not refused."""
 NAME_AT_MOST = 255

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
+from gateway.policy.shell.committed import may_print_secrets
 from gateway.policy.shell.parsing import parse
 from gateway.policy.shell.places import (
+    OF_THE_SYSTEM,
     OPTIONS_AT_MOST,
     is_secret,
     leaves,
@@ -114,6 +116,8 @@ def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
         return False  # a format that checks signatures, by a program that the configuration names
     reader = _GIT_READERS.get(args[0]) if args else None
     if reader is not None and reader.contents and may_name_secrets(_without_patterns(reader, args[1:])):
+        return False
+    if args and may_print_secrets(args[0], args[1:]):
         return False
     return bool(args) and not args[0].startswith("-") and _reads(READERS["git"], args, part, place)
 
@@ -243,7 +247,7 @@ def _paths_are_fine(words: Sequence[str], folders: Sequence[str] | None, place: 
 
 
 def _may_read(path: str, folders: Sequence[str] | None, place: Place) -> bool:
-    return not is_secret(path) and not leaves(path, folders, place)
+    return path in OF_THE_SYSTEM or (not is_secret(path) and not leaves(path, folders, place))
 
 
 def _sed_reads(args: Sequence[str], part: Part, place: Place) -> bool:
