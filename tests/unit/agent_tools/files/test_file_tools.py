@@ -11,12 +11,11 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import apply_patch, edit, multiedit, read, undo, write
-from gateway.domain.tools import Effect, Preview, ResultStatus, Risk
+from gateway.domain.tools import Preview, ResultStatus
 from gateway.errors import BadRequest, DragomanError, NotFound, TooLarge
 from tests.unit.agent_tools.files.conftest import Bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
-CHANGING = (write, edit, multiedit, apply_patch, undo)
 
 
 def arguments_of(tool: ModuleType, path: str) -> dict[str, Any]:
@@ -31,12 +30,6 @@ def arguments_of(tool: ModuleType, path: str) -> dict[str, Any]:
 
 
 EDITING = (write, edit, multiedit, apply_patch)
-
-
-def test_specs_ask_before_a_change() -> None:
-    assert {tool.SPEC.risk for tool in CHANGING} == {Risk.WRITE}
-    assert {tool.SPEC.effect for tool in CHANGING} == {Effect.CHECKABLE}
-    assert (read.SPEC.risk, read.SPEC.effect) == (Risk.READ, Effect.PURE)
 
 
 # --- read ---------------------------------------------------------------------------------------
