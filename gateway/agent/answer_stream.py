@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.domain.ids import answer_slot
-from gateway.domain.live import ANSWERS, TextDelta, session_topic
+from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer
@@ -57,7 +57,7 @@ class AnswerStream:
         if self._told:
             self.events.publish(session_topic(self.view.session.id), self._delta(0, ""))
         if self._shown:
-            self.events.publish(ANSWERS, self._delta(0, ""))
+            self.events.publish_to_sender(self.view.turn.conversation, self._delta(0, ""))
         self._told, self._length, self._shown, self._held_back = [], 0, 0, ""
         self._since = self.clock.monotonic()
 
@@ -80,11 +80,11 @@ class AnswerStream:
     async def _show(self, more: str) -> None:
         """Publish to chats; once `SHOWN_AFTER_S` has passed, open the slot."""
         if self._shown:
-            self.events.publish(ANSWERS, self._delta(self._shown, more))
+            self.events.publish_to_sender(self.view.turn.conversation, self._delta(self._shown, more))
             self._shown = self._length
         elif self.so_far and self.clock.monotonic() - self._since >= SHOWN_AFTER_S:
             self._shown = self._length
-            self.events.publish(ANSWERS, self._delta(0, "".join(self._told)))
+            self.events.publish_to_sender(self.view.turn.conversation, self._delta(0, "".join(self._told)))
             await self.journal.open_slot(self.lease, _slot(self.view, self.so_far, self._n))
 
     @property

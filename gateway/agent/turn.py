@@ -21,7 +21,7 @@ from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.transcript import ungiven
 from gateway.agent.window import HISTORY_TURNS, LongHistory
 from gateway.domain.ids import OwnerName, WaitId, mint
-from gateway.domain.live import ANSWERS, Activity, TurnActive, TurnReleased
+from gateway.domain.live import Activity, TurnActive, TurnReleased
 from gateway.domain.prompts import AnswerRestarted, Complete, ModelRequest, TextPart
 from gateway.domain.slots import NewSlot, shown_when_stored
 from gateway.domain.steps import Answer, StepState
@@ -158,7 +158,7 @@ class TurnRun:
     def publish_active(self) -> None:
         """Publish that the turn runs here, if its conversation shows that. Cheap; never fails."""
         if self._is_open and self._active is not None:
-            self.by.events.publish(ANSWERS, self._active)
+            self.by.events.publish_to_sender(self._active.conversation, self._active)
 
     def left_s(self) -> float | None:
         """Return the working time that the turn has left, in seconds; None when it is not held."""
@@ -202,7 +202,7 @@ class TurnRun:
         """Hold the turn no longer. Return True when it was held."""
         was_open, self._is_open = self._is_open, False
         if was_open and self._active is not None:
-            self.by.events.publish(ANSWERS, TurnReleased(turn=self.lease.turn))
+            self.by.events.publish_to_sender(self._active.conversation, TurnReleased(turn=self.lease.turn))
         return was_open
 
     def _worked(self) -> timedelta:

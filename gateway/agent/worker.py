@@ -84,7 +84,7 @@ class TurnWorker:
     def drain(self) -> None:
         """Stop claiming, and cancel running turns, which releases them. Idempotent."""
         self._draining = True
-        self.events.publish(TURNS, TurnsDue())
+        self.events.publish_here(TURNS, TurnsDue())
         for run in self._held:
             run.cancel(CancelReason.SHUTDOWN)
         for task in self._after:
@@ -135,7 +135,7 @@ class TurnWorker:
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(run)
                 if full:  # the store announced waiting turns while there was no room for them
-                    self.events.publish(TURNS, TurnsDue())
+                    self.events.publish_here(TURNS, TurnsDue())
             await self._afterwards(run)
 
     async def _afterwards(self, run: TurnRun) -> None:

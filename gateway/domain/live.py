@@ -117,6 +117,11 @@ class JobsStopped:
     """Reason in one sentence."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAgain:
+    """Events may have been lost, as after a reconnect. Subscribers of any topic read again what the store has of it."""
+
+
 LiveEvent: TypeAlias = (
     Changed
     | TurnsDue
@@ -128,6 +133,7 @@ LiveEvent: TypeAlias = (
     | TurnReleased
     | ProgressChanged
     | JobsStopped
+    | LookAgain
 )
 
 TURNS = "turns"
@@ -135,7 +141,9 @@ SLOTS = "slots"
 SESSIONS = "sessions"
 """Topic of every `Changed`, for lists of sessions."""
 ANSWERS = "answers"
-"""Topic of every `TextDelta`, `TurnActive`, `TurnReleased` and `ProgressChanged`; live edits subscribe to it."""
+"""Topic of every `TextDelta`, `TurnActive`, `TurnReleased` and `ProgressChanged`; live edits subscribe to it. Published
+to the sender of the conversation's account.
+"""
 
 JOBS = "jobs"
 """Topic of every `JobsStopped`."""

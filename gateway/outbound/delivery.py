@@ -55,7 +55,7 @@ class Delivery:
         """Claim nothing more; slots that wait for the rate limiter go back to the store. Idempotent."""
         self._draining = True
         self.messages.limiter.close()
-        self.events.publish(SLOTS, SlotsDue())
+        self.events.publish_here(SLOTS, SlotsDue())
 
     async def flush(self) -> None:
         """Wait until nothing is due now or being sent, but not for bans to end. The caller sets the timeout.
@@ -88,7 +88,9 @@ class Delivery:
         return claimed
 
     async def _take_over(self, accounts: Collection[tuple[str, str]]) -> None:
-        """Read the stored bans when this node may not have been the sender of an account until now."""
+        """Get the events of their answers. Read the stored bans when this node may not have been their sender."""
+        if accounts:
+            self.events.send_for(accounts)
         messages, now = self.messages, self.messages.clock.monotonic()
         for _ in range(STORE_RETRIES):
             if all(now - self._sends_for.get(one, -math.inf) < SENDER_SURE_S for one in accounts):
@@ -114,4 +116,4 @@ class Delivery:
             # The store announces the conversation's next slot; only delivery knows that there is room again. Few
             # refusals are sent at a time, so the next one is due only when one has ended.
             if full or self._flushing or slot.kind is SlotKind.REFUSAL:
-                self.events.publish(SLOTS, SlotsDue())
+                self.events.publish_here(SLOTS, SlotsDue())

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.domain.ids import SessionId, SlotId, TurnId, status_slot
-from gateway.domain.live import ANSWERS, Activity, ProgressChanged
+from gateway.domain.live import Activity, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, Slot, SlotKind, shown_when_stored
 from gateway.domain.steps import Answer, Step, StepKind, Usage
@@ -236,7 +236,7 @@ class TurnStatus:
             waits=self._waits,
             tail=self._tail,
         )
-        self.events.publish(ANSWERS, event)
+        self.events.publish_to_sender(self._conversation, event)
 
 
 # --- the message ----------------------------------------------------------------------------------

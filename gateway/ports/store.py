@@ -15,6 +15,7 @@ from typing import Protocol
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
+from gateway.domain.messages import Conversation
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -328,10 +329,26 @@ class Audit(Protocol):
 
 
 class EventBus(Protocol):
-    """Publish and subscribe, for events that may be lost. Never blocks, never fails."""
+    """Publish and subscribe, for events that may be lost. Never blocks, never fails.
+
+    An event has one of three ranges: all nodes, this node, or the node that sends for an account. After a loss that a
+    bus notices, every subscriber gets `LookAgain`.
+    """
 
     def publish(self, topic: str, event: LiveEvent) -> None:
-        """Pass the event to the current subscribers of the topic."""
+        """Pass the event to the current subscribers of the topic on all nodes."""
+        ...
+
+    def publish_here(self, topic: str, event: LiveEvent) -> None:
+        """Pass the event to the current subscribers of the topic on this node alone."""
+        ...
+
+    def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
+        """Pass the event to the subscribers of `ANSWERS` on the node that sends for this account; without one, here."""
+        ...
+
+    def send_for(self, accounts: Collection[tuple[str, str]]) -> None:
+        """Take this node for the sender of these accounts, by channel and name, while the lease of its claim lasts."""
         ...
 
     def subscribe(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
-from gateway.domain.live import LiveEvent
+from gateway.domain.live import ANSWERS, LiveEvent, LookAgain
+from gateway.domain.messages import Conversation
 
 KEPT = 1_000
 
@@ -54,9 +55,25 @@ class LocalEventBus:
         self._topics: dict[str, set[_Subscriber | _Callback]] = {}
 
     def publish(self, topic: str, event: LiveEvent) -> None:
-        """Hand the event to the topic's current subscribers."""
+        """Hand the event to the topic's current subscribers, in this process: there is no other node."""
+        self.publish_here(topic, event)
+
+    def publish_here(self, topic: str, event: LiveEvent) -> None:
+        """Hand the event to the topic's current subscribers in this process."""
         for subscriber in self._topics.get(topic, ()):
             subscriber.offer(event)
+
+    def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
+        """Hand the event to live edits: this process sends for every account."""
+        self.publish_here(ANSWERS, event)
+
+    def send_for(self, accounts: Collection[tuple[str, str]]) -> None:
+        """Do nothing: no other process sends."""
+
+    def look_again(self) -> None:
+        """Tell every subscriber that events may have been lost."""
+        for subscriber in {one for subscribers in self._topics.values() for one in subscribers}:
+            subscriber.offer(LookAgain())
 
     def call(self, topic: str, call: Callable[[], None]) -> None:
         """Call `call` on each event from now on. It must not raise."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +18,7 @@ from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
 from gateway.domain.ids import NodeId
 from gateway.domain.live import LiveEvent
+from gateway.domain.messages import Conversation
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.domain.sessions import SessionKind
 from gateway.domain.steps import Answer
@@ -162,6 +163,17 @@ class Ears:
     def publish(self, topic: str, event: LiveEvent) -> None:
         """Tell everybody."""
         self._world.store.live.publish(topic, event)
+
+    def publish_here(self, topic: str, event: LiveEvent) -> None:
+        """Tell everybody: who looks for nothing is woken for nothing."""
+        self._world.store.live.publish(topic, event)
+
+    def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
+        """Tell all that follow answers."""
+        self._world.store.live.publish_to_sender(where, event)
+
+    def send_for(self, accounts: Collection[tuple[str, str]]) -> None:
+        """Take no notice: nobody edits here."""
 
     @asynccontextmanager
     async def subscribe(self, *topics: str) -> AsyncGenerator[AsyncIterator[LiveEvent]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
 from gateway.domain.ids import OwnerName, main_session
+from gateway.domain.live import SESSIONS, Changed, LiveEvent, LookAgain, SlotsDue, TurnsDue
 from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import ENDED, Turn, TurnState
@@ -169,3 +171,27 @@ async def test_the_same_event_at_both_is_one_message(tmp_path: Path) -> None:
         await ended(two, 1)
         await asyncio.sleep(0.3)
         assert len([item for item in await two.items() if isinstance(item, Slot)]) == 1
+
+
+async def test_who_missed_wake_ups_looks_again(tmp_path: Path) -> None:
+    """A machine that was away hears of no change from then, and is told that it missed some. Each looks for itself."""
+    async with pair(tmp_path, FakeClock()) as two:
+        one, other = (machine.way.live for machine in two.machines)
+        async with one.subscribe(SESSIONS) as heard, other.subscribe(SESSIONS) as missed:
+            two.machines[1].suspend()
+            await two.say(0, "hello")
+            assert isinstance(await anext(heard), Changed)
+            two.machines[1].wake()
+            assert await anext(missed) == LookAgain()
+            other.publish_here(SESSIONS, TurnsDue())
+            one.publish(SESSIONS, SlotsDue())
+            assert TurnsDue() in [event async for event in until_event(missed, SlotsDue())]
+            assert TurnsDue() not in [event async for event in until_event(heard, SlotsDue())]
+
+
+async def until_event(events: AsyncIterator[LiveEvent], last: LiveEvent) -> AsyncIterator[LiveEvent]:
+    """Yield events up to `last`."""
+    async for event in events:
+        yield event
+        if event == last:
+            return

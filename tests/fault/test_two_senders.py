@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+from gateway.domain.ids import TurnId
+from gateway.domain.live import ANSWERS, LiveEvent, TurnReleased
+from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from tests.fault.rig import until
 from tests.fault.two import Machine, Pair, pair
@@ -61,6 +65,35 @@ async def test_a_stale_sender_changes_nothing(tmp_path: Path) -> None:
         await until(lambda: stale.way.answered["slot_sent"] == 0 and stale.way.asked["slot_sent"] > 0)
         assert (_answer(two), two.store.rev) == (held, before)
         assert "(re-sent)" in telegram.shown(ANN)[1].text
+
+
+async def test_what_a_turn_writes_reaches_its_sender_alone(tmp_path: Path) -> None:
+    """Whichever machine runs the turn. Without a sender, that one."""
+    async with FakeTelegram().serve() as telegram, pair(tmp_path, FakeClock(), _config(tmp_path, telegram)) as two:
+        buses = [one.way.live for one in two.machines]
+        where = Conversation(channel="telegram", account="main", chat="1001")
+        async with buses[0].subscribe(ANSWERS) as first, buses[1].subscribe(ANSWERS) as second:
+            buses[1].publish_to_sender(where, TurnReleased(turn=TurnId("t-0")))
+            assert await anext(second) == TurnReleased(turn=TurnId("t-0"))
+            telegram.say(ANN, "hello")
+            await telegram.until(lambda: len(telegram.shown(ANN)) == 1)
+            [sender] = senders(two)
+            of_sender, of_other = (first, second) if sender is two.machines[0] else (second, first)
+            buses[0].publish_to_sender(where, TurnReleased(turn=TurnId("t-1")))
+            buses[1].publish_to_sender(where, TurnReleased(turn=TurnId("t-2")))
+            ends = [event.turn async for event in until_turn(of_sender, "t-2")]
+            assert ends[-2:] == ["t-1", "t-2"]
+            buses[0].publish(ANSWERS, TurnReleased(turn=TurnId("t-3")))
+            assert not {"t-1", "t-2"} & {event.turn async for event in until_turn(of_other, "t-3")}
+
+
+async def until_turn(events: AsyncIterator[LiveEvent], last: str) -> AsyncIterator[TurnReleased]:
+    """Yield the ends of turns up to the one of `last`."""
+    async for event in events:
+        if isinstance(event, TurnReleased):
+            yield event
+            if event.turn == last:
+                return
 
 
 def _config(folder: Path, telegram: FakeTelegram) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,13 @@ from gateway.app.core import Fakes
 from gateway.app.state import open_state, state_key
 from gateway.approvals import ButtonTokens, page_card
 from gateway.domain.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
-from gateway.domain.live import SLOTS, TURNS
+from gateway.domain.live import ANSWERS, SLOTS, TURNS, LiveEvent
 from gateway.domain.messages import Conversation, Inbound, Press
 from gateway.domain.views import Item
 from gateway.domain.waits import PressResult, Verb
 from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
+from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory import MemoryStore
 from tests.fault.oracle import the_audit_is_whole
 
@@ -34,12 +35,63 @@ WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
 """Which topic wakes a claim that waits."""
 
 
+class NodeBus(LocalEventBus):
+    """The event bus of one machine among `others`, itself included. While the machine is suspended it loses events."""
+
+    def __init__(self, others: list[NodeBus], awake: asyncio.Event) -> None:
+        """Join the others."""
+        super().__init__()
+        self._others, self._awake = others, awake
+        self.accounts: set[tuple[str, str]] = set()
+        others.append(self)
+
+    def publish(self, topic: str, event: LiveEvent) -> None:
+        """Reach all machines that are awake."""
+        publish_to(self._others, topic, event)
+
+    def publish_here(self, topic: str, event: LiveEvent) -> None:
+        """Reach this machine, if it is awake."""
+        if self._awake.is_set():
+            super().publish_here(topic, event)
+
+    def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
+        """Reach the sender's machine; without one, this."""
+        account = (where.channel, where.account)
+        next((one for one in self._others if account in one.accounts), self).publish_here(ANSWERS, event)
+
+    def send_for(self, accounts: Collection[tuple[str, str]]) -> None:
+        """Send for them instead of the others."""
+        for one in self._others:
+            one.accounts -= set(accounts)
+        self.accounts |= set(accounts)
+
+
+class StoreBus(LocalEventBus):
+    """The event bus of the store itself: its commits reach all machines that are awake."""
+
+    def __init__(self, machines: list[NodeBus]) -> None:
+        """Reach these."""
+        super().__init__()
+        self._machines = machines
+
+    def publish(self, topic: str, event: LiveEvent) -> None:
+        """Reach all of them."""
+        publish_to(self._machines, topic, event)
+
+
+def publish_to(machines: list[NodeBus], topic: str, event: LiveEvent) -> None:
+    """Publish on the bus of each machine."""
+    for one in machines:
+        one.publish_here(topic, event)
+
+
 @dataclass(slots=True)
 class Suspended:
     """A store as one machine reaches it: while the machine is suspended, whatever it asks waits until it wakes."""
 
     store: MemoryStore
-    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    live: NodeBus
+    awake: asyncio.Event
     asked: Counter[str] = field(default_factory=Counter[str])
     """How often each method was called while the machine was awake."""
     answered: Counter[str] = field(default_factory=Counter[str])
@@ -56,7 +108,7 @@ class Suspended:
             self.asked[name] += 1
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             if wait_s and not answer:  # waiting is the machine's own: one that was suspended meanwhile takes nothing
-                await self.store.live_bus.wait_for(WAKES[name], wait_s)
+                await self.live.wait_for(WAKES[name], wait_s)
                 await self.awake.wait()
                 answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             self.answered[name] += bool(answer)
@@ -83,8 +135,9 @@ class Machine:
         self.way.awake.clear()
 
     def wake(self) -> None:
-        """It goes on where it was."""
+        """It goes on where it was. What it was told meanwhile is lost."""
         self.way.awake.set()
+        self.way.live.look_again()
 
 
 @dataclass(slots=True)
@@ -150,7 +203,8 @@ class Pair:
 @asynccontextmanager
 async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[Pair]:
     """Two daemons on one memory store, with one key for their buttons."""
-    store = MemoryStore(clock)
+    store, buses = MemoryStore(clock), list[NodeBus]()
+    store.live_bus = StoreBus(buses)
     containment = await probe()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(aiohttp.ClientSession())
@@ -160,7 +214,7 @@ async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[P
             open_state(state)
             if machines:
                 (state / "state.key").write_bytes((folder / "machine-0" / "state.key").read_bytes())
-            machines.append(await _start(stack, state, config, client, clock, store, containment))
+            machines.append(await _start(stack, state, config, client, clock, store, buses, containment))
         try:
             yield Pair(store, (machines[0], machines[1]), ButtonTokens(state_key(folder / "machine-0")), folder)
         finally:
@@ -178,12 +232,14 @@ async def _start(
     client: aiohttp.ClientSession,
     clock: Clock,
     store: MemoryStore,
+    buses: list[NodeBus],
     containment: Containment,
 ) -> Machine:
     path = state.with_suffix(".toml")
     path.write_text(f"[http]\nport = 0\n{config}")
-    way = Suspended(store)
-    way.awake.set()
+    awake = asyncio.Event()
+    awake.set()
+    way = Suspended(store, NodeBus(buses, awake), awake)
     app = build(
         load(path, state, {"HOME": str(state)}, tool_specs()),
         containment=containment,

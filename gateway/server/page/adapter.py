@@ -17,7 +17,7 @@ from typing import Any, cast
 from aiohttp import WSMsgType, web
 
 from gateway.domain.ids import OwnerName, SessionId, TurnId
-from gateway.domain.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
+from gateway.domain.live import SESSIONS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
@@ -382,7 +382,7 @@ class _Page:
             async with web_api.watch(session_topic(session)) as events:
                 rev = await self._catch_up(session, after, answer=True)
                 async for event in events:
-                    if isinstance(event, Changed):
+                    if isinstance(event, Changed | LookAgain):
                         rev = await self._catch_up(session, rev)
                     elif isinstance(event, TextDelta | OutputDelta):
                         await self.send(outbound.delta(event))
