@@ -218,6 +218,7 @@ def make_page(core: Core, web_access: WebAccess) -> WebChannel:
         web_api=web_access,
         clock=core.clock,
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
+        uploads=core.loaded.state / "uploads",
         fail_point=core.points.hit,
     )
 

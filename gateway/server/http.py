@@ -185,6 +185,10 @@ class HttpServer:
             with suppress(RuntimeError):  # the body ended after the answer, which did not wait for it
                 deadline.reschedule(None)
 
+        def allow(seconds: float) -> None:
+            deadline.reschedule(asyncio.get_running_loop().time() + seconds)
+
+        _attach(request, allow_body_s=allow)
         try:
             async with deadline:
                 request.content.on_eof(whole)

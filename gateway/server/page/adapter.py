@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -23,10 +23,11 @@ from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
-from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, SendFailed, SendOutcome, StoreError
+from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
 from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Sink, WebApi
-from gateway.server.page import ids, inbound, outbound
+from gateway.server.page import ids, inbound, outbound, upload_requests
 from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
+from gateway.server.page.uploads import Uploads
 
 FRAME_AT_MOST = 1_048_576
 """Bytes of a frame from the page, at most."""
@@ -42,6 +43,8 @@ SEND_WITHIN_S = 20.0
 """Timeout in seconds for sending a frame."""
 CLOSE_WITHIN_S = 0.5
 """Timeout in seconds for closing a socket."""
+SWEEP_S = 3600.0
+"""Interval in seconds of sweeps of uploads."""
 OPEN_AT_MOST = 20
 """Sessions that a page follows, at most: main, active ones below it, the shown one with its own, a few for a moment."""
 PICTURE = r"/api/output/{turn}/{n:\d+}/{k:\d+}"
@@ -68,14 +71,19 @@ class WebChannel:
         web_api: WebApi,
         clock: Clock,
         signed_in_for: timedelta,
+        uploads: Path,
         fail_point: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Take the web API. Sockets are accepted once `run` was called. `signed_in_for`: lifetime of the cookie."""
+        """Take the web API. Sockets are accepted once `run` was called.
+
+        `signed_in_for`: lifetime of the cookie. `uploads`: folder for files until their message is read.
+        """
         self._web_api = web_api
         self._clock = clock
         self._fail_point = fail_point
         self._lasts_s = int(signed_in_for.total_seconds())
         self._assets = Assets()
+        self._uploads = Uploads(folder=uploads, clock=clock)
         self._sink: Sink | None = None
         self._pages: set[_Page] = set()
 
@@ -90,6 +98,8 @@ class WebChannel:
             Endpoint(method="GET", path=r"/api/output/{turn}/{n:\d+}", handler=self._output, auth=Auth.COOKIE),
             Endpoint(method="GET", path=PICTURE, handler=self._picture, auth=Auth.COOKIE),
             Endpoint(method="GET", path=FILE, handler=self._file, auth=Auth.COOKIE),
+            Endpoint(method="PUT", path=upload_requests.PATH, handler=self._upload, auth=Auth.COOKIE),
+            Endpoint(method="DELETE", path=upload_requests.PATH, handler=self._drop_upload, auth=Auth.COOKIE),
             Endpoint(method="GET", path="/ws", handler=self._socket, auth=Auth.COOKIE),
         ]
 
@@ -97,7 +107,9 @@ class WebChannel:
         """Accept messages until cancelled; then close the sockets of all open pages."""
         self._sink = sink
         try:
-            await asyncio.Event().wait()
+            while True:
+                await asyncio.to_thread(self._uploads.sweep)
+                await asyncio.sleep(SWEEP_S)
         finally:
             self._sink = None
             for page in list(self._pages):
@@ -108,8 +120,8 @@ class WebChannel:
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Raise `FetchFailed`; never called, since messages from the page have no files."""
-        raise FetchFailed("Files cannot be sent from the web page yet.")
+        """Read an upload."""
+        await self._uploads.fetch(OwnerName(conversation.chat), file.source, write)
 
     async def typing(self, conversation: Conversation) -> None:
         """Do nothing: the page sees the running turn itself."""
@@ -190,6 +202,12 @@ class WebChannel:
         }
         return web.FileResponse(path, headers=headers)
 
+    async def _upload(self, request: web.Request) -> web.Response:
+        return await upload_requests.take(request, self._uploads)
+
+    async def _drop_upload(self, request: web.Request) -> web.Response:
+        return await upload_requests.drop(request, self._uploads)
+
     async def _artifact(self, request: web.Request, what: ArtifactKind) -> Path:
         """Return the path of the artifact that a request names; answer 404 where there is none."""
         named = request.match_info
@@ -239,8 +257,9 @@ class WebChannel:
             case inbound.Older(session, before):
                 found = await self._web_api.older(page.owner, session, before)
                 await page.send_all(outbound.newest(found, page.card, older=True))
-            case inbound.Say(id, message):
-                await self._open_sink().message(message)
+            case inbound.Say(id, message, files):
+                found = self._uploads.claim(page.owner, files)
+                await self._open_sink().message(replace(message, attachments=found))
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
                 await self._fail_point("J3")
             case inbound.PagePress(id, press):

@@ -21,11 +21,16 @@ def principal(owner: OwnerName) -> Principal:
     return web_principal(owner)
 
 
+def is_client_id(text: str) -> bool:
+    """Return whether the page may have made this id; such an id is a safe file name."""
+    return _CLIENT_ID.fullmatch(text) is not None
+
+
 def event_key(owner: OwnerName, client_id: str) -> str:
     """Return the event key of a frame: the page's own id, which a retry repeats.
 
     Raises `ValueError` for an invalid id.
     """
-    if not _CLIENT_ID.fullmatch(client_id):
+    if not is_client_id(client_id):
         raise ValueError("id: 8 to 64 letters, digits, - or _")
     return f"{owner}:{client_id}"

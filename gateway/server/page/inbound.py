@@ -47,6 +47,8 @@ class Say:
 
     id: str
     message: Inbound
+    files: tuple[str, ...] = ()
+    """Keys of its uploads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def parse(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Frame:
 
 
 def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
-    text = _text(frame, "text")
-    if not text.strip():
+    text, files = _text(frame, "text"), _files(frame)
+    if not text.strip() and not files:
         raise BadRequest("text: it is empty.")
     if len(text) > TEXT_AT_MOST:
         raise BadRequest(f"text: longer than {TEXT_AT_MOST:,} characters. Send it in parts.")
@@ -105,7 +107,7 @@ def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
         text=text,
         sent_at=now,
     )
-    return Say(_text(frame, "id"), message)
+    return Say(_text(frame, "id"), message, files)
 
 
 def _press(frame: dict[str, Any], owner: OwnerName) -> PagePress:
@@ -129,6 +131,14 @@ def _event_key(frame: dict[str, Any], owner: OwnerName) -> str:
 
 def _session(frame: dict[str, Any]) -> SessionId:
     return SessionId(_text(frame, "session")[:512])
+
+
+def _files(frame: dict[str, Any]) -> tuple[str, ...]:
+    found: object = frame.get("files") or []
+    keys = cast("list[object]", found) if isinstance(found, list) else [None]
+    if not all(isinstance(key, str) and ids.is_client_id(key) for key in keys):
+        raise BadRequest("files: a list of upload ids is wanted.")
+    return tuple(cast("list[str]", keys))
 
 
 def _text(frame: dict[str, Any], key: str) -> str:

@@ -19,6 +19,7 @@ from gateway.domain.turns import Turn
 from gateway.domain.views import Row, Rows, SessionLine
 from gateway.domain.waits import ChildEnd, Wait, WaitKind
 from gateway.ports import Welcome
+from gateway.server.page.upload_requests import LIMITS
 
 Json = dict[str, Any]
 ARGUMENTS_AT_MOST = 65_536
@@ -53,6 +54,7 @@ def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
         "model": found.model,
         "version": found.version,
         "currency": found.currency,
+        "uploads": LIMITS,
     }
 
 
@@ -190,8 +192,10 @@ def _attachments(received: Received) -> list[tuple[Attachment, FetchedFile | Non
 
 
 def _attached(file: Attachment, found: FetchedFile | None) -> Json:
-    """Return an attachment's name and the reason if it could not be fetched."""
-    return {"name": shown_name(file.name), "trouble": found.trouble if found is not None else ""}
+    """Return an attachment's name, its size if known, and the reason if it could not be fetched."""
+    size = found.size if found is not None and found.path else file.size
+    trouble = found.trouble if found is not None else ""
+    return {"name": shown_name(file.name), "size": size, "trouble": trouble}
 
 
 def _role(message: Inbound) -> Json:

@@ -1,10 +1,12 @@
 /** State changes from frames and from the person's actions. Views call only these functions, never the wire. */
 import { batch } from "./html.js";
 import { Following } from "./follow.js";
+import { plural } from "./format.js";
 import { below } from "./kin.js";
 import { Wire } from "./wire.js";
 import * as keep from "./keep.js";
 import {
+  added,
   assertive,
   auth,
   commands,
@@ -26,6 +28,7 @@ import {
   signIn,
   toast,
   unfolded,
+  uploadLimits,
 } from "./state.js";
 
 /** Time in ms after which an unconfirmed press is not sent again: the person may have changed their mind. */
@@ -39,6 +42,7 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   frame: (frame) => batch(() => handlers[/** @type {keyof typeof handlers} */ (frame.op)]?.(frame)),
   state: (state, retryAt) => {
     connection.value = { state, retryAt };
+    if (state === "open") uploads?.resume();
   },
   mayConnect: async () => {
     const answer = await whoAmI();
@@ -117,6 +121,7 @@ function signedIn() {
 function forgetPerson() {
   forgetSessions();
   following.forget();
+  uploads?.forget();
   outbox.value = [];
   presses.value = {};
   inspected.value = null;
@@ -142,6 +147,7 @@ export async function signOut() {
   if (!answer?.ok && answer?.status !== 401) return tell("Not signed out: the server did not answer. Try again.");
   keep.clear(me.value.owner);
   keep.saveKey("");
+  uploads?.forget();
   outbox.value = [];
   signedOut("");
 }
@@ -175,6 +181,8 @@ const handlers = {
     const { owner, main, model, version, currency } = frame;
     if (me.value.owner && me.value.owner !== owner) forgetPerson();
     me.value = { owner, main, model, version, currency };
+    uploadLimits.value = frame.uploads;
+    if (!added.value.length && keep.loadFiles(owner).length) withUploads().then((found) => found.restore());
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));
     sessions.value = frame.sessions;
     const known = frame.sessions.some((/** @type {any} */ line) => line.id === current.value);
@@ -301,11 +309,31 @@ export function loadOlder(id) {
   return state.loadingOlder.value;
 }
 
-/** Sends a message to the main session; retries with the same id until the server confirms it. @param {string} text */
-export function say(text) {
+/** The module of uploads, loaded when it is first needed: the page itself stays small. @type {typeof import("./uploads.js")|null} */
+let uploads = null;
+const withUploads = async () => (uploads ??= await import("./uploads.js"));
+
+/** Returns the files of a message that is sent now. */
+export const takeFiles = () => uploads?.takeAll() ?? [];
+
+/** Adds files to the message that is being written. @param {File[]} files */
+export async function addFiles(files) {
+  const found = await withUploads().catch(() => null);
+  if (!found) return tell("Files cannot be added now. Reload the page.");
+  const refused = found.add(files, uuid);
+  if (refused) tell(refused);
+  speak(polite, refused || `${plural(files.length, "file")} added.`);
+}
+
+/**
+ * Sends a message to the main session; retries with the same id until the server confirms it.
+ * @param {string} text @param {{id: string, name: string, size: number}[]} [files]
+ */
+export function say(text, files = []) {
   const pending = {
     id: uuid(),
     text,
+    files,
     at: new Date().toISOString(),
     state: "sending",
     rev: sessionState(me.value.main).store.rev,
@@ -317,9 +345,16 @@ export function say(text) {
 
 /** Sends a message, unless it is too long for the server. @param {import("./types.js").Pending} item */
 function post(item) {
-  const frame = { op: "say", id: item.id, text: item.text };
+  const frame = { op: "say", id: item.id, text: item.text, files: (item.files ?? []).map((one) => one.id) };
   if (new Blob([JSON.stringify(frame)]).size < MESSAGE_AT_MOST) return wire.check(frame);
   changePending(item.id, { state: "failed", error: "It is too long for one message. Send it in parts." });
+}
+
+/** Takes a message that was not sent back to the composer, with its files. @param {import("./types.js").Pending} item */
+export function takeBack(item) {
+  const files = item.files ?? [];
+  if (files.length) withUploads().then((found) => found.giveBack(files));
+  dropPending(item.id);
 }
 
 /** @param {string} id */

@@ -50,10 +50,16 @@ export function saveDraft(owner, text) {
   write(`dragoman.draft.${owner}`, text || null);
 }
 
+/** Returns the uploads of this tab's draft. @param {string} owner @returns {any[]} */
+export const loadFiles = (owner) => read(`dragoman.files.${owner}`, [], "sessionStorage");
+/** @param {string} owner @param {any[]} files */
+export const saveFiles = (owner, files) => void write(`dragoman.files.${owner}`, files.length ? files : null, "sessionStorage");
+
 /** @param {string} owner */
 export function clear(owner) {
   write(`dragoman.outbox.${owner}`, null);
   write(`dragoman.draft.${owner}`, null);
+  saveFiles(owner, []);
   write(`dragoman.draft.${owner}`, null, "sessionStorage");
 }
 

@@ -29,6 +29,10 @@ export const helpOpen = signal(false);
 export const shortcuts = signal(loadShortcuts());
 /** @type {any} {@link import("./types.js").Pending}[] messages that have no row yet */
 export const outbox = signal([]);
+/** Files of the message that is being written; `uploads.js` changes them. @type {{value: import("./types.js").Added[]}} */
+export const added = signal([]);
+/** Limits of files, as the server named them. */
+export const uploadLimits = signal({ files: 0, file: 0, message: 0 });
 /** @type {any} by handle: a pending press, or the server's answer */
 export const presses = signal({});
 /** Notice for the person that disappears by itself. */

@@ -8,7 +8,7 @@
  * @typedef {{name: string, usage: string, about: string}} Command
  * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
  * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
- *   given: boolean, files: {name: string, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
+ *   given: boolean, files: {name: string, size: number, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
  * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
@@ -35,7 +35,13 @@
  * @typedef {{key: string, ord: number, kind: "message"|"step"|"card"|"answer"|"note"|"reply"|"live", turn: string|null, row: any,
  *   step?: StepRow|null, told?: ChildRow|null, waits?: boolean, head?: boolean, foot?: TurnRow|null}} Entry
  *
+ * File of the message that is being written. `waiting` and `uploading` go on by themselves; `broken` may be tried again, `lost`
+ * must be chosen again. `sent`: bytes; `picture`: address of its preview, or empty.
+ * @typedef {{id: string, name: string, size: number, type: string, sent: number, error: string, picture: string,
+ *   state: "waiting"|"uploading"|"ready"|"broken"|"lost"|"refused"}} Added
+ *
  * Pending message: `sending` until the server confirms it, `accepted` until its row arrives, `failed` with the server's error.
- * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number}} Pending
+ * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number,
+ *   files?: {id: string, name: string, size: number}[]}} Pending
  */
 export {};

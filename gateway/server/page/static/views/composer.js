@@ -1,11 +1,12 @@
 /** Message composer: command completion, stored draft, Enter to send. */
-import { say, show, stop } from "../actions.js";
+import { say, show, stop, takeFiles, tell } from "../actions.js";
 import { direction, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { loadDraft, saveDraft } from "../keep.js";
 import { conversation, isComposing } from "../keys.js";
 import { liveBelow } from "../kin.js";
-import { commands, connection, current, currentLine, kin, me, outbox, sessionState, shortcuts, waitingBelow } from "../state.js";
+import { added, commands, connection, current, currentLine, kin, me, outbox, sessionState, shortcuts, waitingBelow } from "../state.js";
+import { AddFiles, DropZone, onPaste } from "./files.js";
 import { Icon } from "./icons.js";
 
 /** Offers shown at once. */
@@ -37,13 +38,21 @@ function lastMessage() {
   return row && row.type === "message" ? row.text : "";
 }
 
+/** Whether every file of the message is there. */
+const allReady = () => added.value.every((one) => one.state === "ready");
+/** Whether some upload goes on by itself. */
+const underWay = () => added.value.some((one) => one.state === "waiting" || one.state === "uploading");
+
 /** @param {{onSent: () => void}} props */
 export function Composer({ onSent }) {
   const owner = me.value.owner;
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
   const [closed, setClosed] = useState(false);
+  const [wanted, setWanted] = useState(false);
   const ref = useRef(/** @type {any} */ (null));
+  const files = added.value;
+  const [chips, setChips] = useState(/** @type {any} */ (null));
   const offers = closed ? [] : offersFor(text);
 
   useEffect(() => setText(loadDraft(owner)), [owner]);
@@ -69,11 +78,24 @@ export function Composer({ onSent }) {
   };
   const send = () => {
     const clean = text.trim();
-    if (!clean) return;
-    say(clean);
+    if (!clean && !files.length) return;
+    if (!allReady()) {
+      if (!underWay()) tell("A file is not there: try it again, or remove it.");
+      return setWanted(underWay());
+    }
+    setWanted(false);
+    say(clean, takeFiles());
     change("");
     onSent();
   };
+  useEffect(() => {
+    if (files.length && !chips) import("./chips.js").then(({ Chips }) => setChips(() => Chips));
+  }, [files.length]);
+  useEffect(() => {
+    if (!wanted) return;
+    if (files.length && (allReady() || !underWay())) send();
+    else if (!files.length) setWanted(false);
+  }, [wanted, files]);
   const complete = (/** @type {import("../types.js").Command} */ item) => {
     change(`/${item.name} `);
     ref.current.focus();
@@ -104,16 +126,20 @@ export function Composer({ onSent }) {
   };
   const hint = begun(text);
 
-  return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}>
+  return html`<form class="composer" onPaste=${onPaste} onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}>
     ${offers.length > 0 && html`<${Offers} offers=${offers} chosen=${chosen} onPick=${complete} />`}
     ${hint && html`<p class="usage" id="usage"><code>${hint.usage}</code><span>${hint.about}</span></p>`}
     <div class="field">
+      ${chips && html`<${chips} onEmpty=${() => ref.current.focus()} />`}
+      ${wanted && html`<p class="small muted sends" role="status">Sent as soon as the files are there. <button type="button" class="link" onClick=${() => setWanted(false)}>Wait</button></p>`}
+      <${DropZone} place=${ref} />
+      <${AddFiles} />
       <textarea ref=${ref} rows="1" data-testid="composer" value=${text} dir=${direction(text)} enterkeyhint="send" autocomplete="off"
         aria-label="Message to Dragoman" aria-autocomplete="list" aria-haspopup="listbox" aria-controls=${offers.length ? "offers" : undefined}
         aria-activedescendant=${offers.length ? `offer-${offers[chosen].name}` : undefined} aria-describedby=${hint ? "usage" : undefined}
         placeholder=${connection.value.state === "offline" ? "Write on: it is kept and sent later" : "Message, or / for commands"}
         onInput=${(/** @type {any} */ event) => change(event.target.value)} onKeyDown=${onKeyDown}></textarea>
-      <button type="submit" class="send" data-testid="send" aria-label="Send" title="Send (Enter)" aria-disabled=${!text.trim()}><${Icon} name="send" /></button>
+      <button type="submit" class="send" data-testid="send" aria-label="Send" title="Send (Enter)" aria-disabled=${!text.trim() && !files.length}><${Icon} name="send" /></button>
     </div>
   </form>`;
 }

@@ -1,11 +1,12 @@
 /** Entry of the conversation: message, answer, step or card. Re-rendered only when its rows change. */
-import { dropPending } from "../actions.js";
+import { dropPending, takeBack } from "../actions.js";
 import { answerFigures, turnFigures, turnSums } from "../figures.js";
 import { direction } from "../format.js";
 import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
 import { Ask } from "./card.js";
 import { ChildEnded, Task } from "./child.js";
+import { FileChip } from "./files.js";
 import { Icon } from "./icons.js";
 import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
 import { Step } from "./step.js";
@@ -86,9 +87,14 @@ function Message({ row, mine, waits }) {
       <${Time} at=${row.at} />
     </div>
     ${(row.text || row.files.length === 0) && html`<div class=${command ? "bubble command" : "bubble"} dir=${direction(row.text)}>${row.text}</div>`}
-    ${row.files.map((file, at) => html`<p key=${at} class="muted small" data-testid="attached">File: ${file.name}${file.trouble && ` (${file.trouble})`}</p>`)}
+    ${row.files.length > 0 && html`<${MessageFiles} files=${row.files} />`}
     ${waits && html`<p class="muted small waits"><${Icon} name="clock" />Waits; given to the agent at its next step.</p>`}
   </article>`;
+}
+
+/** @param {{files: {name: string, size?: number, trouble?: string}[]}} props */
+function MessageFiles({ files }) {
+  return html`<p class="message-files">${files.map((file, at) => html`<${FileChip} key=${at} ...${file} />`)}</p>`;
 }
 
 /** Outcome of a turn, with a button for its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
@@ -109,11 +115,12 @@ export function PendingView({ item }) {
   const slow = now.value - Date.parse(item.at) > 3000;
   return html`<div class="entry of-message pending" data-entry=${`pending:${item.id}`}>
     <article class="message mine" data-testid="message" data-pending=${item.state} aria-label=${`${me.value.owner} wrote`}>
-      <div class=${item.text.startsWith("/") ? "bubble command" : "bubble"} dir=${direction(item.text)}>${item.text}</div>
+      ${(item.text || !item.files?.length) && html`<div class=${item.text.startsWith("/") ? "bubble command" : "bubble"} dir=${direction(item.text)}>${item.text}</div>`}
+      ${item.files && item.files.length > 0 && html`<${MessageFiles} files=${item.files} />`}
       ${
         failed
           ? html`<p class="bad small" role="alert"><${Icon} name="warn" />Not sent. ${item.error}
-            <button type="button" class="link" onClick=${() => (conversation.focusComposer(item.text), dropPending(item.id))}>Edit</button>
+            <button type="button" class="link" onClick=${() => (conversation.focusComposer(item.text), takeBack(item))}>Edit</button>
             <button type="button" class="link" onClick=${() => dropPending(item.id)}>Discard</button></p>`
           : html`<p class="muted small waits">${item.state === "sending" ? html`<${Icon} name="clock" />${slow ? "Kept here; sent when the connection is back." : "Sending…"}` : "\u00a0"}</p>`
       }

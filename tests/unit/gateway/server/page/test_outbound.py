@@ -365,7 +365,7 @@ def test_a_result_names_its_files_and_where_they_are_and_a_message_its_own() -> 
 
     shown, said = (frame for frame in frames if frame is not None)
     assert shown["result"]["files"] == [{"name": "Bill.pdf", "url": "/api/output/t/1/file/0"}]
-    assert said["files"] == [{"name": "a.txt", "trouble": ""}, {"name": "b.txt", "trouble": "Gone."}]
+    assert [(one["name"], one["trouble"]) for one in said["files"]] == [("a.txt", ""), ("b.txt", "Gone.")]
 
 
 def test_a_file_slot_is_for_chats_alone() -> None:
