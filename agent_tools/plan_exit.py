@@ -1,6 +1,6 @@
 """The tool `plan_exit`: shows a finished plan to a person, and ends the planning when they allow it.
 
-A card shows the plan whole. Allowed, the session gets the preset `build`; denied, it goes on planning.
+A card shows the plan whole. Allowed, the session gets the preset from before the plan; denied, it goes on planning.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.domain.presets import BUILD
 from gateway.domain.tools import ApprovalMode, Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
@@ -45,5 +44,6 @@ class Args(BaseModel):
 
 async def run(ctx: ToolContext, _: Args) -> ToolResult:
     """End the planning. Safe to repeat."""
-    await ctx.sessions.choose_preset(BUILD)
-    return ToolResult(status=ResultStatus.OK, text="The person agreed to the plan. Planning has ended: carry it out.")
+    await ctx.sessions.leave_plan()
+    text = "The person agreed to the plan. The limits from before the plan hold again: carry it out within them."
+    return ToolResult(status=ResultStatus.OK, text=text)

@@ -54,6 +54,8 @@ class Session:
     """Summary of the history before the turns of `Queries.history`; empty when nothing was left out, and in lists."""
     preset: str = ""
     """Name of its preset; empty: the default of its kind."""
+    preset_before: str = ""
+    """Preset that it had before the present one: what the end of a plan returns to."""
     presets_above: tuple[str, ...] = ()
     """For a child: the presets of the sessions above it, the root's first. Their limits hold here too."""
     tools_off: tuple[str, ...] = ()

@@ -91,8 +91,11 @@ class Subsessions(Protocol):
         """
         ...
 
-    async def choose_preset(self, preset: str) -> None:
-        """Give this session another preset. Idempotent by the step. Raises `NotFound` in a sub-session."""
+    async def leave_plan(self) -> None:
+        """Give this session the preset before its present one, else the default of its kind.
+
+        Idempotent by the step. Raises `NotFound` in a sub-session.
+        """
         ...
 
 

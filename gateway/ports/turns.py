@@ -243,8 +243,8 @@ class TurnJournal(Protocol):
         """Store the fetched attachments of a message (`Received.files`). The first write wins; repeating is safe."""
         ...
 
-    async def choose_preset(self, lease: Lease, n: int, preset: str) -> None:
-        """Give the session another preset, as the effect of the STARTED step `n`. Safe to repeat.
+    async def leave_plan(self, lease: Lease, n: int) -> None:
+        """Give the session the preset before its present one, as the effect of the STARTED step `n`. Safe to repeat.
 
         It holds for live children at once, as a change by `Intake.control` does. Raises `NotFound` for a sub-session.
         """

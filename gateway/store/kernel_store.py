@@ -169,9 +169,9 @@ class KernelStore(ABC):
         """Store a call's one result and the slots that show it."""
         return await self.run(lambda part: journal.finish_step(part, lease, n, result, slots))
 
-    async def choose_preset(self, lease: Lease, n: int, preset: str) -> None:
-        """Give the session of a turn another preset."""
-        await self.run(lambda part: sessions.choose_preset(part, lease, n, preset))
+    async def leave_plan(self, lease: Lease, n: int) -> None:
+        """Give the session of a turn the preset before its present one."""
+        await self.run(lambda part: sessions.leave_plan(part, lease, n))
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Store the outcome of fetching a message's attachments."""

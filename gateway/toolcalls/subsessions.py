@@ -255,9 +255,9 @@ class CallSubsessions:
         only = self.view.turn.principal if shared else None
         return await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
 
-    async def choose_preset(self, preset: str) -> None:
-        """Give this session another preset, as the effect of this call's step."""
-        await self.subsessions.journal.choose_preset(self.lease, self.n, preset)
+    async def leave_plan(self) -> None:
+        """Give this session the preset before its present one, as the effect of this call's step."""
+        await self.subsessions.journal.leave_plan(self.lease, self.n)
 
     async def _left(self) -> Left:
         """Return the turn's remaining budget. A child of this very call, left by a crash, does not count."""

@@ -118,14 +118,25 @@ async def explorer(scene: FamilyScene, lease: Lease) -> SessionId:
 # --- as the effect of a step ----------------------------------------------------------------
 
 
-async def test_step_changes_the_preset(scene: FamilyScene) -> None:
+async def test_step_returns_to_the_preset_before(scene: FamilyScene) -> None:
+    await change(scene, SessionChange(preset="careful"))
+    await change(scene, PLAN)
     await change(scene, PLAN)
     lease = await scene.at_work()
 
-    await scene.store.choose_preset(lease, 1, "build")
-    await scene.store.choose_preset(lease, 1, "build")
+    await scene.store.leave_plan(lease, 1)
+    await scene.store.leave_plan(lease, 1)
 
-    assert (await scene.session(MAIN)).preset == "build"
+    assert (await scene.session(MAIN)).preset == "careful"
+
+
+async def test_step_that_leaves_the_first_preset(scene: FamilyScene) -> None:
+    await change(scene, PLAN)
+    lease = await scene.at_work()
+
+    await scene.store.leave_plan(lease, 1)
+
+    assert (await scene.session(MAIN)).preset == "", "the default of its kind, whatever that is"
 
 
 async def test_step_that_is_not_started_changes_nothing(scene: FamilyScene) -> None:
@@ -133,9 +144,9 @@ async def test_step_that_is_not_started_changes_nothing(scene: FamilyScene) -> N
     await scene.plan(lease, 1)
 
     with pytest.raises(NotFound):
-        await scene.store.choose_preset(lease, 1, "build")
+        await scene.store.leave_plan(lease, 1)
     with pytest.raises(NotFound):
-        await scene.store.choose_preset(lease, 7, "build")
+        await scene.store.leave_plan(lease, 7)
 
     assert (await scene.session(MAIN)).preset == ""
 
@@ -145,7 +156,7 @@ async def test_lost_lease_changes_nothing(scene: FamilyScene) -> None:
     await scene.came(lease, 1, result())
 
     with pytest.raises(LeaseLost):
-        await scene.store.choose_preset(replace(lease, fence=lease.fence - 1), 1, "build")
+        await scene.store.leave_plan(replace(lease, fence=lease.fence - 1), 1)
 
     assert (await scene.session(MAIN)).preset == ""
 
@@ -156,6 +167,6 @@ async def test_sub_session_cannot_choose_a_preset(scene: FamilyScene) -> None:
     await scene.begin_calls(below)
 
     with pytest.raises(NotFound):
-        await scene.store.choose_preset(below, 1, "build")
+        await scene.store.leave_plan(below, 1)
 
     assert (await scene.session(child.session)).preset == ""

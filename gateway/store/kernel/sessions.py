@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Session
 from gateway.domain.steps import StepState
@@ -19,21 +21,34 @@ def change(part: Part, session: SessionId, wanted: SessionChange) -> None:
     row = part.sessions[session]
     if row.session.lineage is not None:
         raise NotFound(f"{session} is a sub-session, whose limits follow those of the session above it.")
-    preset = row.session.preset if wanted.preset is None else wanted.preset
-    part.set_session(session, session=changed(row.session, preset=preset, tools_off=_off(row.session, wanted)))
-    for child in row.live_below:
+    now = row.session
+    preset = now.preset if wanted.preset is None else wanted.preset
+    before = now.preset_before if preset == now.preset else now.preset
+    limits = changed(now, preset=preset, preset_before=before, tools_off=_off(now, wanted))
+    part.set_session(session, session=limits)
+    _limit_children(part, row.live_below, preset, wanted)
+
+
+def _limit_children(part: Part, children: Iterable[SessionId], preset: str, wanted: SessionChange) -> None:
+    for child in children:
         known = part.sessions[child].session
         above = (preset, *known.presets_above[1:])
         part.set_session(child, session=changed(known, presets_above=above, tools_off=_off(known, wanted)))
 
 
-def choose_preset(part: Part, lease: Lease, n: int, preset: str) -> None:
-    """Give the session of a turn another preset, as the effect of its started step `n`."""
+def leave_plan(part: Part, lease: Lease, n: int) -> None:
+    """Give the session of a turn the preset before its present one, as the effect of its started step `n`.
+
+    The session keeps that name as the one before, so that a repetition changes nothing.
+    """
     row = turns.held(part, lease)
     step = part.steps.get((lease.turn, n))
     if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
         raise not_started(lease, n)
-    change(part, row.turn.session, SessionChange(preset=preset))
+    root = part.sessions[row.turn.session]
+    before = root.session.preset_before
+    change(part, row.turn.session, SessionChange(preset=before))
+    part.set_session(row.turn.session, session=changed(part.sessions[row.turn.session].session, preset_before=before))
 
 
 def _off(session: Session, wanted: SessionChange) -> tuple[str, ...]:

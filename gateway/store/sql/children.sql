@@ -23,7 +23,7 @@ WHERE id IN (SELECT id FROM last) OR id IN (SELECT parent FROM last);
 -- ? is a JSON array of children. Columns of `rows.session_of`, of `rows.turn_of` for the task, open approvals, input
 -- and output tokens of the task.
 SELECT c.id, c.kind, c.origin, c.owner, c.title, c.epoch, c.root_kind, c.tools, c.created_at, c.active_at, c.lineage,
-    c.preset, c.presets_above, c.tools_off, '',
+    c.preset, c.preset_before, c.presets_above, c.tools_off, '',
     t.id, t.session, t.epoch, t.kind, t.state, t.conversation, t.principal, t.created_at, t.started_at, t.ended_at,
     t.active_ms, t.stopped_text,
     (SELECT count(*) FROM waits INDEXED BY waits_open WHERE kind = 'approval' AND session = c.id AND state = 'open'),

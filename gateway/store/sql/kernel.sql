@@ -1,7 +1,7 @@
 -- Rows for the kernel: each with the columns of its function in gateway.store.sqlite.decode, then those of the store.
 
 -- name: session_row
-SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, presets_above, tools_off, summary,
+SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, preset_before, presets_above, tools_off, summary,
     context, summary_rev, task_turn, parent_wait, live
 FROM sessions WHERE id = ?;
 

@@ -1,7 +1,7 @@
 -- Reads. Whole rows have the columns of their function in gateway.store.sqlite.decode, in its order.
 
 -- name: session
-SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, presets_above, tools_off, summary
+SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, preset_before, presets_above, tools_off, summary
 FROM sessions WHERE id = ?;
 
 -- name: session_lines
@@ -36,7 +36,7 @@ FROM (
         UNION ALL
         SELECT ?3
     )
-    SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, presets_above, tools_off, '' FROM sessions
+    SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, preset_before, presets_above, tools_off, '' FROM sessions
     WHERE id IN (
         SELECT id FROM roots
         UNION ALL

@@ -11,7 +11,7 @@ from gateway.store.codec import dump_json
 from gateway.store.sqlite.decode import Columns, readable, session_of, turn_of
 from gateway.store.sqlite.tx import ReadTx
 
-SESSION_COLUMNS = 15
+SESSION_COLUMNS = 16
 """Number of columns that `session_of` takes."""
 
 

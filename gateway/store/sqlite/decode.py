@@ -76,7 +76,7 @@ def moment(us: int | None) -> datetime | None:
 def session_of(columns: Columns) -> Session:
     """Return a session."""
     id_, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, *rest = columns
-    preset, presets_above, tools_off, summary = rest
+    preset, preset_before, presets_above, tools_off, summary = rest
     return Session(
         id=SessionId(id_),
         kind=SessionKind(kind),
@@ -90,6 +90,7 @@ def session_of(columns: Columns) -> Session:
         active_at=from_us(active_at),
         lineage=None if lineage is None else LINEAGE.load(lineage),
         preset=preset,
+        preset_before=preset_before,
         presets_above=tuple(load_json(presets_above)),
         tools_off=tuple(load_json(tools_off)),
         summary=summary,

@@ -129,6 +129,7 @@ SESSIONS = RowTable[SessionRow](
         Column("active_at", "session.active_at", _time),
         Column("lineage", "session.lineage", LINEAGE.dump, fixed=True),
         Column("preset", "session.preset"),
+        Column("preset_before", "session.preset_before"),
         Column("presets_above", "session.presets_above", _ids),
         Column("tools_off", "session.tools_off", _ids),
         Column("summary", "session.summary"),

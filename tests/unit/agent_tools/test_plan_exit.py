@@ -20,13 +20,13 @@ def test_plan_is_shown_whole_and_always_asked_about() -> None:
     assert (spec.positional, spec.shows) == ("plan", "plan")
 
 
-async def test_agreed_plan_makes_the_session_build(tmp_path: Path) -> None:
+async def test_agreed_plan_is_left(tmp_path: Path) -> None:
     call = Call(tmp_path)
 
     result = await plan_exit.run(call, plan_exit.Args(plan=" 1. Do it. "))
 
     assert result.status is ResultStatus.OK
-    assert call.family.presets == ["build"]
+    assert call.family.plans_left == 1
 
 
 @pytest.mark.parametrize("plan", ["", "  \n", "x" * (plan_exit.PLAN_CHARS + 1)])

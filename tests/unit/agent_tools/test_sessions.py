@@ -40,7 +40,7 @@ class FakeFamily:
     tasks: list[Task] = field(default_factory=list[Task])
     stopped: list[SessionId] = field(default_factory=list[SessionId])
     lines: Sequence[ChildLine] = ()
-    presets: list[str] = field(default_factory=list[str])
+    plans_left: int = 0
 
     async def spawn(self, task: Task) -> ToolResult | Park:
         self.tasks.append(task)
@@ -49,8 +49,8 @@ class FakeFamily:
     async def members(self) -> Sequence[ChildLine]:
         return self.lines
 
-    async def choose_preset(self, preset: str) -> None:
-        self.presets.append(preset)
+    async def leave_plan(self) -> None:
+        self.plans_left += 1
 
     async def stop(self, child: SessionId) -> int:
         if child != KNOWN:

@@ -17,11 +17,11 @@ CREATE TABLE meta (
 );
 INSERT INTO meta (one, rev, clean, probes, audit_since) VALUES (1, 0, 1, 0, 0);
 
--- `preset` is empty for the default of the kind. `presets_above` (of the sessions that spawned it, the root's first) and
--- `tools_off` are JSON arrays. `context` names the overheard messages since the last model turn, as a JSON array.
--- `summary` stands for the turns of this epoch that ended up to `summary_rev` (their `ended_rev`). For a child: `lineage`
--- as JSON, its parent and root, the turn of its task, in mode RUN the wait of its parent. `live` is 1 until that turn has
--- ended.
+-- `preset` is empty for the default of the kind; the end of a plan returns to `preset_before`. `presets_above` (of the
+-- sessions that spawned it, the root's first) and `tools_off` are JSON arrays. `context` names the overheard messages
+-- since the last model turn, as a JSON array. `summary` stands for the turns of this epoch that ended up to
+-- `summary_rev` (their `ended_rev`). For a child: `lineage` as JSON, its parent and root, the turn of its task, in mode
+-- RUN the wait of its parent. `live` is 1 until that turn has ended.
 CREATE TABLE sessions (
     seq          INTEGER PRIMARY KEY,
     id           TEXT NOT NULL UNIQUE,
@@ -36,6 +36,7 @@ CREATE TABLE sessions (
     active_at    INTEGER NOT NULL,
     lineage      TEXT,
     preset       TEXT NOT NULL,
+    preset_before TEXT NOT NULL,
     presets_above TEXT NOT NULL,
     tools_off    TEXT NOT NULL,
     summary      TEXT NOT NULL,

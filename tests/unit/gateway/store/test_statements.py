@@ -99,10 +99,10 @@ SELECT i, i * 10 + 1000000 AS ord, i > 20000 AS parked, iif(i > 20000, 'p' || i,
 FROM n;
 
 INSERT INTO sessions (
-    id, kind, origin, title, epoch, root_kind, created_at, active_at, preset, presets_above, tools_off,
+    id, kind, origin, title, epoch, root_kind, created_at, active_at, preset, preset_before, presets_above, tools_off,
     summary, context, summary_rev, live
 )
-SELECT DISTINCT session, 'dm', 'direct', '', 0, 'dm', 0, 0, '', '[]', '[]', '', '[]', 0, 0 FROM numbers;
+SELECT DISTINCT session, 'dm', 'direct', '', 0, 'dm', 0, 0, '', '', '[]', '[]', '', '[]', 0, 0 FROM numbers;
 
 INSERT INTO turns (
     ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev,

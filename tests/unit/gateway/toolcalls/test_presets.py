@@ -229,7 +229,10 @@ async def test_model_is_told_of_the_plan_and_of_no_hidden_tool(engine: Engine) -
 PLAN = "1. Read.\n2. Change *one* line."
 
 
-async def test_plan_is_shown_whole_and_left_when_allowed(engine: Engine, shell: FakeTool) -> None:
+@pytest.mark.parametrize(("chosen", "before"), [("/preset explore", "explore"), ("/build", "")])
+async def test_plan_is_shown_whole_and_left_when_allowed(engine: Engine, chosen: str, before: str) -> None:
+    """It returns to what the session had, never to something wider (I19)."""
+    await command(engine, chosen)
     await command(engine, "/plan")
     lease = await planned(engine, call("plan_exit", plan=PLAN))
     assert not await engine.settle(lease)
@@ -242,7 +245,7 @@ async def test_plan_is_shown_whole_and_left_when_allowed(engine: Engine, shell: 
     assert await engine.settle(lease)
 
     assert (await engine.result(lease.turn, 1)).text.startswith("The person agreed to the plan.")
-    assert await preset(engine) == "build"
+    assert await preset(engine) == before
 
 
 async def test_denied_plan_goes_on(engine: Engine) -> None:
