@@ -119,7 +119,7 @@ def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
         return False
     if args and may_print_secrets(args[0], args[1:]):
         return False
-    return bool(args) and not args[0].startswith("-") and _reads(READERS["git"], args, part, place)
+    return _reads(READERS["git"], args, part, place)
 
 
 def _rg_reads(args: Sequence[str], part: Part, place: Place) -> bool:

@@ -69,7 +69,7 @@ def unwrap(words: Sequence[str], dynamic: frozenset[int]) -> Unwrapped:
             found.ask(wrapper.changes)
         if inner >= len(rest):  # a wrapper alone, such as `env`
             return found
-        if program in ("flock", "watch") and _script_of(found, rest[inner:]):
+        if program == "flock" and _script_of(found, rest[inner:]):
             return found
         found.start += inner
     found.ask("It has too many wrappers.")
@@ -161,7 +161,6 @@ def _script_of(found: Unwrapped, rest: Sequence[str]) -> bool:
         if not word.startswith(("-", "+")):
             break
         if not word.startswith("--") and "c" in word:
-            found.ask("It runs a script of its own.")
             found.scripts.append(next((one for one in rest[at + 1 :] if not one.startswith(("-", "+"))), ""))
             return True
     return False

@@ -35,6 +35,7 @@ def only(script: str) -> Part:
         ("command -v make", "command -v make", True),
         ("command -V make", "command -V make", True),
         ("stdbuf -- make", "make", True),
+        ("sudo -- A=1 B=2 make", "make", False),
         ("timeout --foreground 5 make", "make", True),
         ("nice -n 5 -- make", "make", True),
         ("stdbuf -oL -e 0 make", "make", True),
@@ -83,6 +84,7 @@ def test_the_wrapped_command_is_found(script: str, words: str, known: bool) -> N
         ("find . -exec", {"find . -exec"}),
         ("strace -f rm x", {"strace -f rm x", "-f rm x", "rm x", "x"}),
         ("bash a b", {"bash a b", "a b", "b"}),
+        ("bash -c 'a b'", {"bash -c a b", "bash -c 'a b'"}),
     ],
 )
 def test_readings_of_a_command(script: str, forms: set[str]) -> None:
@@ -109,6 +111,9 @@ def test_an_unknown_program_may_run_its_arguments(script: str, suspects: set[str
         ("bash -xc 'a; c'", ["a", "c"]),
         ("sh -e -c 'a' b c", ["a"]),
         ("bash -c", []),
+        ("bash -c -e", []),
+        ("bash -c a b", ["a"]),
+        ("bash --rcfile x", []),
         ("bash a -c b", []),
         ("bash --norc -c a", ["a"]),
         ("bash -c -e a", ["a"]),
@@ -143,6 +148,10 @@ def test_positions_are_those_in_the_inner_command(script: str, expands: set[int]
 def test_too_much_is_not_compared() -> None:
     assert unwrap(["foo", *["x"] * WORDS_AT_MOST], frozenset()).too_long
     assert not unwrap(["foo", *["x"] * (WORDS_AT_MOST - 1)], frozenset()).too_long
+    many = ["x"] * WORDS_AT_MOST
+    for head in (["bash"], ["eval"], ["python"], ["strace"], ["sudo", "--odd"], ["find", "-exec", "foo"]):
+        assert unwrap([*head, *many], frozenset()).too_long
+    assert unwrap(["nice", "-n", "$X", *many], frozenset({2})).too_long
     assert unwrap(["foo", "x" * CHARS_AT_MOST], frozenset()).too_long
     assert not unwrap(["foo", "x" * (CHARS_AT_MOST - 3)], frozenset()).too_long
     assert unwrap(["nice"] * 10 + ["ls"], frozenset()).too_long
