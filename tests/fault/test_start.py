@@ -47,7 +47,7 @@ async def refuses(daemon: Daemon, *wanted: str, env: dict[str, str] | None = Non
 async def test_the_port_is_in_use(tmp_path: Path, daemon: Daemon) -> None:
     """The other one goes on; this one names the key."""
     (tmp_path / "first").mkdir()
-    async with running(tmp_path / "first") as first:
+    async with running(tmp_path / "first", warm=False) as first:
         daemon.port = first.port
         await refuses(daemon, f"127.0.0.1:{first.port}", "[http] port")
         await first.until_ready(2)

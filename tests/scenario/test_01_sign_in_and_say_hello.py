@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import aiohttp
 import pytest
+import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.support.browser import at_the_page, chromium, sign_in
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, running
+
+
+@pytest_asyncio.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
+    """A daemon with nothing configured, started as people do."""
+    async with running(tmp_path, warm=False) as found:
+        yield found
 
 
 async def test_the_link_signs_in_and_leaves_no_trace_in_the_address(daemon: Daemon) -> None:

@@ -219,7 +219,7 @@ async def test_a_page_task_from_telegram(tmp_path: Path, pages: Pages, model: Sc
     """The card is pressed in the chat, and the picture comes there as a photo."""
     async with FakeTelegram().serve() as telegram:
         channel = TELEGRAM.format(api_root=telegram.api_root)
-        daemon = Daemon(folder=tmp_path, config=channel + config(pages, model))
+        daemon = Daemon(folder=tmp_path, config=channel + config(pages, model), warm=True)
         url = f"{pages.here}/tables"
         model.replies.extend(task(url))
         await daemon.start({"TELEGRAM_BOT_TOKEN": TOKEN})

@@ -117,7 +117,7 @@ async def telegram() -> AsyncIterator[FakeTelegram]:
 async def daemon(tmp_path: Path, telegram: FakeTelegram, model: ScriptedModel) -> AsyncIterator[Daemon]:
     """A daemon with a bot there."""
     config = TELEGRAM.format(api_root=telegram.api_root) + CONFIG.format(model=model.base_url)
-    found = Daemon(folder=tmp_path, config=config)
+    found = Daemon(folder=tmp_path, config=config, warm=True)
     await found.start({"TELEGRAM_BOT_TOKEN": TOKEN})
     yield found
     await found.kill()
@@ -285,7 +285,7 @@ async def test_a_pdf_of_a_page_comes_to_the_chat_as_a_document(telegram: FakeTel
     """And to the workspace."""
     async with serving() as pages:
         config = TELEGRAM.format(api_root=telegram.api_root) + BROWSER.format(host=pages.scope)
-        daemon = Daemon(folder=tmp_path, config=config)
+        daemon = Daemon(folder=tmp_path, config=config, warm=True)
         await daemon.start({"TELEGRAM_BOT_TOKEN": TOKEN})
         try:
             telegram.say(ANN, f"/browser open {pages.here}/tables")
