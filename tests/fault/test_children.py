@@ -89,6 +89,7 @@ async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:
         await judge_three(found)
 
 
+@pytest.mark.whole("a kill at each passage of a child stays")
 async def test_killed_while_they_stream(tmp_path: Path) -> None:
     """Half an answer of a child is no answer: each is asked once more, and its parent is told the whole one."""
     slow = [
@@ -141,6 +142,7 @@ async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.whole("a kill at each passage of a child stays")
 async def test_killed_again_and_again(family: int, tmp_path: Path) -> None:
     """Several deaths in one family, anywhere and at any moment."""
     rules = [one.model_copy(update={"reply": one.reply.model_copy(update={"think_s": 0.1})}) for one in three()]
@@ -179,6 +181,7 @@ async def test_no_family_loses_a_member(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("point", "passage"), [("J13", 2), ("J15", 1)])
+@pytest.mark.sampled(1)
 async def test_a_grandchild(point: str, passage: int, tmp_path: Path) -> None:
     """The grandchild is spawned, and ends: each result goes up one step, once."""
     above = asks("Have it done", spawn("have it done below"))
@@ -197,6 +200,7 @@ async def test_a_grandchild(point: str, passage: int, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("point", "passage"), [("J13", 1), ("J15", 2), ("J4", 4), ("J6", 5)])
+@pytest.mark.sampled(1)
 async def test_an_end_that_comes_as_a_message(point: str, passage: int, tmp_path: Path) -> None:
     """Mode session: one message tells the end, one turn answers it, and the child's words stand in it as data."""
     begin = asks("Begin it", spawn("do a", mode="session"), then="It has begun.")

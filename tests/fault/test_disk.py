@@ -133,6 +133,7 @@ async def test_what_was_accepted_is_answered(world: World) -> None:
     assert all(one.text for one in answers)
 
 
+@pytest.mark.whole("waits for seconds; an answer that cannot be stored stays")
 async def test_a_platform_is_not_told_that_it_was_taken(world: World) -> None:
     """No acknowledgement while nothing can be stored; the platform's next delivery of the same event counts."""
     world.disk.fill()

@@ -186,6 +186,7 @@ async def test_nothing_escapes_a_timeout(page: Visitor) -> None:
     nothing_is_left(page)
 
 
+@pytest.mark.sampled(1)
 async def test_nothing_outlives_the_command(page: Visitor) -> None:
     """What is left in the background ends with the command; the result does not wait for it."""
     for escape in ("setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "env sleep {n} &"):
@@ -198,6 +199,7 @@ async def test_nothing_outlives_the_command(page: Visitor) -> None:
         nothing_is_left(page, marker)
 
 
+@pytest.mark.sampled(1)
 async def test_one_that_dies(page: Visitor) -> None:
     """Killed by itself, by a signal, or told to leave: an exit code, and the next command works."""
     for command, code in [("kill -9 $$", 137), ("kill -SEGV $$", 139), ("exit 3", 3), ("exec false", 1)]:
@@ -206,6 +208,7 @@ async def test_one_that_dies(page: Visitor) -> None:
     assert (await result(page, await allow(page, "env echo fine")))["text"] == "fine\n"
 
 
+@pytest.mark.sampled(1)
 async def test_it_dies_with_the_daemon(page: Visitor) -> None:
     """Killed by `kill -9`, the daemon takes every process with it, those with a session of their own too."""
     marker = fresh()
@@ -215,6 +218,7 @@ async def test_it_dies_with_the_daemon(page: Visitor) -> None:
     await until(lambda: not marked(marker), within_s=2)
 
 
+@pytest.mark.sampled(1)
 async def test_somebody_elses_process_is_left_alone(page: Visitor) -> None:
     """A process with the very same arguments, which is not the command's, lives on."""
     marker = fresh()

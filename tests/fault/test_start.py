@@ -110,6 +110,7 @@ async def test_another_programs_database(daemon: Daemon) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"hello", b"hello" * 10_000])
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_no_database_at_all(daemon: Daemon, content: bytes) -> None:
     """A file of something else, however short, is kept."""
     daemon.state.mkdir(mode=0o700)
@@ -216,6 +217,7 @@ async def test_log_names_configuration_and_state_folder(daemon: Daemon) -> None:
         ("[channels.test]\nmodule = 'no.such'\n", ["no.such", "module"]),
     ],
 )
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_a_mistake_in_the_configuration(daemon: Daemon, config: str, wanted: list[str]) -> None:
     """One of each kind; the words of many more are judged in `tests/unit/config/test_mistakes.py`."""
     daemon.config = config
@@ -298,6 +300,7 @@ async def test_without_bubblewrap_basic_is_refused(daemon: Daemon) -> None:
     assert list(daemon.state.rglob("ran")) == []
 
 
+@pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
 async def test_check_says_so(daemon: Daemon) -> None:
     """`dragoman check` tells what is missing before anybody needs it."""
     daemon.prefix = without_bubblewrap()

@@ -33,6 +33,7 @@ async def test_a_command_that_only_reads_runs_at_once(daemon: Daemon) -> None:
         assert (step["result"]["status"], step["result"]["text"]) == ("ok", "Linux\n")
 
 
+@pytest.mark.whole("the same path; the command that runs once stays")
 async def test_a_denial_runs_nothing(daemon: Daemon) -> None:
     """Deny: nothing was run, and the answer says so."""
     async with page_of(daemon) as page:
@@ -69,6 +70,7 @@ async def test_a_second_page_is_live_and_can_press(daemon: Daemon) -> None:
         await second.shot("02-second-page-dark")
 
 
+@pytest.mark.whole("the same path; the command that runs once stays")
 async def test_a_command_that_writes_a_huge_file_is_stopped(tmp_path: Path) -> None:
     """The result names the limit and its setting; the file ends there."""
     async with running(tmp_path, "[sandbox]\nfile_mb = 3\nmemory_mb = 300\n") as daemon, page_of(daemon) as page:
@@ -82,6 +84,7 @@ async def test_a_command_that_writes_a_huge_file_is_stopped(tmp_path: Path) -> N
         assert huge.stat().st_size == 3 * 1024 * 1024
 
 
+@pytest.mark.whole("the same path; the command that runs once stays")
 async def test_a_press_counts_once_whoever_presses(daemon: Daemon) -> None:
     """The same button on two pages: one wins, the other is told."""
     async with page_of(daemon) as first, page_of(daemon) as second:
@@ -106,6 +109,7 @@ async def test_a_forged_button_does_nothing(daemon: Daemon) -> None:
         assert (await page.press(handle))["result"] == "approved"
 
 
+@pytest.mark.whole("the same path; the command that runs once stays")
 async def test_what_is_long_is_kept_whole_in_a_file(daemon: Daemon) -> None:
     """Head and tail are shown; everything can be opened from the page."""
     async with page_of(daemon) as page:

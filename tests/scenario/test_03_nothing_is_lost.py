@@ -37,6 +37,7 @@ async def test_what_is_written_while_it_is_down_arrives(daemon: Daemon) -> None:
         owner.complaints = [one for one in owner.complaints if "WebSocket" not in one and "ERR_" not in one]
 
 
+@pytest.mark.whole("the contract suite accepts a message twice")
 async def test_the_same_message_sent_twice_is_one(daemon: Daemon) -> None:
     """A page that did not see the acknowledgement sends the same id again; it counts once."""
     async with page_of(daemon) as page:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.daemon import Daemon, page_of
 from tests.support.platform import FakePlatform
 
 ANN, BOB, EVE = "1001", "2002", "6666"
 
 
+@pytest.mark.whole("the same rules as in the scenario of Telegram, which stays")
 async def test_the_owners_chat_and_page_are_one_session(on_platform: Daemon, platform: FakePlatform) -> None:
     """A command from the chat: the card is there, the page shows it live, and the page may press it."""
     async with page_of(on_platform) as page:
@@ -20,6 +23,7 @@ async def test_the_owners_chat_and_page_are_one_session(on_platform: Daemon, pla
         assert "ann allowed once" in card.rows[0]["outcome"]
 
 
+@pytest.mark.whole("the same rules as in the scenario of Telegram, which stays")
 async def test_a_press_in_the_chat_runs_it(on_platform: Daemon, platform: FakePlatform) -> None:
     """The same from the chat's own button."""
     await platform.say(ANN, "/shell env echo pressed")
@@ -82,6 +86,7 @@ async def test_nobody_to_ask_is_a_refusal(on_platform: Daemon, platform: FakePla
     assert "nobody can be asked" in (await platform.see("room", "answer")).text
 
 
+@pytest.mark.whole("the same rules as in the scenario of Telegram, which stays")
 async def test_a_stranger_gets_one_line_a_day(on_platform: Daemon, platform: FakePlatform) -> None:
     """The first message is refused in words, the others in silence; no session comes of it."""
     for n in range(5):
@@ -101,6 +106,7 @@ async def test_a_group_that_nobody_allowed_is_ignored(on_platform: Daemon, platf
     assert platform.in_chat("elsewhere") == []
 
 
+@pytest.mark.whole("the same rules as in the scenario of Telegram, which stays")
 async def test_two_conversations_of_one_owner(on_platform: Daemon, platform: FakePlatform) -> None:
     """Answers go where their turn began; both places read the same history."""
     async with page_of(on_platform) as page:

@@ -65,6 +65,7 @@ async def test_who_is_no_owner_any_more_is_signed_out(two_owners: Daemon) -> Non
             assert response.status == 401
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_an_open_page_ends_with_its_sign_in(tmp_path: Path) -> None:
     """A page that stays open does not outlive its cookie."""
     async with running(tmp_path, '[channels.web]\ncookie_lifetime = "1s"\n') as daemon, page_of(daemon) as page:
@@ -131,6 +132,7 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
 }
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_requests_that_no_browser_makes(daemon: Daemon) -> None:
     """Refused, each as what it is; nothing breaks inside."""
     port = str(daemon.port).encode()
@@ -146,6 +148,7 @@ async def test_requests_that_no_browser_makes(daemon: Daemon) -> None:
     assert "handler failed" not in daemon.log
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_a_sign_in_that_is_nonsense(daemon: Daemon) -> None:
     """It is an attempt like any other."""
     headers = {"Content-Type": "application/json; charset=nonsense"}
@@ -156,6 +159,7 @@ async def test_a_sign_in_that_is_nonsense(daemon: Daemon) -> None:
     assert "handler failed" not in daemon.log
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_a_call_of_megabytes_does_not_weigh_on_the_page(tmp_path: Path, model: ScriptedModel) -> None:
     """What a model calls is shown as far as a person would read it."""
     model.replies.extend((Reply(calls=(Call(name="x" * 100_000, arguments="y" * 2_000_000),)), Reply(text="Done.")))
@@ -168,6 +172,7 @@ async def test_a_call_of_megabytes_does_not_weigh_on_the_page(tmp_path: Path, mo
         assert len(step["tool"]) + len(step["arguments"]) < 70_000
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_a_name_of_megabytes_is_not_repeated(tmp_path: Path, model: ScriptedModel) -> None:
     """The error about an argument goes to the model; it does not double what the model wrote."""
     call = Call(name="shell", arguments=f'{{"{"k" * 500_000}": 1, "command": "true"}}')
@@ -180,6 +185,7 @@ async def test_a_name_of_megabytes_is_not_repeated(tmp_path: Path, model: Script
         assert len(step["result"]["hint"]) < 1_000
 
 
+@pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_guessing_through_a_proxy_is_counted_by_what_the_proxy_says(daemon: Daemon) -> None:
     """A sender writes forwarding headers of its own; what the trusted proxy adds below them counts."""
     await daemon.stop()

@@ -86,6 +86,7 @@ async def world(
         assert SECRET not in daemon.log
 
 
+@pytest.mark.sampled(1)
 async def test_the_owners_chat_and_page_are_one_session(world: World) -> None:
     """A command in the chat: the card is there and on the page; the press runs it once, below the card."""
     telegram = world.telegram
@@ -103,6 +104,7 @@ async def test_the_owners_chat_and_page_are_one_session(world: World) -> None:
         await page.until_row("slot", lambda row: "exit 0" in row["text"])
 
 
+@pytest.mark.sampled(1)
 async def test_a_press_on_the_page_closes_the_card_in_the_chat(world: World) -> None:
     """The first press wins, wherever it was; what comes after is told so."""
     telegram = world.telegram
@@ -118,6 +120,7 @@ async def test_a_press_on_the_page_closes_the_card_in_the_chat(world: World) -> 
         assert (await telegram.toast(late)).text == "Already decided."
 
 
+@pytest.mark.sampled(1)
 async def test_a_denial_takes_its_reason_from_the_reply(world: World) -> None:
     """ "Deny with reason" asks for a reply to the card; what is written there is the reason, and never consent."""
     telegram = world.telegram
@@ -134,6 +137,7 @@ async def test_a_denial_takes_its_reason_from_the_reply(world: World) -> None:
     assert not world.model.requests
 
 
+@pytest.mark.sampled(1)
 async def test_a_model_answers_each_in_their_own_session(world: World) -> None:
     """Owner and friend write directly; Markdown arrives as formatting."""
     telegram = world.telegram
@@ -223,6 +227,7 @@ async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
     assert typing[0].at_s - telegram.calls("sendMessage", ANN)[0].at_s < 0
 
 
+@pytest.mark.sampled(1)
 async def test_what_cannot_be_read_is_said_and_commands_are_known(world: World) -> None:
     """An honest line for what is neither words nor a file; the menu of commands by kind of chat; /start greets."""
     telegram = world.telegram
@@ -237,6 +242,7 @@ async def test_what_cannot_be_read_is_said_and_commands_are_known(world: World) 
     assert scopes == {"all_private_chats", "all_group_chats"}
 
 
+@pytest.mark.sampled(1)
 async def test_a_long_message_that_telegram_cut_is_one_again(world: World) -> None:
     """Two messages at once, the first as long as it can be: one question."""
     telegram = world.telegram

@@ -319,6 +319,7 @@ async def test_three_sub_sessions_work_at_the_same_time(world: World) -> None:
     assert [message.text.count("They say:") for message in telegram.shown(ANN)].count(1) == 1
 
 
+@pytest.mark.whole("three sub-sessions at the same time stay")
 async def test_spawning_without_a_model(without_model: World) -> None:
     """`/spawn` begins a sub-session, which is driven like everything else: its command asks, then its answer comes."""
     world, telegram = without_model, without_model.telegram

@@ -117,6 +117,7 @@ def when(asked: str, answer: str, think_s: float = 0) -> Rule:
 # --- who speaks, and where ----------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 async def test_all_that_an_owner_says_is_one_session_and_a_friend_has_another(world: World) -> None:
     """What is said in one workspace is known in the other and on the page; each answer goes where it was asked for."""
     slack, garden, model = world.slack, world.garden, world.model
@@ -142,6 +143,7 @@ async def test_all_that_an_owner_says_is_one_session_and_a_friend_has_another(wo
     assert [one.text for one in slack.shown(TO_ANN)] == ["You said **blue**."]
 
 
+@pytest.mark.sampled(1)
 async def test_strangers_and_guests(world: World) -> None:
     """One line a day for a colleague; nothing for a guest where colleagues may speak, but for one who is named."""
     slack, model = world.slack, world.model
@@ -165,6 +167,7 @@ async def test_strangers_and_guests(world: World) -> None:
     assert len(world.questions()) == 1
 
 
+@pytest.mark.sampled(1)
 async def test_a_mention_begins_a_thread_and_the_thread_is_a_session(world: World) -> None:
     """The bot answers below the mention, is meant there without its name, and knows nothing of other threads."""
     slack, model = world.slack, world.model
@@ -186,6 +189,7 @@ async def test_a_mention_begins_a_thread_and_the_thread_is_a_session(world: Worl
     assert [one.text for one in slack.shown(KITCHEN, "")] == []
 
 
+@pytest.mark.sampled(1)
 async def test_what_a_thread_asks_for_is_decided_by_the_owner_and_told_in_the_thread(world: World) -> None:
     """A command, and a sub-session with one of its own: the cards come to the owner, what came of it to the thread."""
     slack, model = world.slack, world.model
@@ -255,6 +259,7 @@ async def test_an_app_from_before_keeps_its_panel(world: World) -> None:
     assert slack.world.titles[place] == "water the plants"
 
 
+@pytest.mark.sampled(1)
 async def test_the_slash_command(world: World) -> None:
     """It gives the gateway's commands; anything else is a message; in a channel everybody sees the answer."""
     slack, model = world.slack, world.model
@@ -272,6 +277,7 @@ async def test_the_slash_command(world: World) -> None:
 # --- cards --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) -> None:
     """The first press wins, wherever it was; it runs once, below the card; whoever presses after it is told so."""
     slack = world.slack
@@ -333,6 +339,7 @@ async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
     assert all(later - earlier > 0.95 for earlier, later in pairwise(streamed))
 
 
+@pytest.mark.sampled(1)
 async def test_files(world: World) -> None:
     """The model is told of what was sent, and looks at pictures; what is too long for messages comes as a file."""
     slack, picture = world.slack, b"\xff\xd8\xff an oven"

@@ -146,6 +146,7 @@ async def test_a_document_and_a_photo_from_telegram(
     assert len(model.requests) == 2
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_voice_message_from_telegram_is_a_file(
     telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel
 ) -> None:
@@ -158,6 +159,7 @@ async def test_a_voice_message_from_telegram_is_a_file(
     assert inbox(daemon) == {path_of(line): b"OggS" + bytes(500)}
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_file_that_is_too_large_is_told_and_not_fetched(
     telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel
 ) -> None:
@@ -202,6 +204,7 @@ async def test_killed_while_a_file_comes(telegram: FakeTelegram, daemon: Daemon,
     assert len(model.requests) == 1
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_file_of_a_command_from_telegram(telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel) -> None:
     """It lies in the workspace before anybody decides; the person is told as what."""
     telegram.attach(ANN, "document", b"rye and salt", name="bread.txt", caption="/shell env cat inbox/*")
@@ -255,6 +258,7 @@ async def test_files_from_slack_directly_and_in_a_thread(rig: SlackRig, model: S
     assert len(folders) == 2
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_file_of_a_command_from_slack(rig: SlackRig, model: ScriptedModel) -> None:
     """As on Telegram."""
     rig.slack.attach("U0ANN", b"rye and salt", name="bread.txt", text="/shell env cat inbox/*")
@@ -267,6 +271,7 @@ async def test_a_file_of_a_command_from_slack(rig: SlackRig, model: ScriptedMode
     assert not model.requests
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_file_from_slack_that_is_too_large(rig: SlackRig, model: ScriptedModel) -> None:
     """Not a byte of it is asked for."""
     model.replies.append(Reply(text="It is too large for me."))
@@ -302,6 +307,7 @@ async def test_a_pdf_of_a_page_comes_to_the_chat_as_a_document(telegram: FakeTel
         assert kept.read_bytes() == document.content
 
 
+@pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
 async def test_a_pdf_of_a_page_is_saved_from_the_web_page(tmp_path: Path) -> None:
     """Its link gives it to be saved and never to be shown, and to nobody who is not signed in."""
     async with serving() as pages:

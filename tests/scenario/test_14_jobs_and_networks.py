@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scenario.conftest import until
 from tests.support.daemon import Daemon, Page, page_of, running
 from tests.support.model_server import Call, Reply, ScriptedModel
@@ -71,6 +73,7 @@ def served(mark: str) -> Reply:
     return Reply(calls=(call("shell", command=f"echo up; env sleep {mark}", background=True),))
 
 
+@pytest.mark.whole("the job that ends with the daemon stays")
 async def test_a_job_outlives_its_turn_and_ends_by_stop(tmp_path: Path, model: ScriptedModel) -> None:
     """One press starts it, the turn ends, the job goes on; /stop ends it and says so."""
     mark = f"4{secrets.randbelow(10**9):09d}"

@@ -167,6 +167,7 @@ sys.exit(str(taken))
     assert err.decode().strip() == "[]"
 
 
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_a_tool_of_ones_own_finds_what_a_start_leaves_alone(state: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import cryptography, rich\nraise ImportError('both were found')\n")
     config = tmp_path / "config.toml"
@@ -178,6 +179,7 @@ async def test_a_tool_of_ones_own_finds_what_a_start_leaves_alone(state: Path, t
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['telegram'] = None\n")
     environ = {"PYTHONPATH": str(tmp_path), "TOKEN": "1:" + "a" * 35, "DRAGOMAN_CHANNELS__TELEGRAM__TOKEN": "env:TOKEN"}
@@ -191,6 +193,7 @@ async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path,
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_a_model_whose_package_is_missing_is_said_in_words(state: Path, command: str) -> None:
     environ = {"DRAGOMAN_MODEL__NAME": "groq:llama", "DRAGOMAN_MODEL__API_KEY": "env:KEY", "KEY": "k"}
     done = await dragoman(state, command, environ=environ)
@@ -225,6 +228,7 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
 
 
 @pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["audit"], ["send", "hello"]])
+@pytest.mark.sampled(2)
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
@@ -260,6 +264,7 @@ async def test_config_works_before_and_after_the_command(state: Path, words: lis
 
 
 @pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["audit"], ["send", "hello"]])
+@pytest.mark.sampled(2)
 async def test_state_works_before_and_after_the_command(state: Path, words: list[str]) -> None:
     async with Daemon().at(state):
         environ = {"DRAGOMAN_STATE": str(state.parent / "other")}
@@ -323,6 +328,7 @@ async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> 
     assert in_folder(state) == before
 
 
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_check_knows_a_port_that_our_own_daemon_holds(state: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
@@ -332,6 +338,7 @@ async def test_check_knows_a_port_that_our_own_daemon_holds(state: Path) -> None
     assert f"127.0.0.1:{port} is taken, and the daemon of this state folder runs" in done.out
 
 
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_check_refuses_an_address_of_another_machine(state: Path) -> None:
     environ = {"DRAGOMAN_HTTP__HOST": "192.0.2.1", "DRAGOMAN_HTTP__PUBLIC_URL": "https://chat.example.org"}
     done = await dragoman(state, "check", environ=environ)
@@ -339,6 +346,7 @@ async def test_check_refuses_an_address_of_another_machine(state: Path) -> None:
     assert "Set http.host to an address of this machine." in done.out
 
 
+@pytest.mark.whole("starts a process; other mistakes that the check finds stay")
 async def test_check_refuses_a_state_that_is_a_file(state: Path) -> None:
     file = state / "file"
     file.write_text("")

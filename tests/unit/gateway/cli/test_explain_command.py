@@ -48,6 +48,7 @@ async def test_rules_test_prints_each_case_that_fails(state: Path, tmp_path: Pat
     assert (done.code, done.out) == (0, "1 of 1 cases are decided as expected.\n")
 
 
+@pytest.mark.whole("starts a process; what needs no daemon stays")
 async def test_rules_test_tells_a_malformed_file(state: Path, tmp_path: Path) -> None:
     cases = tmp_path / "cases.toml"
     cases.write_text('[[case]]\ntool = "shell"\n')
@@ -72,11 +73,13 @@ async def test_explain_asks_the_daemon_about_a_session(state: Path) -> None:
     assert (both.code, "leave out --kind and --preset" in both.err) == (2, True)
 
 
+@pytest.mark.whole("starts a process; what needs no daemon stays")
 async def test_explain_takes_a_preset(state: Path) -> None:
     done = await dragoman(state, "explain", "--preset", "plan", "--json", "shell", "touch x")
     assert (done.code, json.loads(done.out)["decision"]) == (0, "deny")
 
 
+@pytest.mark.whole("starts a process; what needs no daemon stays")
 async def test_a_case_may_be_about_a_stored_session(state: Path, tmp_path: Path) -> None:
     cases, daemon = tmp_path / "cases.toml", Daemon()
     one = '[[case]]\ntool = "shell"\ntext = "make"\nsession = "main:ann"\nbecause = "grant g1"\n'

@@ -70,11 +70,13 @@ async def test_what_was_sent_is_said_to_be_sent_when_it_cannot_be_printed(state:
     assert [name for name, _ in daemon.asked] == ["send"]
 
 
+@pytest.mark.whole("starts a process; a full disk under the output stays")
 async def test_whoever_has_read_enough_is_told_nothing(state: Path) -> None:
     done = await shell(state, "DRAGOMAN check | head -c 5")
     assert (done.out, done.err) == ("confi", "")
 
 
+@pytest.mark.whole("starts a process; a full disk under the output stays")
 async def test_what_an_output_cannot_show_is_escaped(state: Path) -> None:
     line = "DRAGOMAN --state \"$(printf '/nowhere/\\342\\200\\246\\377')\" check"
     done = await shell(state, line, PYTHONIOENCODING="iso-8859-1:strict", PYTHONUTF8="1")

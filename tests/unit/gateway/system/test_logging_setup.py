@@ -237,6 +237,7 @@ def test_unbroken_text_is_shown_except_a_begun_secret() -> None:
 
 @pytest.mark.parametrize("kind", CANARIES)
 @pytest.mark.parametrize("step", [7, 5_000])
+@pytest.mark.sampled(4)
 def test_secret_before_a_long_word_is_not_streamed(redactor: Redactor, kind: str, step: int) -> None:
     """The examined window continues after it: seen from there, the secret would only be a suffix."""
     text = f'See {CANARIES[kind]}","data":"{"A" * 3 * HELD_BACK_AT_MOST} done.'

@@ -88,6 +88,7 @@ RENAMES_OF_JOURNAL = 6
 
 
 @pytest.mark.parametrize("writes", range(13))
+@pytest.mark.sampled(5)
 async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Path, writes: int) -> None:
     changes = made(tmp_path)
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(tmp_path), str(writes))
