@@ -32,10 +32,10 @@ SHORTEST = 200
 NO_TEXT = "\x00\x07\x1b\x7f\x9b\ud800\udfff\ue000\ufdd0\uffff\U0010ffff"
 
 
-@pytest.mark.parametrize("char", sorted({*LINE_ENDS, *TURNS, *HIDES, *SPACES, *TAGS, *SHAPELESS, *NO_TEXT}), ids=ascii)
-def test_plain_replaces_invisible_characters_by_spaces(char: str) -> None:
-    assert plain(f"{char}Allowed{char}by{char * 3}Ann{char}") == "Allowed by Ann"
-    assert plain(char) == ""
+def test_plain_replaces_invisible_characters_by_spaces() -> None:
+    for char in sorted({*LINE_ENDS, *TURNS, *HIDES, *SPACES, *TAGS, *SHAPELESS, *NO_TEXT}):
+        assert plain(f"{char}Allowed{char}by{char * 3}Ann{char}") == "Allowed by Ann", ascii(char)
+        assert plain(char) == "", ascii(char)
 
 
 def test_plain_leaves_no_control_or_line_break_of_unicode() -> None:
