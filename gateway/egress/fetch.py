@@ -1,7 +1,8 @@
 """HTTP requests of tools, through an egress proxy that lives for one request. Used by `toolcalls`.
 
 The proxy resolves each name once, vets every address and connects to what it vetted. Redirects stay on the host that
-was allowed. Content is decoded here, so that a compressed bomb ends at the limit.
+was allowed, and a tool's headers on the origin for which it gave them. Content is decoded here, so that a compressed
+bomb ends at the limit.
 """
 
 from __future__ import annotations
@@ -73,9 +74,11 @@ async def _followed(proxy: EgressProxy, url: URL, most: int, headers: Mapping[st
                 raise _unreachable(proxy, url, error) from None
             if isinstance(found, Fetched):
                 return found
-            url, body = found, None
+            before, url, body = url, found, None
             if url.scheme not in ("http", "https") or _scope(url) != first:
                 raise BadRequest(f"It leads to {url.human_repr()[:500]}.", cure="Ask for that address if you want it.")
+            if url.origin() != before.origin():
+                headers = _NO_HEADERS  # without TLS, or at another port, somebody else may read them
     raise BadRequest(f"It leads on more than {REDIRECTS_AT_MOST} times.", cure="Use another address.")
 
 

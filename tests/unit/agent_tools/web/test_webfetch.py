@@ -181,6 +181,28 @@ async def test_a_redirect_to_another_host_is_named_not_followed(fetch: Desk, the
     assert len(the_web.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("begins", "to", "keeps"),
+    [
+        ("http://example.org/a", "/b", True),
+        ("http://example.org/a", "http://example.org:80/b", True),
+        ("http://example.org:443/a", "http://example.org/b", False),
+        ("http://example.org/a", "http://example.org:443/b", False),
+        ("http://example.org/a", "http://www.example.org/b", False),
+    ],
+)
+async def test_headers_stay_on_their_origin(call: Call, the_web: Web, begins: str, to: str, keeps: bool) -> None:
+    """On one host a redirect may leave TLS, by which anybody on the way reads a key (safety class 17)."""
+    the_web.page("/a", status=302, Location=to)
+    the_web.page("/b", "arrived", "text/plain")
+    given = {"Authorization": "Bearer k", "X-Key": "k", "Cookie": "k"}
+    found = await call.net.fetch(begins, most=100, within_s=5, headers=given)
+    assert found.data == b"arrived"
+    first, second = (headers for _, _, headers, _ in the_web.requests)
+    assert given.items() <= first.items()
+    assert {name: second.get(name) for name in given} == (given if keeps else dict.fromkeys(given))
+
+
 async def test_an_endless_redirect_ends(fetch: Desk, the_web: Web) -> None:
     the_web.page("/a", status=302, Location="/a")
     with pytest.raises(BadRequest, match="more than 5 times"):
