@@ -38,6 +38,18 @@ def is_contained(action: Action, least: SandboxFloor) -> bool:
     return order.index(action.sandbox) >= order.index(least.mode) and (action.read_only or not least.read_only)
 
 
+def is_tightened(shown: Action, now: Action) -> bool:
+    """Return whether an action, as a card showed it, is contained less than the same one would be now."""
+    if now.sandbox is None:
+        return False
+    modes, networks = list(SandboxMode), [NetworkMode.HOST, NetworkMode.PUBLIC, NetworkMode.NONE]
+    if shown.sandbox is None or modes.index(shown.sandbox) < modes.index(now.sandbox):
+        return True
+    if now.network is None:
+        return False
+    return shown.network is None or networks.index(shown.network) < networks.index(now.network)
+
+
 def action_of(
     tool: Tool, arguments: Any, cwd: str, session: Session, containment: Containment, least: SandboxFloor
 ) -> Action:

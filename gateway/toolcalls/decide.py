@@ -19,6 +19,7 @@ from gateway.domain.sessions import Session, works_in
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.tools import (
     ACTION_BYTES,
+    Action,
     Effect,
     Preview,
     ResultStatus,
@@ -37,14 +38,14 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments
-from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of, is_contained
+from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of, is_contained, is_tightened
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
 from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.resolution import decide_action, resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
-from gateway.toolcalls.tool_set import ToolSet
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.wait_results import changed_since_asked, not_approved, of_child, of_decision
 from gateway.toolcalls.workspaces import Workspaces
 
@@ -311,9 +312,8 @@ class CallDecider:
         denied = decide(tool.spec, tool.policy, view.session, call_scope, askable=True, preset=preset)
         if isinstance(denied, Deny):  # a rule that is newer than the approval
             return self.refuse(denied)
-        if not is_contained(request.action, floor_of(preset)):
-            hint = f"The preset {preset.name} demands a stricter sandbox than the card showed. Ask again."
-            return self.refuse(Deny(reason=DenyReason.CONFIGURED, hint=hint))
+        if isinstance(denied := self._confinement_now(view, tool, arguments, request.action), Deny):
+            return self.refuse(denied)
         call = Prepared(
             view=view,
             step=step,
@@ -327,6 +327,22 @@ class CallDecider:
             hidden=hides(tool.spec, tool.policy, view.session, preset),
         )
         return Runnable(call=call, wait=wait.id)
+
+    def _confinement_now(self, view: TurnView, tool: Tool, arguments: object, shown: Action) -> Deny | None:
+        """Return the reason why a call must be contained more by now than its card showed; None when it need not."""
+        preset = self.tools.preset_of(view.session)
+        least = floor_of(preset)
+        if not is_contained(shown, least):
+            hint = f"The preset {preset.name} demands a stricter sandbox than the card showed. Ask again."
+            return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+        try:
+            now = action_of(tool, arguments, shown.cwd, view.session, self.containment, least)
+        except SandboxMissing as error:
+            return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
+        if is_tightened(shown, now):
+            hint = f"The configuration contains {tool.spec.name} more strictly than the card showed. Ask again."
+            return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+        return None
 
     def _interrupted(
         self, view: TurnView, step: Step, wait: Wait | None, granted: Granted, checked: Checked

@@ -221,3 +221,40 @@ def test_approval_of_a_weaker_sandbox_does_not_outlive_a_plan(tmp_path: Path) ->
     assert isinstance(allowed, Runnable)
     assert isinstance(refused, ToolResult)
     assert "stricter sandbox" in refused.hint
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "network", "runs"),
+    [
+        (SandboxPolicy.BASIC, NetworkPolicy.HOST, True),
+        (SandboxPolicy.OFF, NetworkPolicy.HOST, True),
+        (SandboxPolicy.FULL, NetworkPolicy.HOST, False),
+        (SandboxPolicy.BASIC, NetworkPolicy.PUBLIC, False),
+        (SandboxPolicy.BASIC, NetworkPolicy.NONE, False),
+    ],
+)
+def test_approval_of_a_weaker_sandbox_than_configured_now(
+    tmp_path: Path, sandbox: SandboxPolicy, network: NetworkPolicy, runs: bool
+) -> None:
+    """The settings of the tool changed while its card was open (I05, I10)."""
+    one = step()
+    wait = waiting(WaitState.APPROVED, approval=asked(by(tmp_path, shell(NetworkPolicy.HOST)), one))
+    asked_step = replace(one, state=StepState.ASKED)
+
+    found = by(tmp_path, shell(network, sandbox=sandbox)).later(turn_view(steps=[asked_step]), asked_step, wait)
+
+    assert isinstance(found, Runnable if runs else ToolResult)
+    if isinstance(found, ToolResult):
+        assert "more strictly than the card showed" in found.hint
+
+
+def test_approval_does_not_run_where_its_sandbox_is_gone(tmp_path: Path) -> None:
+    one = step()
+    wait = waiting(WaitState.APPROVED, approval=asked(by(tmp_path, shell()), one))
+    asked_step = replace(one, state=StepState.ASKED)
+    gone = Containment(can_bwrap=False, can_pid_namespace=True)
+
+    found = by(tmp_path, shell(), gone).later(turn_view(steps=[asked_step]), asked_step, wait)
+
+    assert isinstance(found, ToolResult)
+    assert found.code == "sandbox_missing"
