@@ -60,15 +60,19 @@ settings.register_profile("mutants", derandomize=True, database=None, phases=[Ph
 settings.load_profile("mutants")
 
 
-def pytest_sessionstart():
+@functools.cache
+def caches():
     modules = [vars(one) for name, one in list(sys.modules.items()) if name.startswith("gateway.")]
-    for one in [one for module in modules for one in module.values()]:
-        if isinstance(one, functools._lru_cache_wrapper):
-            one.cache_clear()
+    return [one for module in modules for one in module.values() if isinstance(one, functools._lru_cache_wrapper)]
+
+
+def pytest_runtest_setup():
+    for one in caches():
+        one.cache_clear()
 """
 """Of the copy. What tests draw by chance is the same each time, and nobody wants the smallest example of a mutant. Nor
 its local variables in a log: they hold all the other mutants, and take 10 s to be written. A mutant begins as a copy
-of a process that ran the tests: it must not take their results from a cache.
+of a process that ran the tests, and is tried by those that were seen to call it: no result may come from a cache.
 """
 
 

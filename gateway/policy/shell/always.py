@@ -33,7 +33,7 @@ def _may_be_remembered(part: Part, place: Place) -> bool:
         return False
     if part.kind is PartKind.COMMAND and (not is_standard(part.program) or _SCRIPT.search(part.program)):
         return False  # a file that a later call may replace
-    if part.kind is PartKind.COMMAND and part.words[0] == "git" and part.words[1:2] and part.words[1].startswith("-"):
+    if part.kind is PartKind.COMMAND and " ".join(part.words).startswith("git -"):
         return False  # its options change what the subcommand does, and where
     words: Sequence[str] = part.words[1:] if part.kind is PartKind.COMMAND else part.words
     paths = [path for word in words for path in paths_in(word)]

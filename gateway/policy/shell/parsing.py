@@ -297,7 +297,7 @@ class _Reader:
                 text=text,
                 words=(name, word.text),
                 forms=(text,),
-                expands=frozenset({1}) if word.expands or value.startswith("(") else NONE,
+                expands=frozenset({1}) if word.expands else NONE,
                 folders=self._folders,
                 exported=exported,
             )

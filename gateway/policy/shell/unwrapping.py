@@ -173,7 +173,7 @@ def _found_files(found: Unwrapped, rest: Sequence[str]) -> None:
         if word in (*_FIND_RUNS, "-x", "-X", "--exec", "--exec-batch"):
             found.ask("It runs a command for each file that it finds.")
             inner = rest[at + 1 :]
-            end = next((n for n, one in enumerate(inner) if one in (";", "+")), len(inner))
+            end = next((n for n, one in enumerate(inner) if one in (";", "+")), None)
             if inner[:end]:
                 deeper = unwrap(inner[:end], frozenset())
                 found.forms.extend(deeper.forms)

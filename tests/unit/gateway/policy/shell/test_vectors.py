@@ -53,6 +53,7 @@ def decided(command: str, *rules: Rule, kind: SessionKind = SessionKind.MAIN) ->
         ("timeout 5 make", Ask, False),
         ("f() { ls; }", Ask, False),
         ("make *", Ask, False),
+        ("make {a,b}", Ask, False),
         ("make 'a*'", Ask, False),
         ("echo 'a?'", Allow, False),
         ("make größe", Ask, False),
