@@ -169,6 +169,7 @@ def make_subsessions(core: Core) -> SubsessionService:
         limits=core.loaded.limits,
         clock=core.clock,
         redactor=core.redactor,
+        events=core.store.live,
     )
 
 

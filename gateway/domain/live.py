@@ -107,7 +107,7 @@ class ProgressChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsStopped:
-    """The jobs of a session's family shall end, by /stop or /new."""
+    """The jobs of a session's family shall end, by /stop, /new or sessions_stop."""
 
     session: SessionId
     """The root session."""
@@ -115,6 +115,8 @@ class JobsStopped:
     """Principal whose jobs are meant; None: everybody's."""
     why: str
     """Reason in one sentence."""
+    below: SessionId | None = None
+    """Sub-session whose jobs are meant, with those of all below it; None: the whole family's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,5 +67,10 @@ def works_in(session: Session) -> SessionId:
     return session.lineage.root if session.lineage else session.id
 
 
+def branch_of(session: Session) -> frozenset[SessionId]:
+    """Return a sub-session with the one above it, if that is one too; empty for a root. It has two levels at most."""
+    return frozenset({session.id, session.lineage.parent} - {session.lineage.root}) if session.lineage else frozenset()
+
+
 LEASE_LASTS = timedelta(seconds=15)
 """Duration of a lease, from its claim or renewal."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.domain.hooks import HookEvent
 from gateway.domain.live import OutputDelta, session_topic
-from gateway.domain.sessions import works_in
+from gateway.domain.sessions import branch_of, works_in
 from gateway.domain.text import mended
 from gateway.domain.tools import (
     Artifact,
@@ -226,6 +226,7 @@ class Execution:
             output=output,
             root=works_in(call.view.session),
             by=call.view.turn.principal,
+            within=branch_of(call.view.session),
             buffer=lambda on_text: self._buffer(call, lease, name, on_text),
             job_s=partial(job_limit_s, call.tool.spec, call.tool.policy),
         )

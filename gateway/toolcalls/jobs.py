@@ -1,8 +1,8 @@
 """Jobs: programs that go on after the call that started them. Used by `processes`, and by ingress for /stop and /new.
 
 A job belongs to the family of one root session. It ends with all its processes at its timeout, at /stop and /new of
-that session, when it is told to, and when the daemon ends. A fact in the store says that it was begun, so that a job
-that a crash took with it is told as lost.
+that session, when the sub-session that began it is stopped, when it is told to, and when the daemon ends. A fact in the
+store says that it was begun, so that a job that a crash took with it is told as lost.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class NewJob:
     """Root session of the family that it belongs to."""
     by: Principal
     """Principal for whom it runs."""
+    within: frozenset[SessionId] = frozenset()
+    """Sub-session that began it, and its parent if that is one too: it ends when one of them is stopped."""
     seconds: float
     """Maximum duration."""
     buffer: Callable[[OnText], OutputBuffer]
@@ -291,7 +293,7 @@ class Jobs:
 
     def _stop(self, event: JobsStopped) -> None:
         for job in self._of(event.session):
-            if event.only in (None, job.new.by):
+            if event.only in (None, job.new.by) and (event.below is None or event.below in job.new.within):
                 job.stop(JobEnd.STOPPED, event.why)
 
     # --- facts --------------------------------------------------------------------------------

@@ -137,6 +137,8 @@ class CallProcess:
     by: Principal
     buffer: Callable[[OnText], OutputBuffer]
     """Make the output buffer of a job."""
+    within: frozenset[SessionId] = frozenset()
+    """Sub-session of this call, and its parent if that is one too."""
     job_s: Callable[[float | None], float]
     """Return the timeout of a job in seconds, by what was asked for."""
 
@@ -170,6 +172,7 @@ class CallProcess:
         new = NewJob(
             root=self.root,
             by=self.by,
+            within=self.within,
             seconds=self.job_s(timeout_s),
             buffer=self.buffer,
             terminal=Terminal() if terminal else None,

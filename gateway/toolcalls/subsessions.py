@@ -23,13 +23,14 @@ from gateway.domain.children import (
 )
 from gateway.domain.decisions import DenyReason
 from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
-from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.live import JOBS, JobsStopped
+from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line
 from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
-from gateway.ports import Children, Clock, Models, Queries, Task, TurnJournal
+from gateway.ports import Children, Clock, EventBus, Models, Queries, Task, TurnJournal
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -168,6 +169,7 @@ class SubsessionService:
     limits: TurnLimits
     clock: Clock
     redactor: Redactor
+    events: EventBus
     spawning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock around a spawn: two calls of one answer must not both get the remaining budget."""
 
@@ -245,7 +247,7 @@ class CallSubsessions:
         return await self.subsessions.children.family(self.view.session.id)
 
     async def stop(self, child: SessionId) -> int:
-        """Stop a descendant with all below it; in a shared session, only one that the same person asked for.
+        """Stop a descendant with all below it and their jobs; in a shared session, only one for the same person.
 
         That holds for owners too: they are not known here, and have `/stop`.
         """
@@ -253,7 +255,11 @@ class CallSubsessions:
         # A child works for one person, whatever principal its later turns have; so do a main session and a dm.
         shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
         only = self.view.turn.principal if shared else None
-        return await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
+        stopped = await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
+        why = "It was ended by sessions_stop."
+        event = JobsStopped(session=works_in(session), only=None, why=why, below=child)
+        self.subsessions.events.publish(JOBS, event)
+        return stopped
 
     async def leave_plan(self) -> None:
         """Give this session the preset before its present one, as the effect of this call's step."""

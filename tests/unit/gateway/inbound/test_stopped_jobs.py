@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import Principal, SessionId, main_session
+from gateway.domain.children import Lineage
+from gateway.domain.ids import Principal, SessionId, child_session, main_session
 from gateway.domain.jobs import JobEnd, JobState
+from gateway.domain.sessions import Session, branch_of
 from gateway.ports import Output, ProcessEnd
 from gateway.sandbox import Terminal
 from gateway.system.clock import SystemClock
@@ -18,8 +21,9 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.jobs import NewJob
 from gateway.toolcalls.output import OnText, OutputBuffer
 from tests.support.engine import Engine
-from tests.support.fakes import GROUP
+from tests.support.fakes import GROUP, ToolBox
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, inbound
+from tests.unit.gateway.toolcalls.subsession_rig import answered, call, planned, spawning
 
 MAIN = main_session(ANN)
 
@@ -38,11 +42,13 @@ async def forever(_output: Output, _terminal: Terminal | None) -> ProcessEnd:
     raise AssertionError
 
 
-async def started(engine: Engine, root: SessionId, by: Principal) -> JobState:
+async def started(
+    engine: Engine, root: SessionId, by: Principal, within: frozenset[SessionId] = frozenset()
+) -> JobState:
     def buffer(on_text: OnText) -> OutputBuffer:
         return OutputBuffer(engine.workspaces.outputs(root), "job.txt", SystemClock(), Redactor(), on_text)
 
-    new = NewJob(root=root, by=by, seconds=60, buffer=buffer)
+    new = NewJob(root=root, by=by, within=within, seconds=60, buffer=buffer)
     return await engine.core.jobs.start(new, forever)
 
 
@@ -109,3 +115,28 @@ async def test_a_command_that_comes_twice_ends_jobs_once(tmp_path: Path) -> None
         await engine.ingress.message(message)
 
         assert await ended(engine, MAIN, job) == (JobEnd.RUNNING, "")
+
+
+async def test_sessions_stop_ends_the_jobs_of_the_sub_session_only(tmp_path: Path) -> None:
+    """A job outlives the call that began it, not the session that was stopped (I30)."""
+    engine = spawning(tmp_path, ToolBox().all)
+    async with with_jobs(engine):
+        parent = await planned(engine, call("sessions_spawn", task="later", mode="session"))
+        assert await engine.settle(parent)
+        child = await engine.store.session(child_session(parent.turn, 1))
+        assert child is not None
+        below = replace(child, id=SessionId("below"), lineage=replace(lineage_of(child), parent=child.id, depth=2))
+        mine = await started(engine, MAIN, ANN_TELEGRAM, branch_of(child))
+        deeper = await started(engine, MAIN, ANN_TELEGRAM, branch_of(below))
+        others = await started(engine, MAIN, ANN_TELEGRAM)
+        await answered(engine, parent, call("sessions_stop", session=child.id))
+        assert await engine.settle(parent)
+
+        why = "It was ended by sessions_stop."
+        assert await ended(engine, MAIN, mine) == await ended(engine, MAIN, deeper) == (JobEnd.STOPPED, why)
+        assert await ended(engine, MAIN, others) == (JobEnd.RUNNING, "")
+
+
+def lineage_of(session: Session) -> Lineage:
+    assert session.lineage is not None
+    return session.lineage
