@@ -30,7 +30,7 @@ from tests.twins import copy_of_the_project
 
 LIST = Path(__file__).with_suffix(".toml")
 BAR = 0.85
-"""The part of the mutants that tests must notice. May only rise."""
+"""The part of the mutants that tests must notice, where an area has no `bar` of its own. May only rise."""
 SEED = 1
 """Of samples, when nobody says: a second run takes the same."""
 FAILED, SURVIVED, NO_TEST, NOT_RUN = 1, 0, 33, None
@@ -97,6 +97,8 @@ class Area:
     """As pytest takes them. Of these, a mutant is given those that call its function."""
     sample: int = 0
     """How many mutants are tried when nobody says; 0: all."""
+    bar: float = BAR
+    """Part of the mutants that its tests must notice."""
     equivalent: Mapping[Change, str]
     """Changes that no test can notice, and why."""
 
@@ -113,6 +115,8 @@ class Found:
     """With what was noticed about each."""
     sampled_from: int = 0
     """How many the area has, when only some of them were tried; 0: all were."""
+    bar: float = BAR
+    """As in `Area`."""
     stale: list[str] = field(default_factory=list[str])
     """What must be taken off the list: it names no mutant any more, or one that is killed."""
 
@@ -124,7 +128,7 @@ class Found:
     @property
     def good(self) -> bool:
         """Whether enough were killed, and the list of exceptions fits."""
-        return self.score >= BAR and not self.stale
+        return self.score >= self.bar and not self.stale
 
 
 def areas() -> dict[str, Area]:
@@ -139,6 +143,7 @@ def _area(name: str, table: Mapping[str, Any]) -> Area:
         files=tuple(table["files"]),
         tests=tuple(table["tests"]),
         sample=table.get("sample", 0),
+        bar=table.get("bar", BAR),
         equivalent={
             Change(function=one["in"], old=one["old"], new=one["new"]): group["because"]
             for group in table.get("equivalent", ())
@@ -195,7 +200,7 @@ def _run_mutmut(names: Sequence[str], at_once: int) -> None:
 
 def looked_at(area: Area, files: Sequence[str], chosen: frozenset[str]) -> Found:
     """Read what mutmut wrote under the current folder, and compare it with the list."""
-    found, exists = Found(), set[Change]()
+    found, exists = Found(bar=area.bar), set[Change]()
     listed = {change.function for change in area.equivalent}
     for file in files:
         codes: dict[str, int | None] = json.loads(Path("mutants", f"{file}.meta").read_text())["exit_code_by_key"]
@@ -260,7 +265,7 @@ def say(area: Area, found: Found) -> bool:
     killed = f"{found.killed} killed ({len(found.hung)} hung)"
     print(
         f"{'ok    ' if found.good else 'FAILED'}  {area.name}: {total} mutants, {killed}, "
-        f"{found.equivalent} equivalent, {survived} survived: {found.score:.1%} (at least {BAR:.0%})",
+        f"{found.equivalent} equivalent, {survived} survived: {found.score:.1%} (at least {found.bar:.0%})",
         flush=True,
     )
     return found.good
@@ -283,6 +288,7 @@ def as_json(found: Mapping[str, Found]) -> dict[str, Any]:
                 "survived": len(one.survivors),
                 "stale": len(one.stale),
                 "score": one.score,
+                "bar": one.bar,
                 "good": one.good,
             }
             for name, one in found.items()

@@ -64,3 +64,9 @@ def test_what_counts_as_noticed(
 def test_the_bar(killed: int, survived: int, good: bool) -> None:
     area = Area(name="a", files=(), tests=(), equivalent={})
     assert mutants.say(area, Found(killed=killed, survivors=[(OTHER, "")] * survived)) is good
+
+
+def test_what_decides_about_commands_has_a_higher_bar() -> None:
+    assert {name for name, area in AREAS.items() if area.bar >= 0.95} >= {"grants", "layers", "rules", "shell"}
+    assert Found(bar=0.95, killed=95, survivors=[(OTHER, "")] * 5).good
+    assert not Found(bar=0.95, killed=94, survivors=[(OTHER, "")] * 6).good

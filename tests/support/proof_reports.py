@@ -127,8 +127,8 @@ def of_mutants(mutants: Json | None) -> list[str]:
         "## Mutants",
         "",
         f"What decides, changed one thing at a time on a copy; {_made(mutants)}. Its tests must notice "
-        f"{mutants['bar']:.0%}. A change that nobody can notice is listed with its reason in `tests/mutants.toml` and "
-        "counts as neither.",
+        f"{mutants['bar']:.0%}. `tests/mutants.toml` asks more of some areas. It also lists changes that nobody can "
+        "notice, with the reason; they count as neither.",
         "",
         *table(("area", "noticed", "of", "equivalent", "share", "held"), lines),
     ]
