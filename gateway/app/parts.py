@@ -268,6 +268,7 @@ def make_why(core: Core) -> WhyReplies:
         registry=core.registry,
         containment=core.containment,
         workspace=core.workspaces.workspace,
+        home=core.workspaces.home,
         redactor=core.redactor,
         clock=core.clock,
     )

@@ -35,6 +35,8 @@ def canonical(action: Action) -> str:
         fields["network"] = action.network
     if action.read_only:
         fields["read_only"] = True
+    if action.home:
+        fields["home"] = action.home
     return json.dumps(
         fields,
         sort_keys=True,

@@ -257,6 +257,8 @@ class Action:
     """None for a tool that starts no process, or opens ways out by itself."""
     read_only: bool = False
     """True when its programs cannot write to the workspace."""
+    home: str = ""
+    """Id of the place that holds the workspaces: the same path elsewhere has other files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

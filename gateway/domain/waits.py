@@ -84,7 +84,7 @@ class ApprovalRequest:
     action: Action
     risk: Risk
     action_key: str
-    """SHA-256 hex of the canonical (tool, arguments, cwd, sandbox)."""
+    """SHA-256 hex of the canonical action, with its home."""
     action_sha: str
     """SHA-256 hex of action_key + session + turn + step + requester."""
     requester: Principal

@@ -55,6 +55,7 @@ class WhyReplies:
     registry: Registry
     containment: Containment
     workspace: Callable[[SessionId], object]
+    home: Callable[[], str]
     """Returns the folder of a session."""
     redactor: Redactor
     clock: Clock
@@ -158,6 +159,7 @@ class WhyReplies:
             session=session,
             containment=self.containment,
             workspace=lambda: str(self.workspace(works_in(session))),
+            home=self.home,
             grants=grants,
             openly=owner or session.kind is SessionKind.MAIN,
         )

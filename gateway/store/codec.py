@@ -59,7 +59,7 @@ def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler)
         del data[absent]
     action = data["action"]
     action["sandbox"] = action["sandbox"] or ""
-    for absent in [key for key in ("network", "read_only") if not action[key]]:
+    for absent in [key for key in ("network", "read_only", "home") if not action[key]]:
         del action[absent]
     return data
 

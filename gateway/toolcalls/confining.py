@@ -51,7 +51,14 @@ def is_tightened(shown: Action, now: Action) -> bool:
 
 
 def action_of(
-    tool: Tool, arguments: Any, cwd: str, session: Session, containment: Containment, least: SandboxFloor
+    tool: Tool,
+    arguments: Any,
+    cwd: str,
+    session: Session,
+    containment: Containment,
+    least: SandboxFloor,
+    *,
+    home: str = "",
 ) -> Action:
     """Return the exact action of a call, as a person would be asked about it. Raises `SandboxMissing`.
 
@@ -67,6 +74,7 @@ def action_of(
         tool=tool.spec.name,
         arguments=tool.arguments.dump(arguments),
         cwd=cwd,
+        home=home,
         sandbox=sandbox,
         network=network,
         read_only=sandbox is not None and least.read_only,

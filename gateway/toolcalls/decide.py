@@ -46,7 +46,7 @@ from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.resolution import decide_action, resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import Tool, ToolSet
-from gateway.toolcalls.wait_results import changed_since_asked, not_approved, of_child, of_decision
+from gateway.toolcalls.wait_results import changed_since_asked, files_elsewhere, not_approved, of_child, of_decision
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -292,8 +292,9 @@ class CallDecider:
     ) -> Runnable | ToolResult:
         """Return the call with the action of its approval, not of the transcript; check again that the tool exists."""
         bound = (view.session.id, step.turn, step.n, request.requester, request.prepared)
-        if asking.action_sha(asking.action_key(request.action), *bound) != request.action_sha:
-            return not_approved()
+        here = self._is_here(request.action)
+        if not here or asking.action_sha(asking.action_key(request.action), *bound) != request.action_sha:
+            return not_approved() if here else files_elsewhere()
         tool = self.tools.resolve(request.action.tool, view.session)
         if isinstance(tool, Deny):
             return self.refuse(tool)
@@ -343,6 +344,13 @@ class CallDecider:
             hint = f"The configuration contains {tool.spec.name} more strictly than the card showed. Ask again."
             return Deny(reason=DenyReason.CONFIGURED, hint=hint)
         return None
+
+    def _is_here(self, action: Action) -> bool:
+        """Return whether an action is for the files of this machine."""
+        try:
+            return action.home == self.workspaces.home()
+        except DragomanError:
+            return False
 
     def _interrupted(
         self, view: TurnView, step: Step, wait: Wait | None, granted: Granted, checked: Checked
@@ -402,7 +410,8 @@ class CallDecider:
         try:
             cwd = str(self.workspaces.workspace(works_in(view.session)))
             least = floor_of(self.tools.preset_of(view.session))
-            action = action_of(tool, arguments, cwd, view.session, self.containment, least)
+            home = self.workspaces.home()
+            action = action_of(tool, arguments, cwd, view.session, self.containment, least, home=home)
         except SandboxMissing as error:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
         except DragomanError as error:

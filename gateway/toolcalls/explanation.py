@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,8 @@ class Explainer:
     containment: Containment
     workspace: Workspace
     """Supplier of the session's folder."""
+    home: Callable[[], str] = lambda: ""
+    """Supplier of the id of the place that holds the folders, which grants for one action name."""
     grants: Sequence[Grant] = ()
     """Grants that hold in this session."""
     askable: bool = True
@@ -83,7 +85,9 @@ class Explainer:
             return found
         tool, session, least = found.tool, self.session, floor_of(self.tools.preset_of(self.session))
         try:
-            action = action_of(tool, found.arguments, self.workspace(), session, self.containment, least)
+            action = action_of(
+                tool, found.arguments, self.workspace(), session, self.containment, least, home=self.home()
+            )
         except DragomanError as error:
             note("sandbox: refused, sandbox_missing")
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))

@@ -59,6 +59,12 @@ def changed_since_asked() -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, text="", code="changed", hint=hint)
 
 
+def files_elsewhere() -> ToolResult:
+    """Return the result of an approved call whose files are on another machine."""
+    hint = "It was approved for the files of another machine, so nothing was run. Look what is here, and ask again."
+    return ToolResult(status=ResultStatus.DENIED, text="", code="elsewhere", hint=hint)
+
+
 def after_a_wait(tool: str) -> ToolResult:
     """Return the result of a call made after a waiting one of the same tool, whose effect is not known yet."""
     hint = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,9 @@ from gateway.system.safe_open import ENTRIES_AT_MOST, create_beneath, open_benea
 
 READABLE = ".dragoman/output"
 """Folder of long outputs in the workspace."""
+HOME = ".home"
+"""File beside the workspaces with the id of their place."""
+HOME_CHARS = 16
 READABLE_AT_MOST = 5
 """Files kept in that folder."""
 _OWN = READABLE.split("/")
@@ -29,6 +33,7 @@ class Workspaces:
     def __init__(self, root: Path) -> None:
         """Take the state folder."""
         self.root = root
+        self._home = ""
 
     def look(self) -> None:
         """Raise `DragomanError` when the parent of these folders exists and is no folder. Creates nothing."""
@@ -37,6 +42,19 @@ class Workspaces:
                 raise DragomanError(
                     f"{path} is not a folder: tools cannot work there.", cure="Remove what stands there."
                 )
+
+    def home(self) -> str:
+        """Return the id of the place that holds the workspaces, made once; nodes that share the place share it.
+
+        Raises `DragomanError` when it cannot be read or made.
+        """
+        if not self._home:
+            path = self.root / "workspaces" / HOME
+            try:
+                self._home = _home_in(path)
+            except (OSError, ValueError) as error:
+                raise DragomanError(f"{path} cannot be used: {error}.", cure="Remove what stands there.") from error
+        return self._home
 
     def workspace(self, session: SessionId) -> Path:
         """Return the session's workspace, created when missing. Links are followed: a card names the resolved path.
@@ -106,3 +124,22 @@ def kept_for(session: SessionId, epoch: int) -> str:
 def _folder_name(session: SessionId) -> str:
     readable = "".join(c if c.isalnum() or c in "-_" else "-" for c in session)[:40]
     return f"{readable}-{hashlib.sha256(session.encode()).hexdigest()[:12]}"
+
+
+def _home_in(path: Path) -> str:
+    """Return the id in this file, made when there is none. Complete before it has its name, so that two nodes agree."""
+    if not os.path.lexists(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = path.with_name(f"{HOME}-{secrets.token_hex(4)}")
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(8))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(new, path)
+        new.unlink()
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        found = file.read(HOME_CHARS + 1)
+    if not re.fullmatch(rf"[0-9a-f]{{{HOME_CHARS}}}", found):
+        raise ValueError("it holds no id")
+    return found

@@ -162,6 +162,23 @@ async def test_a_press_counts_once_wherever_it_arrives(tmp_path: Path) -> None:
         assert len(lines_of(tmp_path, "ran")) == told[PressResult.APPROVED]
 
 
+async def test_an_approval_runs_only_where_its_files_are(tmp_path: Path) -> None:
+    """It was given for the files of one machine; the other one takes the turn, and would run it on files of its own."""
+    async with pair(tmp_path, SystemClock(), shares_files=False) as two:
+        await two.say(0, "/shell echo x >> ran")
+        wait = await two.asked()
+        [first] = [one for one in two.machines if one.way.answered["open_waits"]]
+        await until(lambda: [row.turn.state for row in two.store.turns.values()] == [TurnState.PARKED])
+        first.suspend()
+        other = 1 - two.machines.index(first)
+        assert (await two.press(other, wait)) is PressResult.APPROVED
+        await ended(two, within_s=5)
+        [step] = [item for item in await two.items() if isinstance(item, Step) and item.result]
+        assert step.result is not None
+        assert (step.result.code, "another machine" in step.result.hint) == ("elsewhere", True)
+        assert lines_of(tmp_path, "ran") == []
+
+
 async def test_the_same_event_at_both_is_one_message(tmp_path: Path) -> None:
     """A platform that delivers to both: one turn, one answer."""
     async with pair(tmp_path, SystemClock()) as two:

@@ -29,10 +29,12 @@ from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
 from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory import MemoryStore
+from gateway.toolcalls.workspaces import HOME
 from tests.fault.oracle import the_audit_is_whole
 
 WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
 """Which topic wakes a claim that waits."""
+SHARED_HOME = "00112233445566ff"
 
 
 class NodeBus(LocalEventBus):
@@ -201,8 +203,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[Pair]:
-    """Two daemons on one memory store, with one key for their buttons."""
+async def pair(folder: Path, clock: Clock, config: str = "", *, shares_files: bool = True) -> AsyncGenerator[Pair]:
+    """Two daemons on one memory store, with one key for their buttons, and one home for their files."""
     store, buses = MemoryStore(clock), list[NodeBus]()
     store.live_bus = StoreBus(buses)
     containment = await probe()
@@ -214,6 +216,9 @@ async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[P
             open_state(state)
             if machines:
                 (state / "state.key").write_bytes((folder / "machine-0" / "state.key").read_bytes())
+            if shares_files:
+                (state / "workspaces").mkdir()
+                (state / "workspaces" / HOME).write_text(SHARED_HOME)
             machines.append(await _start(stack, state, config, client, clock, store, buses, containment))
         try:
             yield Pair(store, (machines[0], machines[1]), ButtonTokens(state_key(folder / "machine-0")), folder)

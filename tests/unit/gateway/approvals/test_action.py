@@ -178,11 +178,12 @@ def test_every_field_of_an_action_is_in_its_key() -> None:
         "sandbox": replace(ACTION, sandbox=SandboxMode.OFF),
         "network": replace(ACTION, network=NetworkMode.NONE),
         "read_only": replace(ACTION, read_only=True),
+        "home": replace(ACTION, home="0123456789abcdef"),
     }
 
     assert set(changed) == {field.name for field in fields(Action)}
     assert len({action_key(ACTION), *(action_key(one) for one in changed.values())}) == len(changed) + 1
-    whole = replace(ACTION, network=NetworkMode.HOST, read_only=True)
+    whole = replace(ACTION, network=NetworkMode.HOST, read_only=True, home="0123456789abcdef")
     assert set(json.loads(canonical(whole))) == {field.name for field in fields(Action)}
     assert len({action_key(replace(ACTION, network=one)) for one in NetworkMode}) == len(NetworkMode)
 

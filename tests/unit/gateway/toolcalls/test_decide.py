@@ -50,6 +50,7 @@ def test_what_is_allowed_may_run(tmp_path: Path) -> None:
         tool="shell",
         arguments={"text": "ls"},
         cwd=str(Workspaces(tmp_path).workspace(main_session(ANN))),
+        home=Workspaces(tmp_path).home(),
         sandbox=None,
     )
     assert found.call.action_sha == action_sha(

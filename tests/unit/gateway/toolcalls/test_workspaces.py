@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.ids import SessionId
 from gateway.errors import DragomanError
-from gateway.toolcalls.workspaces import Workspaces, kept_for
+from gateway.toolcalls.workspaces import HOME, Workspaces, kept_for
 
 
 def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) -> None:
@@ -25,6 +25,26 @@ def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) 
         assert len(folder.name) < 64
     assert spaces.workspace(SessionId("main:ann")) == folders[0]
     assert not spaces.outputs(SessionId("main:ann")).exists()
+
+
+def test_a_place_has_one_id_for_all_that_share_it(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    assert Workspaces(here).home() == Workspaces(here).home() != Workspaces(elsewhere).home()
+    assert [entry.name for entry in (here / "workspaces").iterdir()] == [HOME]
+
+
+@pytest.mark.parametrize("stands", ["", "not an id", "0123456789abcdef0", "link"])
+def test_what_is_no_id_of_a_place_is_refused(tmp_path: Path, stands: str) -> None:
+    """Also a link to a good one, which a tool on the host may have made."""
+    file = tmp_path / "workspaces" / HOME
+    file.parent.mkdir()
+    if stands == "link":
+        (tmp_path / "id").write_text("0123456789abcdef")
+        file.symlink_to(tmp_path / "id")
+    else:
+        file.write_text(stands)
+    with pytest.raises(DragomanError, match="Remove what stands there"):
+        Workspaces(tmp_path).home()
 
 
 @pytest.mark.parametrize("name", ["workspaces", "outputs"])
