@@ -37,6 +37,7 @@ SPEC = ToolSpec(
     sandbox=SandboxPolicy.AUTO,
     network=None,
     positional="url",
+    shows="url",
     example="https://example.org",
     settings=WebSettings,
 )

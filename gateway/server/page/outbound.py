@@ -14,7 +14,7 @@ from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbou
 from gateway.domain.slots import CardRow, Slot, SlotKind
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
-from gateway.domain.tools import ToolResult
+from gateway.domain.tools import PICTURES, ToolResult
 from gateway.domain.turns import Turn
 from gateway.domain.views import Row, Rows, SessionLine
 from gateway.domain.waits import ChildEnd, Wait, WaitKind
@@ -271,7 +271,11 @@ def _result(step: Step, result: ToolResult) -> Json:
         "full": f"/api/output/{step.turn}/{step.n}" if result.full_output else None,
         "pictures": [f"/api/output/{step.turn}/{step.n}/{at}" for at in range(len(result.pictures))],
         "files": [
-            {"name": shown_name(one.name), "url": f"/api/output/{step.turn}/{step.n}/file/{at}"}
+            {
+                "name": shown_name(one.name),
+                "url": f"/api/output/{step.turn}/{step.n}/file/{at}",
+                "picture": one.media_type in PICTURES,
+            }
             for at, one in enumerate(result.files)
         ],
     }

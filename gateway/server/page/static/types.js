@@ -13,7 +13,7 @@
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
  *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null, pictures: string[],
- *   files: {name: string, url: string}[]}} Result
+ *   files: {name: string, url: string, picture: boolean}[]}} Result
  * @typedef {{input_tokens: number, output_tokens: number, cached_tokens: number, cost_micros: number}} Usage
  * @typedef {RowBase & {type: "step", turn: string, n: number, kind: "model"|"tool", state: "planned"|"asked"|"started"|"finished",
  *   started_at: string|null, ended_at: string|null, call?: string, tool?: string, arguments?: string, result?: Result|null,

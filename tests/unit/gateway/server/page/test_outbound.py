@@ -358,13 +358,19 @@ def test_a_file_is_called_what_it_can_be_saved_as(name: str, shown: str) -> None
 
 
 def test_a_result_names_its_files_and_where_they_are_and_a_message_its_own() -> None:
-    kept = (Artifact(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),)
+    kept = (
+        Artifact(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),
+        Artifact(file="t-1-2.png", name="chart.png", media_type="image/png"),
+    )
     step = finished(1, tool_call("browser"), replace(result(), files=kept))
     came = with_files(attachment("a.txt"), attachment("b.txt"), brought("inbox/a.txt"), brought("", trouble="Gone."))
     frames = [row(Row(ord=1, rev=1, item=item), _no_card) for item in (step, came)]
 
     shown, said = (frame for frame in frames if frame is not None)
-    assert shown["result"]["files"] == [{"name": "Bill.pdf", "url": "/api/output/t/1/file/0"}]
+    assert shown["result"]["files"] == [
+        {"name": "Bill.pdf", "url": "/api/output/t/1/file/0", "picture": False},
+        {"name": "chart.png", "url": "/api/output/t/1/file/1", "picture": True},
+    ]
     assert [(one["name"], one["trouble"]) for one in said["files"]] == [("a.txt", ""), ("b.txt", "Gone.")]
 
 
