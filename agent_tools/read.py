@@ -1,4 +1,4 @@
-"""The tool `read`: returns lines of a workspace file, or shows a picture to the model."""
+"""The tool `read`: returns lines of a workspace file or of a document's text, or shows a picture to the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_tools._files.arguments import FilePath, read_scope
-from agent_tools._files.text_files import FILE_BYTES, decode, is_picture, media_type, numbered
+from agent_tools._files.text_files import FILE_BYTES, decode, document_kind, is_picture, media_type, numbered
+from agent_tools._web.reading_room import ReadingRoom
 from gateway.domain.file_changes import content_hash
 from gateway.domain.tools import (
     PICTURE_BYTES,
@@ -20,11 +21,12 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.errors import BadRequest
-from gateway.ports import ToolContext
+from gateway.ports import StatefulTool, ToolContext, ToolHost
 
 SPEC = ToolSpec(
     name="read",
-    description="Read a text file of the workspace with line numbers, or look at a picture. Needed before an edit.",
+    description="Read a text file, PDF or office document of the workspace as numbered lines, or look at a picture. "
+    "Needed before an edit.",
     risk=Risk.READ,
     effect=Effect.PURE,
     availability=Availability.ALWAYS,
@@ -32,6 +34,9 @@ SPEC = ToolSpec(
     example="notes.md",
 )
 LINES = 2000
+DOCUMENT_BYTES = 25_000_000
+"""Largest document that is read, as large as an attachment may be."""
+DOCUMENTS = (".pdf", ".docx", ".docm", ".xlsx", ".xlsm", ".pptx", ".pptm", ".odt", ".ods", ".odp")
 
 
 class Args(BaseModel):
@@ -49,19 +54,51 @@ def scope(args: Args, _settings: None) -> CallScope:
     return read_scope(args.path)
 
 
-async def run(ctx: ToolContext, args: Args) -> ToolResult:
-    """Return the chosen lines. The session knows the whole content from then on."""
-    data = await ctx.files.read(args.path, FILE_BYTES)
-    if is_picture(data) and len(data) <= PICTURE_BYTES:
-        kind = media_type(data)
-        shown = await ctx.artifacts.picture(data, kind)
-        return ToolResult(status=ResultStatus.OK, text=f"{args.path}: {kind}, {len(data):,} bytes.", pictures=(shown,))
-    text, count, whole = numbered(decode(data, args.path).text, args.offset, args.limit)
+def create(host: ToolHost) -> StatefulTool:
+    """Make the tool. Nothing is started before its first document."""
+    return Read(host)
+
+
+class Read:
+    """The stateful tool (`ports.StatefulTool`): documents are read in a reading room."""
+
+    def __init__(self, host: ToolHost) -> None:
+        """Create the reading room without starting it."""
+        self._room = ReadingRoom(host)
+
+    async def serve(self) -> None:
+        """Keep the reading room until cancelled."""
+        await self._room.serve()
+
+    async def run(self, ctx: ToolContext, args: Args) -> ToolResult:
+        """Return the chosen lines. The session knows the whole content of a text file from then on."""
+        is_named = args.path.lower().endswith(DOCUMENTS)
+        data = await ctx.files.read(args.path, DOCUMENT_BYTES if is_named else FILE_BYTES)
+        if is_picture(data) and len(data) <= PICTURE_BYTES:
+            kind = media_type(data)
+            shown = await ctx.artifacts.picture(data, kind)
+            told = f"{args.path}: {kind}, {len(data):,} bytes."
+            return ToolResult(status=ResultStatus.OK, text=told, pictures=(shown,))
+        if kind := document_kind(data):
+            return await self._document(ctx, args, kind, data)
+        found = _lines(decode(data, args.path).text, args, f", hash {content_hash(data)[:8]}")
+        await ctx.changes.saw(args.path, data)
+        return found
+
+    async def _document(self, ctx: ToolContext, args: Args, kind: str, data: bytes) -> ToolResult:
+        """Return lines of a document's text. It is not known for edits: what is shown is not its content."""
+        made = await self._room.read(ctx, kind, data, form="text", url="")
+        title, note = str(made.get("title", "")), str(made.get("note", ""))
+        text = "\n\n".join(filter(None, [title and f"# {title}", str(made.get("text", ""))]))
+        return _lines(text, args, f" of its text. {note}".rstrip())
+
+
+def _lines(text: str, args: Args, more_of_head: str) -> ToolResult:
+    shown, count, whole = numbered(text, args.offset, args.limit)
     if args.offset > max(whole, 1):
         raise BadRequest(f"`{args.path}` has {whole} lines.", cure=f"Begin at line {max(whole, 1)} or before.")
-    await ctx.changes.saw(args.path, data)
     if not whole:
         return ToolResult(status=ResultStatus.OK, text=f"{args.path} is empty.")
-    head = f"{args.path}, lines {args.offset} to {args.offset + count - 1} of {whole}, hash {content_hash(data)[:8]}"
+    head = f"{args.path}, lines {args.offset} to {args.offset + count - 1} of {whole}{more_of_head}"
     more = "" if args.offset + count > whole else f"\nGo on with offset={args.offset + count}."
-    return ToolResult(status=ResultStatus.OK, text=f"{head}\n{text}{more}", untrusted=True)
+    return ToolResult(status=ResultStatus.OK, text=f"{head}\n{shown}{more}", untrusted=True)

@@ -43,6 +43,8 @@ SPEC = ToolSpec(
 )
 BYTES = 5 * 2**20
 """Bytes of the longest document."""
+OFFICE = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
+"""Beginnings of the media types of office documents."""
 _TEXT = frozenset({"application/json", "application/xml", "application/javascript", "application/x-ndjson", ""})
 
 
@@ -90,6 +92,8 @@ class WebFetch:
             return ToolResult(status=ResultStatus.OK, text=_head(found), pictures=(picture,))
         if found.media_type == "application/pdf":
             return await self._read(ctx, found, "pdf", args)
+        if found.media_type.startswith(OFFICE):
+            return await self._read(ctx, found, "office", args)
         is_html = "html" in found.media_type or (not found.media_type and found.data.lstrip()[:1] == b"<")
         if is_html and args.format != "html":
             return await self._read(ctx, found, "html", args)
@@ -99,11 +103,6 @@ class WebFetch:
 
     async def _read(self, ctx: ToolContext, found: Fetched, kind: str, args: Args) -> ToolResult:
         made = await self._room.read(ctx, kind, found.data, form=args.format, url=found.url)
-        if made.get("error") == "not_installed":
-            cure = "The owner can install it: ./run add web."
-            raise BadRequest("This is a PDF, and the reader of PDFs is not installed.", cure=cure)
-        if made.get("error"):
-            raise BadRequest(str(made["error"]), cure="Use another source.")
         text = str(made.get("text", "")).strip()
         if not text:
             hint = "The page shows nothing without scripts: open it with the browser."

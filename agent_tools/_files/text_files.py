@@ -51,6 +51,13 @@ def media_type(data: bytes) -> str:
     return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
 
 
+def document_kind(data: bytes) -> str:
+    """Return `pdf` or `office` for a file that begins like such a document; empty for anything else."""
+    if data.startswith(b"%PDF-") or (b"%PDF-" in data[:1024] and is_binary(data)):
+        return "pdf"
+    return "office" if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")) else ""
+
+
 def is_picture(data: bytes) -> bool:
     """Return whether these bytes begin like a picture that models and people can be shown."""
     return media_type(data) in PICTURES

@@ -1,7 +1,8 @@
 """Reading room: one contained child without network, home and state, that turns foreign documents into text.
 
-Used by `webfetch`. The child is started at the first document and kept for the next ones of the same session. It is
-ended when it was idle, before a document of another session, when a document exceeds its limits, and with the daemon.
+Used by `webfetch` and `read`. The child is started at the first document and kept for the next ones of its session.
+It is ended when it was idle, before a document of another session, when a document exceeds its limits, and with the
+daemon.
 A document that takes over the child thus learns nothing of another session and cannot answer for it.
 """
 
@@ -12,8 +13,10 @@ import json
 import secrets
 import sys
 import sysconfig
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -29,8 +32,34 @@ JOB_S = 20.0
 """Timeout in seconds for one document."""
 ANSWER_BYTES = 8 * 2**20
 """Bytes of the longest answer of the child."""
+PIECE = 2**20
 _READER = Path(reader.__file__)
 _ANSWER = TypeAdapter(dict[str, Any])
+_ERRORS: Mapping[str, tuple[str, str]] = MappingProxyType({
+    "not_installed": (
+        "This is a PDF, and the reader of PDFs is not installed.", "The owner can install it: ./run add web.",
+    ),
+    "encrypted": (
+        "The document is locked with a password.",
+        "Ask for a copy without one; for a PDF, `qpdf --decrypt --password=…` in the shell makes it.",
+    ),
+    "ole": (
+        "The document is locked with a password, or of an old format (.doc, .xls, .ppt).",
+        "Ask for it without a password, as .docx, .xlsx, .pptx or PDF.",
+    ),
+    "no_document": (
+        "The file is an archive, and no document.", "Look into it with the shell: `unzip -l`, then `unzip`.",
+    ),
+    "no_text": (
+        "The PDF has no text: its pages are probably scanned pictures.",
+        "Ask for pictures of the pages, or run `ocrmypdf` in the shell.",
+    ),
+    "too_much": (
+        "The document unpacks to more than is read.", "Split it, or ask for the part that matters.",
+    ),
+    "broken": ("The document is damaged, or not what it seems to be.", "Ask for a new copy."),
+})  # fmt: skip
+"""Message and cure of each error that the child may name: what it writes itself is the document's."""
 
 
 class ReadingRoom:
@@ -59,9 +88,10 @@ class ReadingRoom:
             await self._end()
 
     async def read(self, ctx: ToolContext, kind: str, data: bytes, *, form: str, url: str) -> dict[str, Any]:
-        """Return the child's answer to a document of this call: `text`, `title` and `note`, or `error`.
+        """Return the child's answer to a document of this call: `text`, `title` and `note`.
 
-        Raises `BadRequest` when the document takes too much time or memory, or breaks the child.
+        `kind`: `html`, `pdf` or `office`. Raises `BadRequest` when the document cannot be read, takes too much time or
+        memory, or breaks the child; `SandboxMissing` when the call has no containment and there is none.
         """
         job_id = secrets.token_hex(16)
         job = json.dumps({"id": job_id, "kind": kind, "size": len(data), "format": form, "url": url}).encode()
@@ -69,20 +99,26 @@ class ReadingRoom:
             self._used_at = self._host.clock.monotonic()
             try:
                 async with asyncio.timeout(JOB_S):
-                    child = await self._ready(ctx.kept_for, ctx.process.sandbox)
+                    child = await self._ready(ctx.kept_for, ctx.process.sandbox or SandboxMode.BASIC)
                     assert child.stdin is not None
                     assert child.stdout is not None
-                    child.stdin.write(job + b"\n" + data)
-                    await child.stdin.drain()
+                    child.stdin.write(job + b"\n")
+                    for at in range(0, len(data), PIECE):
+                        child.stdin.write(memoryview(data)[at : at + PIECE])
+                        await child.stdin.drain()
                     line = await child.stdout.readline()
-                return _answer(line, job_id)
+                answer = _answer(line, job_id)
             except (TimeoutError, ValueError, OSError):
                 await self._end()
-                cure = "Open it with the browser, or use another source."
+                cure = "Split it, open it with the browser, or use another source."
                 raise BadRequest("The document takes too much time or memory to read.", cure=cure) from None
             except BaseException:
                 await self._end()
                 raise
+        if answer.get("error"):
+            what, cure = _ERRORS.get(str(answer["error"]), _ERRORS["broken"])
+            raise BadRequest(what, cure=cure)
+        return answer
 
     async def _ready(self, kept_for: str, sandbox: SandboxMode | None) -> asyncio.subprocess.Process:
         """Return the running child of this session, contained as this call demands."""

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from gateway.app.tool_hosts import DaemonToolHost
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.tools import Picture, Preview, ToolResult
+from gateway.egress import Egress
 from gateway.store.memory import MemoryStore
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.output import OutputBuffer
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
+from tests.support.fakes import NO_SANDBOX
 
 
 class Call(BareCall):
@@ -78,7 +81,16 @@ class Bench:
             if isinstance(previewed, ToolResult):
                 return previewed
             prepared = previewed.state
-        return await tool.run(self.context(prepared), args)
+        return await self._runner(tool).run(self.context(prepared), args)
+
+    def _runner(self, tool: ModuleType) -> Any:
+        """Return the tool, or the stateful one that it makes."""
+        if not hasattr(tool, "create"):
+            return tool
+        host = DaemonToolHost(
+            settings=None, folder=self.journals / "tool", clock=FakeClock(), containment=NO_SANDBOX, egress=Egress()
+        )
+        return tool.create(host)
 
 
 @pytest.fixture

@@ -75,6 +75,26 @@ async def the_web() -> AsyncIterator[Web]:
     await runner.cleanup()
 
 
+def text_pdf(text: str) -> bytes:
+    """Return a PDF of one page with a line of text."""
+    stream = f"BT /F1 12 Tf 10 50 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    body, at = b"%PDF-1.4\n", list[int]()
+    for n, one in enumerate(objects, 1):
+        at.append(len(body))
+        body += b"%d 0 obj%s endobj\n" % (n, one)
+    table = b"".join(b"%010d 00000 n \n" % one for one in at)
+    return body + b"xref\n0 6\n0000000000 65535 f \n%strailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (
+        table, len(body),
+    )  # fmt: skip
+
+
 class Call(BareCall):
     """A call that may use this web."""
 

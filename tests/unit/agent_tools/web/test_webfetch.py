@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from gateway.egress import vet_call_scope
 from gateway.errors import BadRequest
 from gateway.sandbox import Containment
 from tests.support.clock import FakeClock
-from tests.unit.agent_tools.web.conftest import Call, Web
+from tests.unit.agent_tools.web.conftest import Call, Web, text_pdf
 
 ARTICLE = "<p>" + "The apple costs two euros a kilo this week. " * 12 + "</p>"
 PAGE = f"""<html><head><title>Prices</title><script>var x = 'secret script'</script></head><body>
@@ -81,6 +82,17 @@ async def test_other_formats(fetch: Desk, the_web: Web, form: str, wanted: str) 
     assert wanted in (await fetch("http://example.org/prices", format=form)).text
 
 
+async def test_a_large_page_gives_its_own_article(fetch: Desk, the_web: Web) -> None:
+    """Beyond the size at which trafilatura is quick enough."""
+    text = "".join(f"<p>Row {n} of the long list of prices.</p>" for n in range(10_000))
+    the_web.page(
+        "/long", f"<nav>Home</nav><main><h1>Prices</h1>{text}<aside>Related</aside></main><footer>End</footer>"
+    )
+    found = (await fetch("http://example.org/long")).text
+    assert "Row 9999" in found
+    assert not {"Home", "Related", "End"} & set(found.split())
+
+
 async def test_a_thin_article_gives_the_whole_visible_text(fetch: Desk, the_web: Web) -> None:
     rows = "".join(f"<tr><td>row {n}</td></tr>" for n in range(300))
     the_web.page("/table", f"<article>Short.</article><table>{rows}</table>")
@@ -95,17 +107,16 @@ async def test_a_page_without_text_needs_the_browser(fetch: Desk, the_web: Web, 
 
 
 async def test_a_pdf_is_read_page_by_page(fetch: Desk, the_web: Web, tmp_path: Path) -> None:
-    writer = PdfWriter()
-    writer.add_blank_page(100, 100)
+    writer = PdfWriter(clone_from=io.BytesIO(text_pdf("pears")))
     writer.add_metadata({"/Title": "Report of July"})
     path = tmp_path / "a.pdf"
     writer.write(path)
     the_web.page("/a.pdf", path.read_bytes(), "application/pdf")
     result = await fetch("http://example.org/a.pdf")
     assert "# Report of July" in result.text
-    assert "[page 1 of 1]" in result.text
+    assert "[page 1 of 1]\npears" in result.text
     the_web.page("/b.pdf", b"%PDF-1.7 nonsense", "application/pdf")
-    with pytest.raises(BadRequest, match="cannot be read"):
+    with pytest.raises(BadRequest, match="is damaged"):
         await fetch("http://example.org/b.pdf")
 
 
