@@ -29,6 +29,8 @@ class Deciders:
     denying: frozenset[Principal]
     """Principals that may deny it, besides the requester."""
     quorum: int = 1
+    by_another: bool = False
+    """True when the requester may not allow it."""
 
     @property
     def enough(self) -> bool:
@@ -87,7 +89,8 @@ def deciders(
     denying = frozenset(who for principals in persons.values() for who in principals)
     if not rules.requester_may_approve:
         persons.pop(person_of(requester, people), None)
-    return Deciders(persons=persons, denying=denying, quorum=rules.quorum)
+    by_another = not rules.requester_may_approve
+    return Deciders(persons=persons, denying=denying, quorum=rules.quorum, by_another=by_another)
 
 
 def _resolved(names: Iterable[str], people: AllowedPeople) -> dict[Person, frozenset[Principal]]:
@@ -121,10 +124,14 @@ def may_resolve(verb: Verb, who: Principal, requester: Principal, who_decides: D
         if person is None:
             return PressVerdict(refusal=PressResult.NOT_ALLOWED)
         if who_decides.quorum == 1:
-            return PressVerdict(refusal=None, state=WaitState.APPROVED)
-        among = frozenset(who_decides.persons)
+            return PressVerdict(refusal=None, state=WaitState.APPROVED, by_another=who_decides.by_another)
         return PressVerdict(
-            refusal=None, state=WaitState.APPROVED, quorum=who_decides.quorum, person=person, among=among
+            refusal=None,
+            state=WaitState.APPROVED,
+            quorum=who_decides.quorum,
+            by_another=who_decides.by_another,
+            person=person,
+            among=frozenset(who_decides.persons),
         )
     if who in who_decides.denying or who == requester:
         return PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=verb is Verb.DENY_REASON)

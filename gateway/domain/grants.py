@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from gateway.domain.approvers import ApproverRules
 from gateway.domain.ids import GrantId, Principal, SessionId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
@@ -86,6 +87,11 @@ class Grant:
     wait: WaitId
     """Approval that it came from."""
     granted_by: Principal
+    """Person who allowed it last."""
+    quorum: int = 1
+    """Number of persons who had to allow it."""
+    by_another: bool = False
+    """True when the requester could not allow it."""
     granted_at: datetime
     expires_at: datetime
     used: int = 0
@@ -101,10 +107,16 @@ class Grant:
         """True when it was revoked or swept: it never allows anything again."""
         return self.expired or self.revoked_at is not None
 
-    @property
-    def is_of_an_approval(self) -> bool:
-        """True for what the approval of a scope became: everybody who had to allow the call did."""
-        return (self.kind, self.place) == (GrantKind.SCOPE, GrantPlace.SESSION)
+    def satisfies(self, rules: ApproverRules) -> bool:
+        """Return whether it stands for all who must allow a call by now: then only what the approval of a scope became.
+
+        The rules may be stricter than those by which it was given.
+        """
+        if rules.one_decides:
+            return True
+        is_of_an_approval = (self.kind, self.place) == (GrantKind.SCOPE, GrantPlace.SESSION)
+        by_another = self.by_another or rules.requester_may_approve
+        return is_of_an_approval and by_another and self.quorum >= rules.quorum
 
     @property
     def held_by(self) -> str:

@@ -134,6 +134,8 @@ class Wait:
 
 VOTES = "votes"
 """Key in the payload of an approval that several persons must allow: who allowed it so far."""
+DECIDED_BY = "decided_by"
+"""Key in the payload of an allowed approval: how many persons had to allow it, and whether the requester could not."""
 ESCALATED = "escalated"
 """Key in the payload of an approval that was shown to the second list of approvers too."""
 ESCALATES = "escalates"
@@ -321,6 +323,8 @@ class PressVerdict:
     """Number of different persons who must allow it, when it may approve."""
     person: Person | None = None
     """Who pressed, with all accounts; needed for a quorum."""
+    by_another: bool = False
+    """True when the requester may not allow it."""
     among: frozenset[Person] = frozenset()
     """Persons whose votes count now. A vote of somebody who may no longer decide does not."""
 

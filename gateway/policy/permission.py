@@ -270,8 +270,8 @@ def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note
     """
     if grant is None or not isinstance(found, Ask):
         return found
-    if not (deciding.one_decides or grant.is_of_an_approval):
-        note(f"grants: {grant.id} was given by one person alone")
+    if not grant.satisfies(deciding):
+        note(f"grants: {grant.id} was not given by all who must allow this")
         return found
     note(f"grants: {grant.id} allows it")
     return Allow(because=f"grant {grant.id} allows it", grant=grant.id)

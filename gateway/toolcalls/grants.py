@@ -19,10 +19,8 @@ Granted: TypeAlias = Sequence[Grant]
 
 
 def held_by(tool: Tool, granted: Granted) -> Granted:
-    """Return the grants that hold for a tool: only what approvals became where one person may not allow calls."""
-    if tool.policy.deciding.one_decides:
-        return granted
-    return [grant for grant in granted if grant.is_of_an_approval]
+    """Return the grants that hold for a tool: those that stand for all who must allow its calls by now."""
+    return [grant for grant in granted if grant.satisfies(tool.policy.deciding)]
 
 
 def scopes_for(tool: Tool, session: Session, call_scope: CallScope, granted: Granted) -> frozenset[str]:

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.grants import GrantKind, GrantPlace
-from gateway.domain.ids import TurnId
+from gateway.domain.ids import Person, TurnId
 from gateway.domain.routes import Route
 from gateway.domain.turns import Lease
-from gateway.domain.waits import ApprovalRequest, NewWait, StartOutcome
+from gateway.domain.waits import ApprovalRequest, NewWait, PressVerdict, StartOutcome
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import FamilyScene
 from tests.contract.scene import Asked, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import approval, beginning, deny, new_wait, seconds
+from tests.support.makers import approval, approve, beginning, deny, new_wait, seconds
 
 HERE, ELSEWHERE = "example.org", "example.net:8080"
 NONE = frozenset[tuple[str, str]]()
@@ -63,6 +63,30 @@ async def scopes_of(store: Store, turn: TurnId) -> frozenset[tuple[str, str]]:
     """Return tool and scope of the grants that hold for a turn."""
     found = await store.grants_for(turn)
     return frozenset((one.tool, one.matches[0]) for one in found if one.kind is GrantKind.SCOPE)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(
+    ("allowed_by", "rules"),
+    [
+        (approve(), (1, False)),
+        (replace(approve(), by_another=True), (1, True)),
+        (
+            replace(approve(), quorum=2, person=Person("bob"), among=frozenset({Person("bob"), Person("ann")})),
+            (2, False),
+        ),
+    ],
+)
+async def test_grant_of_a_scope_keeps_who_had_to_allow_it(
+    scene: FamilyScene, allowed_by: PressVerdict, rules: tuple[int, bool]
+) -> None:
+    found = await asked_about(scene, HERE)
+    if allowed_by.quorum > 1:
+        await scene.press(found.wait, replace(allowed_by, person=Person("ann")))
+    await scene.press(found.wait, allowed_by)
+    assert await scene.store.start_step(found.lease, 1, found.wait, beginning(1)) is StartOutcome.STARTED
+    (grant,) = await scene.store.grants_for(found.turn)
+    assert (grant.quorum, grant.by_another) == rules
 
 
 @pytest.mark.conformance

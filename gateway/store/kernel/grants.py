@@ -10,7 +10,7 @@ from gateway.domain.grants import CallPlace, Grant, GrantKind, GrantOffer, Grant
 from gateway.domain.ids import GrantId, Principal, SessionId
 from gateway.domain.sessions import Session
 from gateway.domain.turns import Turn
-from gateway.domain.waits import ApprovalRequest, Wait
+from gateway.domain.waits import DECIDED_BY, ApprovalRequest, Wait
 from gateway.policy.grants import holds, is_live
 from gateway.store.codec import dump_json, storable
 from gateway.store.constants import AT_ONCE
@@ -24,6 +24,7 @@ def give(part: Part, wait: Wait, request: ApprovalRequest, offer: GrantOffer, ne
         return
     turn, session = part.turns[wait.turn].turn, part.sessions[wait.session].session
     here = place_of(part, session, turn)
+    quorum, by_another = wait.payload.get(DECIDED_BY, (1, False))
     grant = Grant(
         id=GrantId(""),
         tool=request.action.tool,
@@ -39,6 +40,8 @@ def give(part: Part, wait: Wait, request: ApprovalRequest, offer: GrantOffer, ne
         shown=offer.shown,
         wait=wait.id,
         granted_by=wait.decided_by,
+        quorum=quorum,
+        by_another=bool(by_another),
         granted_at=part.now,
         expires_at=part.now + new.lasts,
     )

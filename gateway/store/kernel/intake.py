@@ -13,6 +13,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.waits import (
     ALWAYS_ASKED,
+    DECIDED_BY,
     GRANTED,
     TOO_LATE,
     VOTES,
@@ -230,6 +231,8 @@ def _ask_always(part: Part, wait: Wait, *, asks: bool) -> Wait:
 def _after_the_question(payload: Mapping[str, Any], verdict: PressVerdict) -> Mapping[str, Any]:
     """Return the payload of a decided approval: without the second question, with the place of its grant."""
     payload = {key: value for key, value in payload.items() if key != ALWAYS_ASKED}
+    if verdict.state is WaitState.APPROVED and (verdict.quorum > 1 or verdict.by_another):
+        payload = {**payload, DECIDED_BY: [verdict.quorum, verdict.by_another]}
     return payload if verdict.grant is None else {**payload, GRANTED: verdict.grant.place.value}
 
 

@@ -191,7 +191,19 @@ def wait_of(columns: Columns) -> Wait:
 def grant_of(columns: Columns) -> Grant:
     """Return a grant."""
     id_, tool, kind, matches, risk, place, session, epoch, root_kind, conversation, principal, shown, *rest = columns
-    wait, granted_by, granted_at, expires_at, used, last_used_at, revoked_at, revoked_by, expired = rest
+    (
+        wait,
+        granted_by,
+        quorum,
+        by_another,
+        granted_at,
+        expires_at,
+        used,
+        last_used_at,
+        revoked_at,
+        revoked_by,
+        expired,
+    ) = rest
     return Grant(
         id=GrantId(id_),
         tool=tool,
@@ -207,6 +219,8 @@ def grant_of(columns: Columns) -> Grant:
         shown=shown,
         wait=WaitId(wait),
         granted_by=Principal(granted_by),
+        quorum=quorum,
+        by_another=bool(by_another),
         granted_at=from_us(granted_at),
         expires_at=from_us(expires_at),
         used=used,

@@ -262,6 +262,8 @@ GRANTS = RowTable[Grant](
         Column("shown", "shown"),
         Column("wait", "wait"),
         Column("granted_by", "granted_by"),
+        Column("quorum", "quorum"),
+        Column("by_another", "by_another", int),
         Column("granted_at", "granted_at", _time),
         Column("expires_at", "expires_at", _time),
         Column("used", "used"),

@@ -274,6 +274,8 @@ CREATE TABLE grants (
     shown         TEXT NOT NULL,
     wait          TEXT NOT NULL REFERENCES waits (id),
     granted_by    TEXT NOT NULL,
+    quorum        INTEGER NOT NULL,
+    by_another    INTEGER NOT NULL,
     granted_at    INTEGER NOT NULL,
     expires_at    INTEGER NOT NULL,
     used          INTEGER NOT NULL,

@@ -346,7 +346,9 @@ def rule(verdict: Verdict, *, locked: bool = False) -> Rule:
     [
         (grant(), Ask),
         (grant(GrantPlace.CHAT, GrantKind.SCOPE, ("x.org",)), Ask),
-        (grant(GrantPlace.SESSION, GrantKind.SCOPE, ("x.org",)), Allow),
+        (grant(GrantPlace.SESSION, GrantKind.SCOPE, ("x.org",)), Ask),
+        (replace(grant(GrantPlace.CHAT, GrantKind.SCOPE, ("x.org",)), quorum=2, by_another=True), Ask),
+        (replace(grant(GrantPlace.SESSION, GrantKind.SCOPE, ("x.org",)), quorum=2, by_another=True), Allow),
     ],
 )
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.unit.gateway.toolcalls.rig import asked, deciding, reaching, step, wa
 ONE = step()
 GRANTED = [replace(scope_grant("example.org"), place=GrantPlace.CHAT)]
 """What one person granted."""
-APPROVED = [replace(scope_grant("example.org"), place=GrantPlace.SESSION)]
+APPROVED = [replace(scope_grant("example.org"), place=GrantPlace.SESSION, quorum=2, by_another=True)]
 """What the approval of a host became."""
 MORE_DECIDE = [
     pytest.param(ApproverRules(quorum=2), id="quorum"),
@@ -43,6 +43,19 @@ def test_a_new_call_is_asked_about_in_spite_of_a_grant(tmp_path: Path, rules: Ap
     assert isinstance(alone, Runnable)
     found = deciding(tmp_path, opening(rules)).first(view, ONE, SameCalls(), GRANTED, askable=True)
     assert isinstance(found, Asked)
+
+
+@pytest.mark.parametrize("rules", MORE_DECIDE)
+def test_an_approval_of_one_does_not_stand_for_more_later(tmp_path: Path, rules: ApproverRules) -> None:
+    """One person approved the host before the settings asked for more (I04)."""
+    alone = [scope_grant("example.org")]
+    found = deciding(tmp_path, opening(rules)).first(turn_view(steps=[ONE]), ONE, SameCalls(), alone, askable=True)
+    assert isinstance(found, Asked)
+
+
+def test_an_approval_of_two_does_not_stand_for_three(tmp_path: Path) -> None:
+    by = deciding(tmp_path, opening(ApproverRules(quorum=3)))
+    assert isinstance(by.first(turn_view(steps=[ONE]), ONE, SameCalls(), APPROVED, askable=True), Asked)
 
 
 @pytest.mark.parametrize("rules", MORE_DECIDE)
