@@ -18,6 +18,7 @@ from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.hooks import hook_warnings, read_hooks
 from config.key_index import variables_for
 from config.model import ModelSettings
+from config.own_folder import FOLDER_SOURCE, OwnFolder
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.preset_files import Known, check_defaults, preset_warnings, read_presets
@@ -39,7 +40,7 @@ from config.settings import (
 from config.table_lines import table_lines
 from config.texts import Texts
 from config.toml_file import parse_file
-from config.tools import BUILT_IN, OwnTool, read_own_tools, read_tools
+from config.tools import BUILT_IN, OwnTool, read_folder, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
@@ -85,6 +86,8 @@ class Loaded:
     """Policies by tool name, for every tool of `specs` and every own tool."""
     own_tools: Mapping[str, OwnTool]
     """Tools that are not part of Dragoman, by name; all others are modules of `agent_tools`."""
+    folder: OwnFolder | None
+    """The owner's folder of tools."""
     state: Path
     """The state folder, absolute. It need not exist yet."""
     file: Path | None
@@ -110,7 +113,8 @@ def load(
     folder = find_state(state, environ)
     file, raw, overrides, reader = read_tables(path, environ)
     base = file.absolute().parent if file else None
-    own = read_own_tools(raw.get("tools", {}), specs, base, reader)
+    folder_of_tools = read_folder(raw.get("tools", {}), base, reader)
+    own, folder_of_tools = read_own_tools(raw.get("tools", {}), specs, folder_of_tools, reader)
     every = {**specs, **{name: tool.spec for name, tool in own.items()}}
     sources = {name: tool.source for name, tool in own.items()}
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
@@ -122,7 +126,9 @@ def load(
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
     hooks = read_hooks(raw.get("hooks", []), every, folder, reader)
     looked_at = users_config(environ) if file is None else None
-    settings, channels, tools, warnings = _read(raw, folder, model, every, sources, reader)
+    settings, channels, tools, warnings, folder_of_tools = _read(
+        raw, folder, model, every, sources, folder_of_tools, reader
+    )
     presets = _presets(settings.sessions, base, every, sources, reader) if settings else None
     if presets is not None:
         check_presets(agents, presets, reader)
@@ -141,6 +147,7 @@ def load(
         presets=presets,
         tools=tools,
         own_tools=own,
+        folder=folder_of_tools,
         state=folder,
         file=file,
         looked_at=looked_at,
@@ -246,8 +253,11 @@ def _read(
     model: ModelSettings | None,
     specs: Mapping[str, ToolSpec],
     sources: Mapping[str, str],
+    own: OwnFolder | None,
     reader: TableReader,
-) -> tuple[Settings | None, Mapping[str, ConfiguredChannel] | None, Mapping[str, ToolPolicy], list[str]]:
+) -> tuple[
+    Settings | None, Mapping[str, ConfiguredChannel] | None, Mapping[str, ToolPolicy], list[str], OwnFolder | None
+]:
     for key in raw:
         if key not in SECTIONS:
             what = "unknown table" if _is_table(raw[key]) else "unknown key, in no table"
@@ -263,8 +273,10 @@ def _read(
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
-    tools, warnings = read_tools(raw.get("tools", {}), specs, sources, reader)
-    rules = read_rules(raw.get("rules", []), specs, {BUILT_IN, *sources.values()} - {""}, reader)
+    tools, warnings, own = read_tools(raw.get("tools", {}), specs, sources, reader, own)
+    there = {BUILT_IN, *sources.values(), *([] if own is None else [FOLDER_SOURCE])} - {""}
+    rules = read_rules(raw.get("rules", []), specs, there, reader)
+    own = None if own is None else replace(own, rules=tuple(rules))
     source_of = {name: sources.get(name, BUILT_IN) for name in specs}
     of_tool = rules_of(rules, specs, source_of)
     tools = {name: replace(policy, rules=of_tool[name], source=source_of[name]) for name, policy in tools.items()}
@@ -276,7 +288,7 @@ def _read(
         check_budgets(raw.get("budgets", {}), named, reader)
         warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
     if not (web and store and http and model and people and chats and sessions and log):
-        return None, channels, tools, warnings
+        return None, channels, tools, warnings, own
     if not store.url:
         store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
     settings = Settings(
@@ -285,7 +297,7 @@ def _read(
     )  # fmt: skip
     of_channels = [line for one in (channels or {}).values() for line in one.warnings(_named(settings))]
     warnings = [*_without_effect(settings, channels or {}), *of_channels, *warnings]
-    return settings, channels, tools, warnings
+    return settings, channels, tools, warnings, own
 
 
 def _is_table(value: object) -> bool:

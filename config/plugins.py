@@ -115,25 +115,8 @@ def package_hook(name: str) -> AsyncHook:
     raise ConfigError(f"no installed package has a hook named {cut(name, 100)!r}", cure=cure)
 
 
-def folder_tools(folder: Path) -> list[ModuleType | ConfigError]:
-    """Import each `*.py` file of a folder whose name does not begin with `_`, in order of their names.
-
-    A file that cannot be imported gives its error. Raises `ConfigError` when the folder cannot be read.
-    """
-    try:
-        files = sorted(one for one in folder.iterdir() if one.suffix == ".py" and not one.name.startswith("_"))
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be read: {error.strerror}", cure="Name a folder with *.py files") from error
-    found: list[ModuleType | ConfigError] = []
-    for file in files:
-        try:
-            found.append(_from_file(file))
-        except ConfigError as error:
-            found.append(error)
-    return found
-
-
-def _from_file(file: Path) -> ModuleType:
+def file_module(file: Path) -> ModuleType:
+    """Import a trusted file of the owner's folder. Raises `ConfigError` for any failure."""
     name = f"{FOLDER_MODULES}.{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None, "a *.py file has a loader"

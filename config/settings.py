@@ -367,6 +367,11 @@ class ToolSettings(Table):
     module: Annotated[str, AfterValidator(_module)] | None = Field(
         default=None, description='"package.module" of a tool that is not part of Dragoman; it runs with its rights.'
     )
+    trust: StrictBool = Field(
+        default=False,
+        description="Whether this file of the tools folder runs in the daemon, with all its rights, in place of a "
+        "contained worker. The table is named as the file, without .py.",
+    )
     permission: Annotated[Availability, BeforeValidator(_main_only)] | None = Field(
         default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,9 @@ from typing import Any, cast
 
 from pydantic import create_model
 
-from config.plugins import folder_tools, own_module, package_tools, spec_of
+from config.own_files import OwnFile
+from config.own_folder import FOLDER_SOURCE, OwnFolder, taken_names
+from config.plugins import file_module, own_module, package_tools, part_of, spec_of
 from config.reading import Path as KeyPath
 from config.reading import TableReader, suggest
 from config.settings import ToolSettings
@@ -49,18 +52,47 @@ class OwnTool:
     spec: ToolSpec
     source: str
     """`folder`, the name of a package, or empty for a module with a table of its own."""
+    file: str = ""
+    """Name of the file that declares it with `@tool`; empty for a module with a `SPEC`."""
+
+
+def read_folder(raw: object, base: Path | None, reader: TableReader) -> OwnFolder | None:
+    """Return the owner's folder of tools, or None. `base`: folder of the configuration, for a relative path."""
+    tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
+    if FOLDER not in tables:
+        return None
+    try:
+        text = reader.value(str, tables[FOLDER], ("tools", FOLDER))
+        path = (base or Path()) / Path(str(text)).expanduser()
+        os.listdir(path)
+    except Flaw as flaw:
+        reader.flaw(("tools", FOLDER), flaw)
+        return None
+    except OSError as error:
+        reader.wrong(("tools", FOLDER), f"it cannot be read: {error.strerror}", "Name a folder with *.py files")
+        return None
+    trusted = frozenset(name for name, table in tables.items() if _is_trusted(table))
+    return OwnFolder(path=path.absolute(), trusted=trusted, trusts_all=f"{FOLDER_SOURCE}{EVERY}" in trusted)
+
+
+def _is_trusted(table: object) -> bool:
+    """Return whether a table says `trust = true`: as TOML, or in a variable."""
+    return isinstance(table, dict) and str(cast("dict[str, object]", table).get("trust")).lower() == "true"
 
 
 def read_own_tools(
-    raw: object, specs: Mapping[str, ToolSpec], base: Path | None, reader: TableReader
-) -> Mapping[str, OwnTool]:
-    """Return the tools of the owner's folder, of packages and of single modules, by name. Imports them.
+    raw: object, specs: Mapping[str, ToolSpec], folder: OwnFolder | None, reader: TableReader
+) -> tuple[Mapping[str, OwnTool], OwnFolder | None]:
+    """Return the tools of the owner's folder, of packages and of single modules, by name; and the folder again.
 
-    `base`: folder of the configuration, for a relative `tools.folder`.
+    Imports packages and modules. Of the folder it imports only trusted modules with a `SPEC`; it notes what is wrong
+    with one of those, which harms no other tool.
     """
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
     found: dict[str, OwnTool] = {}
-    for key, name, modules in _sources(tables, base, reader):
+    if folder is not None:
+        folder = _read_files(folder, specs, found)
+    for key, name, modules in _sources(tables, reader):
         for module in modules:
             try:
                 spec = spec_of(module, module.__name__)
@@ -76,24 +108,44 @@ def read_own_tools(
         if isinstance(path, str):
             own = _single(name, path, {**specs, **{one: tool.spec for one, tool in found.items()}}, reader)
             found.update({name: own} if own is not None else {})
-    return found
+    return found, folder
 
 
-def _sources(
-    tables: Mapping[str, object], base: Path | None, reader: TableReader
-) -> Iterator[tuple[KeyPath, str, Sequence[ModuleType]]]:
-    """Yield key, name and modules of the folder and of each package."""
-    if FOLDER in tables:
-        try:
-            text = reader.value(str, tables[FOLDER], ("tools", FOLDER))
-            tried = folder_tools((base or Path()) / Path(str(text)).expanduser())
-        except (Flaw, ConfigError) as error:
-            _say(("tools", FOLDER), error, reader)
-        else:
-            for one in tried:
-                if isinstance(one, ConfigError):
-                    _say(("tools", FOLDER), one, reader)
-            yield ("tools", FOLDER), "folder", [one for one in tried if isinstance(one, ModuleType)]
+def _read_files(folder: OwnFolder, specs: Mapping[str, ToolSpec], found: dict[str, OwnTool]) -> OwnFolder:
+    """Add the folder's usable tools to `found`. Return the folder with what this told."""
+    troubles: dict[str, str] = {}
+    for file in folder.files():
+        if file.plain and not file.problem:
+            _import_file(file, specs, found, troubles)
+        elif not file.problem and not taken_names(file, {*specs, *found}):
+            for one in file.tools:
+                new = OwnTool(module="", spec=one.spec, source=FOLDER_SOURCE, file=file.path.name)
+                found[one.spec.name] = new
+    workers = frozenset(name for name, one in found.items() if one.file and one.spec.sandbox is not None)
+    return replace(folder, troubles=troubles, workers=workers)
+
+
+def _import_file(
+    file: OwnFile, specs: Mapping[str, ToolSpec], found: dict[str, OwnTool], troubles: dict[str, str]
+) -> None:
+    """Import a trusted module with a `SPEC`. Add its tool to `found`, or its trouble to `troubles`."""
+    try:
+        module = file_module(file.path)
+        spec = spec_of(module, file.path.name)
+        part_of(module, "Args")
+    except ConfigError as error:
+        troubles[file.path.name] = f"{error.message}. {error.cure}"
+        return
+    if spec.name in specs or spec.name in found:
+        troubles[file.path.name] = f"there is a tool {spec.name!r} already. Rename it"
+    elif not all(hasattr(module, name) for name in ("Args", "run")) and not hasattr(module, "create"):
+        troubles[file.path.name] = "it is not complete. Give it SPEC, Args, and run or create"
+    else:
+        found[spec.name] = OwnTool(module=module.__name__, spec=spec, source=FOLDER_SOURCE)
+
+
+def _sources(tables: Mapping[str, object], reader: TableReader) -> Iterator[tuple[KeyPath, str, Sequence[ModuleType]]]:
+    """Yield key, name and modules of each package."""
     for n, name in enumerate(_package_names(tables, reader)):
         try:
             yield ("tools", PACKAGES, n), name, package_tools(name)
@@ -137,12 +189,18 @@ def _single(name: str, module: str, specs: Mapping[str, ToolSpec], reader: Table
 
 
 def read_tools(
-    raw: object, specs: Mapping[str, ToolSpec], sources: Mapping[str, str], reader: TableReader
-) -> tuple[Mapping[str, ToolPolicy], list[str]]:
-    """Return a policy for every tool, and warnings. The reader collects unknown tools, actions, keys and values.
+    raw: object,
+    specs: Mapping[str, ToolSpec],
+    sources: Mapping[str, str],
+    reader: TableReader,
+    folder: OwnFolder | None = None,
+) -> tuple[Mapping[str, ToolPolicy], list[str], OwnFolder | None]:
+    """Return a policy for every tool, warnings, and the folder with the settings of all its tools.
 
-    `sources`: source of each tool that is not built in. `[tools."SOURCE:*"]` is for those without the same key.
+    The reader collects unknown tools, actions, keys and values. `sources`: source of each tool that is not built in.
+    `[tools."SOURCE:*"]` is for those without the same key.
     """
+    stems = frozenset[str]() if folder is None else folder.stems()
     table = reader.table(raw, ("tools",))
     timeouts = _read_timeouts(table.get(TIMEOUTS, {}), specs, reader)
     read: dict[str, ToolSettings] = {}
@@ -152,25 +210,49 @@ def read_tools(
         if name in (TIMEOUTS, FOLDER, PACKAGES):
             continue
         if name.endswith(EVERY):
-            _read_source(name, value, {*sources.values(), BUILT_IN} - {""}, every, reader)
+            there = {FOLDER_SOURCE} if folder is not None else set[str]()
+            _read_source(name, value, {*sources.values(), *there, BUILT_IN} - {""}, every, reader)
             continue
         if name not in specs and reader.is_wrong(path):
             continue  # an own tool whose import failed
         if name not in specs:
-            reader.wrong(path, f"there is no tool {name!r}", suggest(name, specs))
+            _read_unknown(name, value, specs, stems, reader)
             continue
         settings = reader.model(table_of(specs[name]), value, path)
         if settings is None:
             continue
         if settings.timeout is not None and timeouts.get(name, settings.timeout) != settings.timeout:
             reader.wrong((*path, "timeout"), "tools.timeouts says something else", "Remove one of the two")
-        _check_fits(settings, specs[name], path, reader)
+        worker = folder is not None and name in folder.workers
+        _check_fits(settings, specs[name], path, reader, worker=worker)
+        if settings.trust and name not in stems:
+            reader.wrong((*path, "trust"), f"{name} is no file of the tools folder", "Remove it")
         read[name] = settings
     policies = {
         name: _policy(spec, _joined(read.get(name), every.get(sources.get(name, BUILT_IN))), timeouts)
         for name, spec in specs.items()
     }
-    return policies, [line for name in specs for line in _warnings(specs[name], policies[name])]
+    warnings = [line for name in specs for line in _warnings(specs[name], policies[name])]
+    if folder is not None:
+        folder = replace(folder, settings=every.get(FOLDER_SOURCE), own_settings=read, timeouts=timeouts)
+    return policies, warnings, folder
+
+
+def policy_of(spec: ToolSpec, folder: OwnFolder) -> ToolPolicy:
+    """Return the policy of a tool of the folder, which may have come or changed after the start."""
+    policy = _policy(spec, _joined(folder.own_settings.get(spec.name), folder.settings), folder.timeouts)
+    rules = tuple(rule for rule in folder.rules if rule.is_for(spec.name, FOLDER_SOURCE, spec.groups))
+    return replace(policy, rules=rules, source=FOLDER_SOURCE)
+
+
+def _read_unknown(
+    name: str, value: object, specs: Mapping[str, ToolSpec], stems: Collection[str], reader: TableReader
+) -> None:
+    """Read a table that is no tool's: it may be that of a file whose tools have other names, or cannot be used."""
+    if name in stems:
+        reader.model(ToolSettings, value, ("tools", name))
+    else:
+        reader.wrong(("tools", name), f"there is no tool {name!r}", suggest(name, specs))
 
 
 def _read_source(
@@ -182,6 +264,8 @@ def _read_source(
         reader.wrong(path, f"there is no source of tools {source!r}", suggest(source, sources))
         return
     settings = reader.model(ToolSettings, value, path)
+    if settings is not None and settings.trust and source != FOLDER_SOURCE:
+        reader.wrong((*path, "trust"), f"{source} is no folder of files", "Remove it")
     if settings is not None:
         every[source] = settings
 
@@ -228,11 +312,17 @@ def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: TableRead
     return timeouts
 
 
-def _check_fits(settings: ToolSettings, spec: ToolSpec, path: KeyPath, reader: TableReader) -> None:
+def _check_fits(
+    settings: ToolSettings, spec: ToolSpec, path: KeyPath, reader: TableReader, *, worker: bool = False
+) -> None:
+    """Check a table against its tool. `worker`: the tool runs in a contained worker, never outside of a sandbox."""
     if settings.timeout is not None:
         _check_timeout(settings.timeout, spec, (*path, "timeout"), reader)
     if settings.sandbox is not None and spec.sandbox is None:
         reader.wrong((*path, "sandbox"), f"{spec.name} starts no process, so nothing can be contained", "Remove it")
+    if settings.sandbox in (SandboxPolicy.OFF, SandboxPolicy.AUTO) and worker:
+        cure = 'Write "basic" or "full", or trust = true to run it in the daemon'
+        reader.wrong((*path, "sandbox"), f"{spec.name} comes from a file that is not trusted", cure)
     _check_network(settings, spec, path, reader)
 
 

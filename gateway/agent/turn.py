@@ -137,6 +137,7 @@ class TurnRun:
         `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be started.
         """
         view = self.claimed.view or await self.by.queries.turn(self.lease.turn)
+        await self.by.registry.settle()
         self._open(view)
         self.publish_active()
         try:

@@ -89,7 +89,11 @@ def build(
             metrics=core.metrics,
             approvers=core.approvals.approvers_later,
         ),
-        chores={"tidy": keep_tidy, "jobs": core.jobs.run},
+        chores={
+            "tidy": keep_tidy,
+            "jobs": core.jobs.run,
+            **({} if core.folder is None else {"workers": core.workers.run, "own tools": core.folder.follow}),
+        },
         closers=(*core.closers, client.close),
     )
     return App(daemon=daemon, answers=answers)

@@ -14,6 +14,7 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app.channel_loader import redactor_of
+from gateway.app.own_tools import FolderSource, load_folder, make_workers
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
@@ -34,6 +35,7 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import FixedSource, Registry, ToolSource
 from gateway.toolcalls.tool_set import Tool
+from gateway.toolcalls.workers import Workers
 from gateway.toolcalls.workspaces import Workspaces
 
 
@@ -56,6 +58,10 @@ class Core:
     approvals: Approvals
     workspaces: Workspaces
     jobs: Jobs
+    workers: Workers
+    """Contained workers of own tools."""
+    folder: FolderSource | None
+    """The owner's folder of tools; None without one."""
     containment: Containment
     models: Models
     operator: Model
@@ -104,7 +110,10 @@ def make_core(
         sources, kept = load_tools(loaded, hosts.of)
     else:
         sources, kept = [FixedSource("fakes", fakes.tools)], NO_KEPT
-    registry = Registry([*sources, *fakes.sources], sandboxed=containment.can_bwrap, presets=loaded.presets)
+    workers = make_workers(loaded, containment)
+    folder = load_folder(loaded, [*sources, *fakes.sources], workers, containment) if fakes.tools is None else None
+    sources = [*sources, *fakes.sources, *([] if folder is None else [folder])]
+    registry = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets)
     metrics = Metrics()
     operator, redactor = (
         fakes.operator or Operator(lambda: registry.snapshot().commands),
@@ -132,6 +141,8 @@ def make_core(
         approvals=Approvals(people, store, button_tokens, partial(_deciding, registry), settings.sessions.grant_expiry),
         workspaces=Workspaces(state),
         jobs=Jobs(key_value=store, events=store.live, clock=clock),
+        workers=workers,
+        folder=folder,
         containment=containment,
         models=models,
         operator=operator,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from config.load import Loaded
+from gateway.app.own_tools import load_folder, make_workers
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
 from gateway.domain.ids import SessionId
@@ -25,7 +26,9 @@ class ConfiguredExplainer:
         self._clock, self._containment = SystemClock(), containment
         hosts = ToolHosts(state=loaded.state, clock=self._clock, containment=containment, egress=Egress())
         sources, _ = load_tools(loaded, hosts.of)
-        self._tools = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets).snapshot()
+        folder = load_folder(loaded, sources, make_workers(loaded, containment), containment)
+        every = [*sources, *([] if folder is None else [folder])]
+        self._tools = Registry(every, sandboxed=containment.can_bwrap, presets=loaded.presets).snapshot()
 
     def explain(self, kind: SessionKind, tool: str, text: str, preset: str = "") -> Explanation:
         """Return how a call would be decided in a new session of this kind, where somebody can be asked.

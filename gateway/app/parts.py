@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from config.settings import SandboxSettings
 from gateway.agent.attachments import Attachments
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.compaction import Compaction
@@ -17,13 +16,13 @@ from gateway.agent.turn import TurnRunner
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
+from gateway.app.own_tools import program_limits
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
-from gateway.sandbox import ProcessLimits
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
@@ -112,19 +111,10 @@ def make_turn_runner(
     )
 
 
-MB = 1024 * 1024
-
-
-def _program_limits(settings: SandboxSettings) -> ProcessLimits:
-    return ProcessLimits(
-        memory_bytes=settings.memory_mb * MB, file_bytes=settings.file_mb * MB, tmp_bytes=settings.tmp_mb * MB
-    )
-
-
 def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     """Wire the deciding and running of tool calls."""
     store, settings = core.store, core.loaded.settings.sessions
-    other, limits = settings.approval_expiry_other, _program_limits(core.loaded.sandbox)
+    other, limits = settings.approval_expiry_other, program_limits(core.loaded.sandbox)
     return ToolCalls(
         journal=store,
         queries=store,
@@ -141,6 +131,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             key_value=core.store,
             hooks=load_hooks(core.loaded.hooks, core.containment, limits, core.redactor),
             jobs=core.jobs,
+            workers=core.workers,
             program_limits=limits,
         ),
         clock=core.clock,

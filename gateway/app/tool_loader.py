@@ -30,6 +30,8 @@ def load_tools(
     sources: dict[str, list[Tool]] = {}
     kept: dict[str, StatefulTool] = {}
     for name, policy in loaded.tools.items():
+        if _is_declared(loaded, name):
+            continue  # of the owner's folder: `FolderSource` has it
         module = _module(loaded, name)
         try:
             if hasattr(module, "create"):
@@ -59,6 +61,8 @@ def load_tools(
 def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Yield (state, cure) of each tool with requirements on this machine; the cure is empty when they are met."""
     for name, policy in loaded.tools.items():
+        if _is_declared(loaded, name):
+            continue
         module = _module(loaded, name)
         spec: ToolSpec = module.SPEC
         if _missing(spec):
@@ -68,6 +72,11 @@ def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {module.look(policy.settings)}", ""
             except NotFound as error:
                 yield f"{name}: {error.message}", error.cure
+
+
+def _is_declared(loaded: Loaded, name: str) -> bool:
+    own = loaded.own_tools.get(name)
+    return own is not None and bool(own.file)
 
 
 def _module(loaded: Loaded, name: str) -> ModuleType:

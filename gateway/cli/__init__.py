@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from config.load import Loaded
     from config.rule_cases import RuleCase
     from gateway.app.explain import ConfiguredExplainer
+    from gateway.cli.own_tools import Tools
 
 _ANSWER_S = 35.0
 """Timeout in seconds for an answer of the daemon, a little above the daemon's own."""
@@ -43,7 +44,6 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
         "restart": "Stop the daemon, then write `dragoman run`; with the unit: systemctl restart dragoman.",
         "status": "Write `dragoman sessions` for what runs and waits, `dragoman check` for what is set.",
         "config": "Write `dragoman check`, which prints what is set and where it is read.",
-        "tools": "Write `dragoman check`, which prints how each tool is set.",
         "log": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "logs": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "login": "Write `dragoman link`.",
@@ -289,6 +289,76 @@ def _explainer(options: _Options) -> ConfiguredExplainer:
     from gateway.sandbox import probe
 
     return ConfiguredExplainer(_load(options), asyncio.run(probe()))
+
+
+@cli.group()
+@click.pass_obj
+def tools(_options: _Options) -> None:
+    """Work with tools, above all your own."""
+
+
+@tools.command("list")
+@click.option("--all", "every", is_flag=True, help="Also those that are part of Dragoman.")
+@_places
+@click.pass_obj
+def list_tools(options: _Options, *, every: bool) -> None:
+    """List your own tools, and why one cannot be used."""
+    rows = _tools(options).rows(own=not every)
+    click.echo(table(("name", "source", "risk", "where", "state"), rows) if rows else "There are no tools of your own.")
+
+
+@tools.command("show")
+@click.argument("name")
+@_places
+@click.pass_obj
+def show_tool(options: _Options, name: str) -> None:
+    """Print what is known of the tool NAME, with the schema of its arguments."""
+    click.echo("\n".join(_tools(options).lines(name)))
+
+
+@tools.command("price")
+@_places
+@click.pass_obj
+def price_tools(options: _Options) -> None:
+    """List the bytes that each tool adds to the first request of a model."""
+    click.echo(table(("name", "first_request", "when_used"), _tools(options).prices()))
+
+
+@tools.command("new")
+@click.argument("name")
+@_places
+@click.pass_obj
+def new_tool(options: _Options, name: str) -> None:
+    """Write a template for the tool NAME into your tools folder."""
+    from gateway.cli.own_tools import write_template
+
+    click.echo(f"Written: {write_template(_load(options), name)}")
+
+
+@tools.command("run")
+@click.argument("name")
+@click.argument("arguments", default="{}")
+@click.option("--owner", metavar="NAME", help="Whose main session it runs in; needed when there are several owners.")
+@_places
+@click.pass_obj
+def run_tool(options: _Options, name: str, arguments: str, owner: str | None) -> int:
+    """Call the tool NAME with ARGUMENTS, a JSON object, in your main session of the running daemon.
+
+    It is decided like any call: where it asks, press in the chat or on the page. Exit code 1 when it did not finish.
+    """
+    from gateway.cli.own_tools import command
+    from gateway.server.control_wire import SEND_WAITS_S
+
+    args = {"owner": owner, "text": command(_tools(options).get(name), arguments), "wait": True}
+    found = _call(options, "send", args, timeout_s=SEND_WAITS_S + _LONGER_S)
+    click.echo(block(found.get("answer") or "It has not finished.", ""))
+    return 0 if found.get("state", "done") == "done" else 1
+
+
+def _tools(options: _Options) -> Tools:
+    from gateway.cli.own_tools import Tools
+
+    return Tools(_load(options))
 
 
 @cli.group()

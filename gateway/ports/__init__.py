@@ -62,6 +62,7 @@ from gateway.ports.tools import (
     ToolContext,
     ToolHost,
     TurnedAway,
+    WorkerFile,
 )
 from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
 
@@ -133,5 +134,6 @@ __all__ = [
     "WebApi",
     "Welcome",
     "WithAccounts",
+    "WorkerFile",
     "nobody_decides",
 ]

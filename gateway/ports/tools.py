@@ -47,6 +47,22 @@ class ProcessText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFile:
+    """Python file whose functions a contained worker runs."""
+
+    name: str
+    """Name of the file, for people."""
+    source: str
+    """Its whole text, so that a worker runs what was read and not what is there now."""
+    sha: str
+    """Differs when the text does, or another file that it may import."""
+    folder: Path
+    """Its folder, which a worker sees read-only: other files of it can be imported."""
+    functions: frozenset[str]
+    """Names of the functions that it should have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """File or folder of the workspace."""
 
@@ -251,6 +267,15 @@ class Process(Protocol):
 
     async def kill(self, job: str) -> JobState:
         """End a job of the session's family with all its processes, and return its state. Raises `NotFound`."""
+        ...
+
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+        """Call a function in a worker of this session's history, in the call's sandbox, and return its text.
+
+        What it prints goes to `ToolContext.output`. On cancellation the worker's whole process tree is gone before
+        `CancelledError` propagates. Raises `SandboxMissing` without a sandbox, and `BadRequest` when the function
+        fails, or the worker ends or gives no usable answer.
+        """
         ...
 
 

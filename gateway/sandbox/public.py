@@ -41,10 +41,11 @@ class PublicNetwork:
         """Descriptors that the program's start must pass on."""
         return [self._handed]
 
-    def argv(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that opens the proxy's socket before it runs `argv`."""
+    def argv(self, argv: Sequence[str], lent: Sequence[int] = ()) -> list[str]:
+        """Return the command line that opens the proxy's socket before it runs `argv` with the descriptors `lent`."""
         python = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__]
-        return [*python, str(self._handed), "1", "", inside.TOLD, *argv]
+        kept = ",".join(f"{fd}={fd}" for fd in lent)
+        return [*python, str(self._handed), "1", kept, inside.TOLD, *argv]
 
     @staticmethod
     def readable(workspace: Path) -> tuple[Path, ...]:

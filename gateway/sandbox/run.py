@@ -59,6 +59,7 @@ async def run_contained(
     serve: Serve | None = None,
     terminal: Terminal | None = None,
     readable: Sequence[Path] = (),
+    lent: Sequence[int] = (),
 ) -> ProcessEnd:
     """Run a program and return its exit; its output (both streams, in order) is in `output` by then.
 
@@ -66,7 +67,8 @@ async def run_contained(
     `limits.grace_s` for TERM, about 0.1 s more for KILL) and all output was read. Processes left in the background are
     killed at once. `hide` names folders that a sandbox shows empty even beneath the workspace. `serve` serves the
     egress proxy of the network `public`. `terminal`: the program's input and output. `readable`: paths that a sandbox
-    shows besides the system and the workspace. Not idempotent.
+    shows besides the system and the workspace. `lent`: descriptors that the program gets too, by the same numbers. Not
+    idempotent.
     Raises `NotFound` or `BadRequest` (folder, program, a workspace that cannot be masked), `SandboxMissing` without the
     sandbox or the proxy; nothing ran then.
     """
@@ -80,11 +82,11 @@ async def run_contained(
     tree = Tree(holder, output, limits, containment, watched=True, terminal=terminal)
     with ExitStack() as stack:
         way = _way_out(within, output, serve)
-        given: list[int] = []
+        given: list[int] = [*lent]
         if way is not None:
             stack.callback(way.close)
             shown = [*readable, *way.readable(place.workspace)]
-            place, argv, given = replace(place, readable=shown), way.argv(argv), way.given
+            place, argv, given = replace(place, readable=shown), way.argv(argv, lent), [*given, *way.given]
         with Copies() as copies:
             contained = command(holder, within.mode, argv, place, limits=limits, containment=containment,
                                 copies=copies, terminal=terminal is not None)  # fmt: skip

@@ -67,14 +67,14 @@ class ModelArguments:
         try:
             return self._model.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidArguments(_problems(error)) from error
+            raise InvalidArguments(problems_of(error)) from error
 
     def restore(self, values: Mapping[str, Any]) -> BaseModel:
         """Validate stored values."""
         try:
             return self._model.model_validate(dict(values))
         except ValidationError as error:
-            raise InvalidArguments(_problems(error)) from error
+            raise InvalidArguments(problems_of(error)) from error
 
     def dump(self, arguments: Any) -> Mapping[str, Any]:
         """Return the fields as JSON values, by their own names."""
@@ -103,7 +103,7 @@ def _invalid(hint: str) -> Deny:
     return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
 
 
-def _problems(error: ValidationError) -> str:
+def problems_of(error: ValidationError) -> str:
     """Describe the first errors. Beyond `PROBLEMS_AT_MOST` only count them: rendering 100,000 took half a second."""
     if error.error_count() > PROBLEMS_AT_MOST:
         return f"{error.error_count()} of the arguments are wrong or unknown"

@@ -55,6 +55,7 @@ from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s, network_hint
 from gateway.toolcalls.subsessions import SubsessionService
+from gateway.toolcalls.workers import Workers
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
@@ -119,6 +120,8 @@ class Execution:
     subsessions: SubsessionService
     key_value: KeyValue
     jobs: Jobs
+    workers: Workers | None = None
+    """Contained workers of own tools; None: no such tool runs."""
     hooks: Hooks = field(default_factory=Hooks)
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Limits of each program that a call starts."""
@@ -220,6 +223,7 @@ class Execution:
                 state=self.workspaces.root,
                 egress=self.egress,
                 jobs=self.jobs,
+                workers=self.workers,
             ),
             action=call.action,
             workspace=cwd,
@@ -227,6 +231,7 @@ class Execution:
             root=works_in(call.view.session),
             by=call.view.turn.principal,
             within=branch_of(call.view.session),
+            kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             buffer=lambda on_text: self._buffer(call, lease, name, on_text),
             job_s=partial(job_limit_s, call.tool.spec, call.tool.policy),
         )

@@ -16,10 +16,11 @@ from gateway.domain.jobs import JobState
 from gateway.domain.tools import Action, NetworkMode, SandboxMode, ToolPolicy, ToolSpec
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
-from gateway.ports import EgressProxy, Output, ProcessEnd, ProcessText
+from gateway.ports import EgressProxy, Output, ProcessEnd, ProcessText, WorkerFile
 from gateway.sandbox import Confinement, Containment, ProcessLimits, Terminal, run_contained
 from gateway.toolcalls.jobs import Jobs, NewJob
 from gateway.toolcalls.output import OnText, OutputBuffer
+from gateway.toolcalls.workers import Workers
 
 
 def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
@@ -77,6 +78,7 @@ class ProcessHost:
     """Folder of the daemon that no sandbox shows."""
     egress: Egress
     jobs: Jobs
+    workers: Workers | None = None
 
     async def run(
         self,
@@ -86,7 +88,10 @@ class ProcessHost:
         cwd: Path | None,
         output: Output,
         terminal: Terminal | None = None,
+        *,
         readable: Sequence[Path] = (),
+        lent: Sequence[int] = (),
+        limits: ProcessLimits | None = None,
     ) -> ProcessEnd:
         """Run a program of a decided call to its end."""
         return await run_contained(
@@ -96,11 +101,12 @@ class ProcessHost:
             cwd=cwd or workspace,
             output=output,
             containment=self.containment,
-            limits=self.limits,
+            limits=limits or self.limits,
             hide=[self.state],
             serve=partial(_serve, self.egress),
             terminal=terminal,
             readable=readable,
+            lent=lent,
         )
 
 
@@ -141,6 +147,8 @@ class CallProcess:
     """Sub-session of this call, and its parent if that is one too."""
     job_s: Callable[[float | None], float]
     """Return the timeout of a job in seconds, by what was asked for."""
+    kept_for: str = ""
+    """History of the session, which workers are kept for."""
 
     @property
     def sandbox(self) -> SandboxMode | None:
@@ -186,3 +194,18 @@ class CallProcess:
     async def kill(self, job: str) -> JobState:
         """End a job of this family."""
         return await self.host.jobs.kill(self.root, job)
+
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+        """Call a function in a worker of this call's sandbox."""
+        within, workers = confinement(self.action), self.host.workers
+        if workers is None:
+            raise SandboxMissing("This daemon has no workers.")
+
+        async def run(argv: list[str], output: Output, shown: list[Path], fd: int) -> ProcessEnd:
+            return await self.host.run(
+                argv, self.action, self.workspace, None, output, readable=shown, lent=[fd], limits=workers.limits
+            )
+
+        return await workers.call(
+            file, function, arguments, within=within, of=(self.kept_for, self.workspace), run=run, output=self.output
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.domain.presets import ONLY_BUILD, Presets
 from gateway.errors import ConfigError
@@ -20,7 +20,18 @@ class ToolSource(Protocol):
         ...
 
     def snapshot(self) -> Sequence[Tool]:
-        """Return the present tools with their policies: the same object until they change. Cheap; does no I/O."""
+        """Return the present tools with their policies: the same object until they change. Cheap: at most it looks
+        whether files changed.
+        """
+        ...
+
+
+@runtime_checkable
+class SettlingSource(Protocol):
+    """Source that must look at what changed before a turn takes its tools."""
+
+    async def settle(self) -> None:
+        """Look at what changed; return at once when nothing did. Bounded in time."""
         ...
 
 
@@ -48,6 +59,7 @@ class Registry:
     def __init__(self, sources: Sequence[ToolSource], *, sandboxed: bool, presets: Presets = ONLY_BUILD) -> None:
         """Read the sources once. `sandboxed`: a sandbox works here. Raises `ConfigError` for bad or repeated names."""
         self._sources = tuple(sources)
+        self._settling = tuple(source for source in self._sources if isinstance(source, SettlingSource))
         self._sandboxed = sandboxed
         self._presets = presets
         self._seen: tuple[Sequence[Tool], ...] = tuple(source.snapshot() for source in self._sources)
@@ -61,6 +73,14 @@ class Registry:
             self._seen = seen
             self._current = self._merged(seen)
         return self._current
+
+    async def settle(self) -> None:
+        """Let sources look at what changed, before a turn begins. A source that fails is logged."""
+        for source in self._settling:
+            try:
+                await source.settle()
+            except Exception:  # noqa: BLE001 - as in `_read`
+                self._log.exception("changed tools cannot be looked at")
 
     def _read(self, source: ToolSource, last: Sequence[Tool]) -> Sequence[Tool]:
         try:

@@ -16,14 +16,14 @@ import pytest
 from tests.support.daemon import AS_INSTALLED, ROOT, Daemon
 from tests.support.ports import free_port
 
-BLOCK = re.compile(r"^```(\w+) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```([\w-]+) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOKEN = "a-token-for-all-clients"
 
 
-def files_of(guide: str) -> Mapping[str, str]:
-    """Return the files that a guide asks its reader to save, by name."""
+def files_of(guide: str, kind: str = "python") -> Mapping[str, str]:
+    """Return the files that a guide asks its reader to save, by name, of one kind and of those that are no Python."""
     text = (ROOT / "docs" / guide).read_text(encoding="utf-8")
-    return {name: body for _, name, body in BLOCK.findall(text)}
+    return {name: body for one, name, body in BLOCK.findall(text) if one == kind or not one.startswith("python")}
 
 
 def installed(folder: Path, package: str, files: Mapping[str, str], entry_points: str) -> Path:
@@ -83,7 +83,7 @@ def test_the_guides_are_as_short_as_they_say() -> None:
     assert len(channel.splitlines()) <= 200
 
 
-@pytest.mark.parametrize("how", ["folder", "package"])
+@pytest.mark.parametrize("how", ["function", "folder", "package"])
 async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how: str) -> None:
     channel, tool = files_of("write-a-channel.md"), files_of("write-a-tool.md")
     points = tomllib.loads(channel["pyproject.toml"])["project"]["entry-points"]["dragoman.channels"]
@@ -91,10 +91,13 @@ async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how
     modules = {"dragoman_lines.py": channel["dragoman_lines.py"], **(tool if how == "package" else {})}
     entry_points = f"[dragoman.channels]\n{registered}[dragoman.tools]\ncounting = count_words\n"
     site = installed(tmp_path, "dragoman-lines", modules, entry_points)
-    if how == "folder":
+    if how == "function":
+        tool = files_of("write-a-tool.md", "python-function")
+    if how != "package":
         (tmp_path / "tools").mkdir()
         (tmp_path / "tools" / "count_words.py").write_text(tool["count_words.py"])
-    sources = 'folder = "tools"' if how == "folder" else 'packages = ["counting"]'
+    trust = "[tools.count_words]\ntrust = true\n" if how == "folder" else ""
+    sources = 'packages = ["counting"]' if how == "package" else f'folder = "tools"\n{trust}'
     port = free_port()
     daemon = Daemon(
         folder=tmp_path,
@@ -113,6 +116,7 @@ async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how
             await ann.send(text="/count_words notes.txt")
             await ann.until(lambda frame: "3 words" in frame.get("text", ""))
             await ann.send(text="/count_words ../../dragoman.db")
-            await ann.until(lambda frame: "is outside the workspace" in frame.get("text", ""))
+            refused = "No such file or directory" if how == "function" else "is outside the workspace"
+            await ann.until(lambda frame: refused in frame.get("text", ""))
     finally:
         assert await daemon.stop() == 0, daemon.log[-3000:]

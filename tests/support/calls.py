@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
-from gateway.ports import FileChanges, Net, ProcessEnd, ProcessText, Subsessions
+from gateway.ports import FileChanges, Net, ProcessEnd, ProcessText, Subsessions, WorkerFile
 from gateway.toolcalls.files import WorkspaceFiles
 
 
@@ -76,6 +76,10 @@ class BareCall:
     async def kill(self, job: str) -> JobState:
         """End nothing."""
         raise AssertionError("this tool ends no job")
+
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+        """Call nothing."""
+        raise AssertionError("this tool has no worker")
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Make nothing."""

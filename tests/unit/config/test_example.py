@@ -129,7 +129,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     (tmp_path / "my_package" / "my_channel.py").write_text(CHANNEL_OF_ONES_OWN)
     (tmp_path / "presets").mkdir()
     (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "counts.py").write_text(OWN_TOOL.replace("my_tool", "counts"))
+    (tmp_path / "tools" / "my_file.py").write_text(OWN_TOOL.replace("my_tool", "counts"))
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")

@@ -66,8 +66,10 @@ def test_each_file_of_the_folder_is_a_tool(read: Read, tmp_path: Path) -> None:
     save(tmp_path, "a.py", TOOL.format(name="alpha"))
     save(tmp_path, "_helper.py", "1 / 0")
     save(tmp_path, "notes.txt", "no tool")
+    save(tmp_path, "c.py", "from agent_tools.own import tool\n@tool\ndef d():\n    'D.'\n")
+    trust = '[tools."folder:*"]\ntrust = true\n'
 
-    assert own(read('[tools]\nfolder = "mine"\n')) == {"alpha": "folder", "beta": "folder"}
+    assert own(read(f'[tools]\nfolder = "mine"\n{trust}')) == {"alpha": "folder", "beta": "folder", "c_d": "folder"}
     assert own(read("")) == {}
 
 
@@ -80,7 +82,7 @@ def test_a_package_is_used_when_it_is_named(read: Read, package: str, names: lis
 def test_a_source_has_a_policy_of_its_own(read: Read, tmp_path: Path) -> None:
     save(tmp_path, "a.py", TOOL.format(name="alpha"))
     loaded = read(
-        '[tools]\nfolder = "mine"\npackages = ["both"]\n'
+        '[tools]\nfolder = "mine"\npackages = ["both"]\n[tools.a]\ntrust = true\n'
         '[tools."both:*"]\npermission = "main"\napproval = "deny"\ntimeout = "7s"\n'
         '[tools.two]\npermission = "always"\n[tools."builtin:*"]\npermission = "blocked"\n'
     )
@@ -100,12 +102,9 @@ def test_a_source_has_a_policy_of_its_own(read: Read, tmp_path: Path) -> None:
     [
         ('folder = "none"', "tools.folder", "No such file or directory"),
         ("folder = 5", "tools.folder", ""),
-        ('folder = "bad"', "tools.folder", "broken.py cannot be imported (ZeroDivisionError: division by zero)"),
-        ('folder = "leaves"', "tools.folder", "leaves.py cannot be imported (SystemExit: 3)"),
-        ('folder = "without"', "tools.folder", "has no SPEC"),
-        ('folder = "grouped"', "tools.folder", "there is no tool group 'web'"),
-        ('folder = "taken"', "tools.folder", "there is a tool 'shell' already"),
-        ('folder = "twice"', "tools.folder", "there is a tool 'alpha' already"),
+        ("shell = {trust = true}", "tools.shell.trust", "shell is no file of the tools folder"),
+        ('"builtin:*" = {trust = true}', "tools.builtin:*.trust", "builtin is no folder of files"),
+        ('shell = {trust = "yes"}', "tools.shell.trust", ""),
         ('packages = ["nothing"]', "tools.packages[0]", "no installed package has tools named 'nothing'"),
         ('packages = ["gone"]', "tools.packages[0]", "acme_gone cannot be imported"),
         ('packages = ["bad"]', "tools.packages[0]", "is no tool"),
@@ -117,21 +116,47 @@ def test_a_source_has_a_policy_of_its_own(read: Read, tmp_path: Path) -> None:
         ('"builtin:*" = {permission = "sometimes"}', "tools.builtin:*.permission", ""),
     ],
 )
-def test_mistakes_are_told_with_their_key(read: Read, tmp_path: Path, text: str, key: str, told: str) -> None:
-    files = {
-        "bad/broken.py": "1 / 0",
-        "leaves/leaves.py": "import sys; sys.exit(3)",
-        "without/empty.py": "",
-        "grouped/a.py": TOOL.format(name="alpha").replace("name=", 'group="web", name='),
-        "taken/shell.py": TOOL.format(name="shell"),
-        "twice/a.py": TOOL.format(name="alpha"),
-        "twice/b.py": TOOL.format(name="alpha"),
-    }
-    for name, code in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(code)
+def test_mistakes_are_told_with_their_key(read: Read, text: str, key: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(f"[tools]\n{text}\n")
 
     assert key in caught.value.message.replace('"', "")
     assert told in caught.value.message
+
+
+BROKEN = {
+    "broken": ("1 / 0\nSPEC = 1", "broken.py cannot be imported (ZeroDivisionError: division by zero)"),
+    "leaves": ("import sys; sys.exit(3)\nSPEC = 1", "leaves.py cannot be imported (SystemExit: 3)"),
+    "without": ("SPEC = 1", "has no SPEC"),
+    "grouped": (TOOL.format(name="alpha").replace("name=", 'group="web", name='), "there is no tool group 'web'"),
+    "taken": (TOOL.format(name="shell"), "there is a tool 'shell' already"),
+    "partly": (TOOL.format(name="partly").replace("async def run", "async def walk"), "it is not complete"),
+}
+
+
+@pytest.mark.parametrize("stem", BROKEN)
+def test_a_broken_file_harms_no_other_tool(read: Read, tmp_path: Path, stem: str) -> None:
+    save(tmp_path, f"{stem}.py", BROKEN[stem][0])
+    save(tmp_path, "zeta.py", TOOL.format(name="zeta"))
+    loaded = read('[tools]\nfolder = "mine"\n[tools."folder:*"]\ntrust = true\n')
+
+    assert own(loaded) == {"zeta": "folder"}
+    assert loaded.folder is not None
+    assert BROKEN[stem][1] in next(one.problem for one in loaded.folder.files() if one.path.stem == stem)
+
+
+def test_an_untrusted_file_is_not_imported(read: Read, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    save(tmp_path, "a.py", f"open({str(mark)!r}, 'w')\n{TOOL.format(name='alpha')}")
+    save(tmp_path, "b.py", f"open({str(mark)!r}, 'w')\nfrom agent_tools.own import tool\n@tool\ndef b():\n    'B.'\n")
+    loaded = read('[tools]\nfolder = "mine"\n[tools.b]\npermission = "always"\n')
+
+    assert own(loaded) == {"b": "folder"}
+    assert loaded.tools["b"].availability is Availability.ALWAYS
+    assert not mark.exists()
+
+
+def test_a_worker_has_a_sandbox(read: Read, tmp_path: Path) -> None:
+    save(tmp_path, "b.py", "from agent_tools.own import tool\n@tool\ndef b():\n    'B.'\n")
+    with pytest.raises(ConfigError, match="comes from a file that is not trusted"):
+        read('[tools]\nfolder = "mine"\n[tools.b]\nsandbox = "off"\n')

@@ -42,7 +42,6 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["restart"], "systemctl restart dragoman"),
         (["status"], "`dragoman sessions`"),
         (["config"], "`dragoman check`"),
-        (["tools"], "`dragoman check`"),
         (["logs"], "journalctl -u dragoman"),
         (["login"], "`dragoman link`"),
         (["add", "browser"], "./run add."),
