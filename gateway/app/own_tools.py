@@ -23,8 +23,9 @@ from config.settings import SandboxSettings
 from config.tools import policy_of
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import ResultStatus, SandboxPolicy, ToolResult
+from gateway.domain.workers import WorkerFile
 from gateway.errors import ConfigError, SandboxMissing
-from gateway.ports import ToolContext, WorkerFile
+from gateway.ports import ToolContext
 from gateway.sandbox import Containment, ProcessLimits
 from gateway.system.logging_setup import log
 from gateway.toolcalls.registry import ToolSource

@@ -62,7 +62,6 @@ from gateway.ports.tools import (
     ToolContext,
     ToolHost,
     TurnedAway,
-    WorkerFile,
 )
 from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
 
@@ -134,6 +133,5 @@ __all__ = [
     "WebApi",
     "Welcome",
     "WithAccounts",
-    "WorkerFile",
     "nobody_decides",
 ]

@@ -17,6 +17,7 @@ from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.domain.web import Fetched
+from gateway.domain.workers import WorkerFile
 from gateway.ports.clock import Clock
 
 
@@ -44,22 +45,6 @@ class ProcessText:
     data: bytes
     cut: bool
     """True when there was more output."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerFile:
-    """Python file whose functions a contained worker runs."""
-
-    name: str
-    """Name of the file, for people."""
-    source: str
-    """Its whole text, so that a worker runs what was read and not what is there now."""
-    sha: str
-    """Differs when the text does, or another file that it may import."""
-    folder: Path
-    """Its folder, which a worker sees read-only: other files of it can be imported."""
-    functions: frozenset[str]
-    """Names of the functions that it should have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

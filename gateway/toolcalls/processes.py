@@ -14,9 +14,10 @@ from typing import Any
 from gateway.domain.ids import Principal, SessionId
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Action, NetworkMode, SandboxMode, ToolPolicy, ToolSpec
+from gateway.domain.workers import WorkerFile
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
-from gateway.ports import EgressProxy, Output, ProcessEnd, ProcessText, WorkerFile
+from gateway.ports import EgressProxy, Output, ProcessEnd, ProcessText
 from gateway.sandbox import Confinement, Containment, ProcessLimits, Terminal, run_contained
 from gateway.toolcalls.jobs import Jobs, NewJob
 from gateway.toolcalls.output import OnText, OutputBuffer

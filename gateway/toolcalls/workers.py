@@ -23,8 +23,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import SandboxMode
+from gateway.domain.workers import WorkerFile
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
-from gateway.ports import Output, ProcessEnd, WorkerFile
+from gateway.ports import Output, ProcessEnd
 from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
 from gateway.toolcalls import worker_program
 

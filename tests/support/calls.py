@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
-from gateway.ports import FileChanges, Net, ProcessEnd, ProcessText, Subsessions, WorkerFile
+from gateway.domain.workers import WorkerFile
+from gateway.ports import FileChanges, Net, ProcessEnd, ProcessText, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
 
 
