@@ -257,9 +257,7 @@ class Process(Protocol):
     async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
         """Call a function in a worker of this session's history, in the call's sandbox, and return its text.
 
-        What it prints goes to `ToolContext.output`. On cancellation the worker's whole process tree is gone before
-        `CancelledError` propagates. Raises `SandboxMissing` without a sandbox, and `BadRequest` when the function
-        fails, or the worker ends or gives no usable answer.
+        Output and cancellation: as in `run`. Raises `SandboxMissing`; raises `BadRequest` when no usable answer comes.
         """
         ...
 
