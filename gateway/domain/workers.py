@@ -1,4 +1,4 @@
-"""What a contained worker of own tools runs. Used by `ports` and `toolcalls`."""
+"""File of an own tool as its contained workers get it. Used by `ports` and `toolcalls`."""
 
 from __future__ import annotations
 
