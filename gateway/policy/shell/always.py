@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gateway.policy.shell.places import is_secret, leaves, paths_in
 from gateway.policy.shell.reading import ANYWHERE, is_standard
@@ -35,6 +34,5 @@ def _may_be_remembered(part: Part, place: Place) -> bool:
         return False  # a file that a later call may replace
     if part.kind is PartKind.COMMAND and " ".join(part.words).startswith("git -"):
         return False  # its options change what the subcommand does, and where
-    words: Sequence[str] = part.words[1:] if part.kind is PartKind.COMMAND else part.words
-    paths = [path for word in words for path in paths_in(word)]
+    paths = [path for word in part.words for path in paths_in(word)]
     return not any(is_secret(path) or leaves(path, part.folders, place) for path in paths)

@@ -185,7 +185,7 @@ class _Reader:
             kind = child.type
             if kind == "variable_assignment" and not written:
                 self.assignment(child, depth, exported=True)
-            elif kind in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+            elif kind in ("file_redirect", "herestring_redirect"):
                 redirects.append(child)
             elif kind in ("command_name", "variable_assignment") or kind in _WORDS or not child.is_named:
                 if kind == "$":  # of a translated string

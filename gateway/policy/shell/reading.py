@@ -202,9 +202,8 @@ def _reads_below(reader: Reader, args: Sequence[str], part: Part, place: Place) 
         return True
     if "--" in args and any(word.startswith("-") for word in args[args.index("--") + 1 :]):
         return False
-    named = [word for word in args if not word.startswith("-")]
-    named += [word.partition("=")[2] for word in args if word.startswith("--") and "=" in word]
-    if any("." in (resolved(word, part.folders, place) or (".",)) for word in named):
+    values = [word.partition("=")[2] for word in args if word.startswith("--") and "=" in word]
+    if any("." in (resolved(word, part.folders, place) or ()) for word in (*args, *values)):
         return False
     return any(not word.startswith("-") for word in _without_patterns(reader, _without_values(reader, args)))
 

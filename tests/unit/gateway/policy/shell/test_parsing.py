@@ -55,6 +55,7 @@ def parts(script: str) -> list[tuple[PartKind, tuple[str, ...]]]:
         ("unset x", ["unset x"]),
         ("a ''", ["a ''"]),
         ("'' a", ["'' a"]),
+        ("[ \ud800 ]", ["[ \ud800 ]"]),
         ("a <<E | b\nx\nE\nc", ["b", "a", "c"]),
     ],
 )
