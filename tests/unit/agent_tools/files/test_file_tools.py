@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import apply_patch, edit, multiedit, read, undo, write
+from agent_tools._files.text_files import diff
 from gateway.domain.tools import Preview, ResultStatus
 from gateway.errors import BadRequest, DragomanError, NotFound, TooLarge
 from tests.unit.agent_tools.files.conftest import Bench
@@ -250,6 +252,15 @@ async def test_paths_that_lead_elsewhere_are_refused(bench: Bench, tmp_path: Pat
 async def test_a_missing_file_is_not_edited(bench: Bench) -> None:
     with pytest.raises(NotFound):
         await bench.call(edit, path="none", old="a", new="b")
+
+
+@pytest.mark.parametrize("changed", [(0,), (1,), (15,), (28,), (29,), (3, 20), (0, 29), ()])
+@pytest.mark.parametrize("by", [["new"], [], ["new", "and more"]])
+def test_a_diff_of_the_changed_part_is_that_of_the_whole(changed: tuple[int, ...], by: list[str]) -> None:
+    lines = [f"+{n} -{n}" for n in range(30)]
+    after = [one for n, line in enumerate(lines) for one in (by if n in changed else [line])]
+    whole = "\n".join(difflib.unified_diff(lines, after, "a/x", "b/x", lineterm=""))
+    assert diff("x", "\n".join(lines), "\n".join(after)) == whole
 
 
 # --- undo ---------------------------------------------------------------------------------------

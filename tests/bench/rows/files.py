@@ -1,0 +1,146 @@
+"""Rows: a search beside bare ripgrep, an edit of a long file, and the finder of tools. In this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from agent_tools import edit, grep
+from agent_tools._files.ripgrep import program
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.tools import Preview, SandboxMode
+from gateway.ports import ProcessText
+from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
+from gateway.store.memory import MemoryStore
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.file_changes import CallFileChanges
+from gateway.toolcalls.output import OutputBuffer
+from gateway.toolcalls.processes import Beginning
+from gateway.toolcalls.tool_index import search
+from tests.bench import measure
+from tests.bench.figures import Figure
+from tests.bench.world import Bench
+from tests.support.calls import BareCall
+from tests.support.clock import FakeClock
+from tests.unit.gateway.toolcalls.test_tool_index import QUESTIONS, real
+
+ROUNDS = 30
+FILES, LINES = 500, 10_000
+GREP_MS, EDIT_MS, FOUND = 10.0, 20.0, 90.0
+
+
+class _Call(BareCall):
+    """A call whose programs run in the sandbox and whose changes are journalled."""
+
+    def __init__(self, folder: Path, containment: Containment) -> None:
+        super().__init__(folder / "workspace")
+        self._containment = containment
+        self._folder, self._store = folder / "changes", MemoryStore(FakeClock())
+        self.output = OutputBuffer(folder / "output", "step.txt", FakeClock(), Redactor())
+        self.n = 0
+
+    @property
+    def changes(self) -> CallFileChanges:
+        return CallFileChanges(
+            key_value=self._store, workspace=self.cwd, folder=self._folder, session=SessionId("main:ann"), epoch=0,
+            turn=TurnId("t1"), n=self.n,
+        )  # fmt: skip
+
+    async def read(self, argv: Sequence[str], most: int, *, cwd: Path | None = None) -> ProcessText:
+        output = Beginning(most)
+        ended = await run_contained(
+            argv, within=Confinement(mode=SandboxMode.BASIC), workspace=self.cwd, cwd=cwd or self.cwd, output=output,
+            containment=self._containment, limits=ProcessLimits(), readable=[Path(argv[0])],
+        )  # fmt: skip
+        return ProcessText(exit_code=ended.exit_code, data=bytes(output.data), cut=output.cut)
+
+
+def _call(bench: Bench, containment: Containment) -> _Call:
+    folder = bench.new_folder()
+    (folder / "workspace").mkdir()
+    return _Call(folder, containment)
+
+
+async def _ms(done: Callable[[], Awaitable[object]], rounds: int = ROUNDS) -> float:
+    """Return the median milliseconds of something, after a first time."""
+    await done()
+    found: list[float] = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await done()
+        found.append((time.perf_counter() - began) * 1_000)
+    return measure.p50(found)
+
+
+async def searches(bench: Bench) -> list[Figure]:
+    """Median milliseconds of a search beyond bare ripgrep and an empty sandbox."""
+    call = _call(bench, await probe())
+    for n in range(FILES):
+        (call.cwd / f"{n:03}.txt").write_text("a line of text\n" * 200 + ("the timeout\n" if n % 10 == 0 else ""))
+
+    async def bare() -> None:
+        process = await asyncio.create_subprocess_exec(
+            program(), "--json", "--sort", "path", "-e", "timeout", cwd=call.cwd, stdout=asyncio.subprocess.PIPE
+        )
+        await process.communicate()
+
+    floor = await _ms(bare)
+    sandbox = await _ms(lambda: call.read(["/bin/true"], 1)) - await _ms(_nothing)
+    whole = await _ms(lambda: grep.run(call, grep.Args(pattern="timeout")))
+    return [
+        Figure(what=f"grep in {FILES} files, p50", value=whole, unit="ms", floor=floor),
+        Figure(what="grep beyond bare rg and its sandbox", value=whole - floor - sandbox, unit="ms", budget=GREP_MS),
+    ]
+
+
+async def _nothing() -> None:
+    """Start a program of the host, which a bare search does too."""
+    process = await asyncio.create_subprocess_exec("/bin/true")
+    await process.wait()
+
+
+async def edits(bench: Bench) -> list[Figure]:
+    """Median milliseconds of the preview of an edit in a long file, and of the edit."""
+    call = _call(bench, await probe())
+    file = call.cwd / "long.py"
+    file.write_text("".join(f"value_{n} = {n}\n" for n in range(LINES)))
+    await call.changes.saw("long.py", file.read_bytes())
+    number = iter(range(1_000_000))
+
+    async def change() -> None:
+        n = next(number)
+        old = "value_5000 = 5000" if n == 0 else f"value_5000 = x{n - 1}"
+        args = edit.Args(path="long.py", old=old + "\n", new=f"value_5000 = x{n}\n")
+        call.n, call.prepared = n, {}
+        shown = await edit.prepare(call, args)
+        assert isinstance(shown, Preview)
+        call.prepared = shown.state
+        began = time.perf_counter()
+        await edit.run(call, args)
+        runs.append((time.perf_counter() - began) * 1_000)
+
+    runs: list[float] = []
+    both = await _ms(change)
+    return [
+        Figure(what=f"edit of {LINES:,} lines, with its preview, p50", value=both, unit="ms"),
+        Figure(what=f"edit of {LINES:,} lines, p50", value=measure.p50(runs), unit="ms", budget=EDIT_MS),
+    ]
+
+
+async def finder(_bench: Bench) -> list[Figure]:
+    """Percentage of the questions for which the right tool is among the first eight."""
+    offers = real()
+    asked = [(question, name) for name, questions in QUESTIONS.items() for question in questions]
+    found = [name in [one.name for one in search(question, offers)[:8]] for question, name in asked]
+    value = 100 * sum(found) / len(found)
+    return [
+        Figure(
+            what=f"tools found in the first 8 of {len(asked)} searches",
+            value=value,
+            unit="%",
+            budget=FOUND,
+            at_least=True,
+        )
+    ]
