@@ -25,8 +25,7 @@ from gateway.ports import StatefulTool, ToolContext, ToolHost
 
 SPEC = ToolSpec(
     name="read",
-    description="Read a text file, PDF or office document of the workspace as numbered lines, or look at a picture. "
-    "Needed before an edit.",
+    description="Read a text, PDF or office file with line numbers, or look at a picture. Needed before an edit.",
     risk=Risk.READ,
     effect=Effect.PURE,
     availability=Availability.ALWAYS,
