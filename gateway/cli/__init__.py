@@ -250,7 +250,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     "--kind", type=click.Choice(["main", "dm", "non-main"]), default="main", show_default=True, help="Kind of session."
 )
 @click.option("--preset", metavar="NAME", default="", help="Preset in force. Default: that of the kind.")
-@click.option("--session", metavar="ID", help="A stored session, with its preset and grants: asks the running daemon.")
+@click.option("--session", metavar="ID", help="A stored session, with its preset and grants.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @_places
 @click.pass_context
@@ -259,7 +259,7 @@ def explain(
 ) -> None:
     """Tell whether a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
 
-    Reads the configuration and runs nothing; the daemon need not run, but for --session.
+    Reads the configuration, and for --session the store. Runs nothing; the daemon need not run.
     """
     import json
 
@@ -269,7 +269,7 @@ def explain(
     if session is not None:
         if preset or context.get_parameter_source("kind") is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError("A session has its own kind and preset: leave out --kind and --preset.")
-        found = _call(options, "explain", {"session": session, "tool": tool, "text": text})
+        found = _explain_stored(options, session, tool, text)
     else:
         found = _explainer(options).explain(SessionKind(kind), tool, text, preset).as_table()
     if as_json:
@@ -289,6 +289,17 @@ def _explainer(options: _Options) -> ConfiguredExplainer:
     from gateway.sandbox import probe
 
     return ConfiguredExplainer(_load(options), asyncio.run(probe()))
+
+
+def _explain_stored(options: _Options, session: str, tool: str, text: str) -> Any:
+    """Ask the daemon, or read the store that no daemon holds."""
+    from config.places import find_state
+    from gateway.server.control_client import is_running
+    from gateway.server.control_wire import socket_path
+
+    if is_running(socket_path(find_state(options.state, os.environ))):
+        return _call(options, "explain", {"session": session, "tool": tool, "text": text})
+    return _explainer(options).explain_stored(session, tool, text).as_table()
 
 
 @cli.group()
@@ -374,8 +385,8 @@ def rules(_options: _Options) -> None:
 def test_rules(options: _Options, file: Path) -> int:
     """Compare the decisions that FILE expects with those that would be made. Runs nothing.
 
-    FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset, session and because. Only
-    a session needs the daemon. Exit code 1 when a decision is another one, 2 when FILE is malformed.
+    FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset, session and because. Exit
+    code 1 when a decision is another one, 2 when FILE is malformed.
     """
     from config.rule_cases import read_cases
     from gateway.app.rule_cases import failed
@@ -391,8 +402,7 @@ def test_rules(options: _Options, file: Path) -> int:
     def explained(one: RuleCase) -> Explanation:
         if not one.session:
             return explainer.explain(one.kind, one.tool, one.text, one.preset)
-        table = _call(options, "explain", {"session": one.session, "tool": one.tool, "text": one.text})
-        return Explanation.of(table)
+        return Explanation.of(_explain_stored(options, one.session, one.tool, one.text))
 
     failures = list(failed(cases, explained))
     for failure in failures:

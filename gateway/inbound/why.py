@@ -20,7 +20,7 @@ from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.text import as_code, one_line
 from gateway.domain.tools import ResultStatus
 from gateway.domain.waits import Wait, WaitKind, WaitState
-from gateway.policy.grants import holds
+from gateway.policy.grants import holds, of_history
 from gateway.ports import Audit, Clock, Grants, Queries
 from gateway.sandbox import Containment
 from gateway.system.redaction import Redactor
@@ -76,12 +76,7 @@ class WhyReplies:
 
     async def explain(self, session: Session, tool: str, text: str) -> Explanation:
         """Return how a call would be decided in a session, with its grants for the session. For the control socket."""
-        histories = ((session.id, session.epoch),)
-        found = [
-            one
-            for one in await self.grants.live_grants()
-            if (one.session, one.epoch) in histories and one.root_kind is session.root_kind
-        ]
+        found = of_history(await self.grants.live_grants(), session)
         return self._explainer(session, found, owner=True).explain(tool, text)
 
     async def _of_a_call(self, number: int, message: Inbound, session: Session, *, owner: bool) -> str:

@@ -32,6 +32,15 @@ def is_grantable_command(command: str) -> bool:
     return rule_for_always(parse(command)) is not None
 
 
+def of_history(grants: Iterable[Grant], session: Session) -> list[Grant]:
+    """Return the grants that were given in the present history of a session."""
+    return [
+        one
+        for one in grants
+        if (one.session, one.epoch) == (session.id, session.epoch) and one.root_kind is session.root_kind
+    ]
+
+
 def places_for(session: Session) -> tuple[GrantPlace, ...]:
     """Return where a grant may hold that is given in this session, in the order of the buttons.
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from gateway.errors import ConfigError
+from gateway.domain.grants import Grant
+from gateway.domain.ids import SessionId
+from gateway.domain.sessions import Session
+from gateway.errors import ConfigError, StoreError
 from gateway.ports import Clock, Store
 
 
@@ -26,6 +30,18 @@ def open_store(url: str, clock: Clock) -> Store:
 def is_there(url: str) -> bool:
     """Return whether a store exists at `url` already."""
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))
+
+
+def resting_session(url: str, session: SessionId, clock: Clock) -> tuple[Session, Sequence[Grant]] | None:
+    """Return a stored session with all live grants, of a store that no daemon holds; None when it is not there.
+
+    Writes nothing. Raises `StoreInUse` while a daemon holds it, and `StoreError`.
+    """
+    if not url.startswith("sqlite:///"):
+        raise StoreError(f"The store {url} keeps nothing without its daemon.", cure="Start it: dragoman run.")
+    from gateway.store.sqlite.resting import resting_session as read
+
+    return read(url.removeprefix("sqlite://"), session, clock)
 
 
 def check_store(url: str) -> None:

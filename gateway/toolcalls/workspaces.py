@@ -56,6 +56,14 @@ class Workspaces:
                 raise DragomanError(f"{path} cannot be used: {error}.", cure="Remove what stands there.") from error
         return self._home
 
+    def known_home(self) -> str:
+        """Return the id of the place, as `home` does, or an empty text when it was not made yet. Creates nothing."""
+        return self.home() if os.path.lexists(self.root / "workspaces" / HOME) else ""
+
+    def known_workspace(self, session: SessionId) -> Path:
+        """Return the path of a session's workspace, with links resolved. Creates nothing."""
+        return (self.root / "workspaces" / _folder_name(session)).resolve()
+
     def workspace(self, session: SessionId) -> Path:
         """Return the session's workspace, created when missing. Links are followed: a card names the resolved path.
 

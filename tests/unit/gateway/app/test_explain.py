@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,13 @@ from config.load import load
 from config.plugins import tool_specs
 from gateway.app.explain import ConfiguredExplainer
 from gateway.domain.sessions import SessionKind
+from gateway.errors import BadRequest, StoreInUse
+from gateway.ports import ControlEffect, SessionChange
 from gateway.sandbox import Containment
+from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from gateway.toolcalls.explanation import Explanation
+from tests.support.makers import control, inbound, route
 
 NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
 SANDBOX = Containment(can_bwrap=True, can_pid_namespace=True)
@@ -92,3 +98,27 @@ def test_a_tool_that_a_rule_hides_names_that_rule(tmp_path: Path) -> None:
 def test_json_has_the_four_keys(tmp_path: Path) -> None:
     found = told(tmp_path, MAIN, "shell", "git log").as_table()
     assert sorted(found) == ["because", "decision", "order", "rule"]
+
+
+async def test_stored_session_is_explained_without_a_daemon(tmp_path: Path) -> None:
+    """Its preset counts; neither the store nor the folder of the session is changed."""
+    state = tmp_path / "state"
+    path = state / "dragoman.db"
+    store = open_store(f"sqlite://{path}", SystemClock())
+    planning = replace(control(ControlEffect.NONE), change=SessionChange(preset="plan"))
+    assert await store.control(route(), inbound("/plan"), planning) == 0
+    file = tmp_path / "config.toml"
+    file.write_text(RULES)
+    explainer = ConfiguredExplainer(load(file, state, {"HOME": str(tmp_path)}, tool_specs()), SANDBOX)
+
+    with pytest.raises(StoreInUse):
+        explainer.explain_stored("main:ann", "shell", "git status")
+    await store.close()
+    before = path.read_bytes()
+
+    assert explainer.explain_stored("main:ann", "shell", "git status").decision == "allow"
+    assert explainer.explain_stored("main:ann", "shell", "git commit").decision == "deny", "the plan is in force"
+    with pytest.raises(BadRequest, match="There is no session 'main:bob'"):
+        explainer.explain_stored("main:bob", "shell", "git status")
+    assert path.read_bytes() == before
+    assert {one.name for one in state.iterdir()} == {"dragoman.db", "dragoman.db.lock"}
