@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -74,8 +75,8 @@ class WebRig(Rig):
         Can.LIMITS: "it is served by the daemon itself",
         Can.ALONE: "it is served by the daemon itself",
         Can.ACCOUNTS: "there is one page",
-        Can.FILES: "its form has none yet; files of calls are shown with their steps, as rows",
     }
+    files: ClassVar = True
     failures: ClassVar = {}
     unreadable: ClassVar = [
         "no JSON",
@@ -145,6 +146,21 @@ class WebRig(Rig):
 
     async def say(self, who: Who, text: str, where: Conversation, *, to_bot: bool = True) -> str:
         return await self._send(Who(where.chat), {"op": "say", "text": text})
+
+    async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
+        """Upload the file, then name it in a message."""
+        key, owner = next(self._ids), OwnerName(where.chat)
+        async with (
+            self._served.client(await self._served.cookie(owner)) as client,
+            client.put(
+                f"{self._served.url}/api/uploads/{key}", data=content, headers={"X-Dragoman-Name": name}
+            ) as answer,
+        ):
+            assert answer.status == 200
+        return await self._send(Who(where.chat), {"op": "say", "text": text, "files": [key]})
+
+    def forget_files(self) -> None:
+        shutil.rmtree(self.engine.core.loaded.state / "uploads")
 
     async def press(self, who: Who, where: Conversation, handle: str) -> str:
         return await self._send(Who(where.chat), {"op": "press", "handle": handle})
