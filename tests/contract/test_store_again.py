@@ -85,7 +85,6 @@ async def _in_doubt(scene: Scene, edit: Slot, how: str) -> None:
 IN_DOUBT = pytest.mark.parametrize("how", ["void_leases", "reclaim", "retry"])
 
 
-@pytest.mark.conformance
 @IN_DOUBT
 async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) -> None:
     """A decision in between is shown, and once more when the edit in doubt has arrived or been lost."""

@@ -14,8 +14,6 @@ from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
 
-pytestmark = pytest.mark.conformance
-
 
 async def test_nothing_started_yet(store: Store) -> None:
     """The audit is empty, and whole."""
@@ -45,6 +43,7 @@ async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
     )
 
 
+@pytest.mark.conformance
 async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
     """The row and the use of the approval are one."""
     asked = await scene.asked()
@@ -73,6 +72,7 @@ async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
     assert (await verify(scene.store)).broken is None
 
 
+@pytest.mark.conformance
 async def test_the_row_of_a_call_is_that_of_its_last_start(scene: Scene) -> None:
     """A call that did not start has none."""
     lease = await scene.planned(2)
@@ -124,6 +124,7 @@ async def test_what_does_not_start_has_no_row(scene: Scene, clock: FakeClock) ->
     assert (await scene.store.audit_rows(0, 10), await scene.store.started_calls(0, 10)) == ([], [])
 
 
+@pytest.mark.conformance
 async def test_rows_and_calls_come_in_pages(scene: Scene) -> None:
     """In order, each once, whatever the size of a page."""
     lease = await scene.planned(5)
@@ -143,6 +144,7 @@ async def test_rows_and_calls_come_in_pages(scene: Scene) -> None:
     assert await scene.store.audit_rows(5, 2) == await scene.store.started_calls(calls[-1].ord, 3) == []
 
 
+@pytest.mark.conformance
 async def test_rows_outlive_their_turns_and_sessions(scene: Scene) -> None:
     """Nothing takes them away, and all of it is whole."""
     for _ in range(3):

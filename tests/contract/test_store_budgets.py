@@ -54,7 +54,6 @@ async def _used(scene: Scene) -> dict[str, int]:
     return {f"{one.account} {one.measure}": one.used for one in await scene.store.budget_uses()}
 
 
-@pytest.mark.conformance
 async def test_an_answer_adds_what_it_used_to_each_budget(scene: Scene) -> None:
     """Whatever was reserved."""
     lease = await _lease(scene)
@@ -140,7 +139,6 @@ async def test_a_hundred_requests_at_the_cap_exceed_it_by_one(scene: Scene) -> N
     assert small.limit <= used <= small.limit + 100
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["failed", "released", "reclaimed"])
 async def test_a_turn_that_ends_without_an_answer_leaves_nothing(scene: Scene, clock: FakeClock, how: str) -> None:
     """A failure, a shutdown and a crash: the reservation counts while its turn is held."""

@@ -16,8 +16,6 @@ from gateway.domain.views import Claimed
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.makers import OTHER_CHAT, answer, route, said
 
-pytestmark = pytest.mark.conformance
-
 LONG_S, SHORT_S = 10.0, 0.05
 CHANNELS = ["telegram", "slack"]
 GROUP = route(SessionId("chat:g"))
@@ -69,6 +67,7 @@ async def test_what_is_there_is_taken_without_waiting(scene: Scene) -> None:
         assert _turns(await scene.store.claim(NODE, wait_s=LONG_S)) == [accepted.turn]
 
 
+@pytest.mark.conformance
 async def test_a_waiting_claim_is_handed_a_new_turn(scene: Scene) -> None:
     """It runs under that lease, and nobody else gets it."""
     async with waiting(scene) as claim:
@@ -104,6 +103,7 @@ async def test_a_duplicate_is_handed_to_nobody(scene: Scene) -> None:
     assert claim.result() == []
 
 
+@pytest.mark.conformance
 async def test_a_claim_waits_no_longer_than_it_said(scene: Scene) -> None:
     """Then it has nothing, and what comes later is for the next one."""
     assert await scene.store.claim(NODE, wait_s=SHORT_S) == []
@@ -111,6 +111,7 @@ async def test_a_claim_waits_no_longer_than_it_said(scene: Scene) -> None:
     assert _turns(await scene.store.claim(OTHER_NODE, wait_s=LONG_S)) == [accepted.turn]
 
 
+@pytest.mark.conformance
 async def test_of_two_waiting_claims_one_gets_the_turn(scene: Scene) -> None:
     """The other one nothing."""
     async with waiting(scene, wait_s=4 * SHORT_S) as first, waiting(scene, wait_s=4 * SHORT_S) as second:
@@ -142,6 +143,7 @@ async def test_a_wake_up_makes_a_claim_look_by_the_clock(scene: Scene) -> None:
     assert (claim.result() or _turns(await scene.store.claim(NODE, wait_s=LONG_S))) == [held.turn]
 
 
+@pytest.mark.conformance
 async def test_what_is_due_by_time_alone_is_found_by_who_waits_again(scene: Scene) -> None:
     """The delay is about a second."""
     held = await scene.say(cut=True)
@@ -154,6 +156,7 @@ async def test_what_is_due_by_time_alone_is_found_by_who_waits_again(scene: Scen
     assert found == [held.turn]
 
 
+@pytest.mark.conformance
 async def test_a_claim_that_is_cancelled_while_it_waits_holds_nothing(scene: Scene) -> None:
     """The next one gets what comes."""
     async with waiting(scene) as claim:
@@ -164,6 +167,7 @@ async def test_a_claim_that_is_cancelled_while_it_waits_holds_nothing(scene: Sce
     assert _turns(await scene.store.claim(NODE, wait_s=LONG_S)) == [accepted.turn]
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("count", [2, 40])
 async def test_many_turns_at_once_are_each_handed_out_once(scene: Scene, count: int) -> None:
     """However they come: together with a claim, before it, after it."""
@@ -184,6 +188,7 @@ async def test_many_turns_at_once_are_each_handed_out_once(scene: Scene, count: 
 # --- slots ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_waiting_claim_is_handed_a_new_slot(scene: Scene) -> None:
     """And nobody else gets it."""
     lease = await scene.running()
@@ -218,6 +223,7 @@ async def test_slots_of_other_channels_are_left_to_others(scene: Scene) -> None:
 # --- the history ------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_the_history_comes_with_a_turn_where_it_is_asked_for(scene: Scene) -> None:
     """As the view of it says, the newest so many."""
     for _ in range(3):
@@ -230,6 +236,7 @@ async def test_the_history_comes_with_a_turn_where_it_is_asked_for(scene: Scene)
     assert len(claimed.history or ()) == 2
 
 
+@pytest.mark.conformance
 async def test_history_with_a_claim_begins_after_the_summary(scene: Scene) -> None:
     """And its session knows the summary that goes with it."""
     ended = [await scene.ended() for _ in range(3)]
@@ -243,6 +250,7 @@ async def test_history_with_a_claim_begins_after_the_summary(scene: Scene) -> No
     assert [view.session.summary for view in claimed.history or ()] == ["in short"]
 
 
+@pytest.mark.conformance
 async def test_history_with_a_claim_may_be_absent_when_not_cached(scene: Scene) -> None:
     """Nobody has asked for any of it yet: a store may say so, or give all of it."""
     ended = [await scene.ended() for _ in range(10)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gateway.domain.ids import SessionId
 from gateway.domain.live import SESSIONS, Changed
 from gateway.domain.messages import Received
@@ -36,7 +34,6 @@ async def test_it_makes_the_session_and_starts_nothing(store: Store, scene: Scen
     assert (await store.counts()).queued_turns == 0
 
 
-@pytest.mark.conformance
 async def test_the_next_model_turn_is_given_it_first(scene: Scene) -> None:
     """In order, before the message, as given before the first step."""
     for text in ("a", "b"):

@@ -147,7 +147,6 @@ async def test_a_chat_with_the_card_gets_no_second_one(scene: Scene, clock: Fake
     assert [one.conversation for one in await _cards(scene, asked)] == [CHAT]
 
 
-@pytest.mark.conformance
 async def test_no_turn_parks_on_the_timer_alone(scene: Scene) -> None:
     """An approved call must run, however long the timer has."""
     asked = await _asked(scene, [[BOB]], parks=False)

@@ -45,7 +45,6 @@ async def _accept(
 # --- what a message came with ---------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) -> None:
     """The quotation, what it answers, what cannot be read, and that it was cut."""
     message = replace(inbound("look"), quoted="said before", reply_to="17", unread="a photo", cut=True)
@@ -242,7 +241,6 @@ async def test_a_late_edit_is_taken_once(store: Store) -> None:
 # --- refuse ---------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("reason", list(RefusedReason))
 async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: RefusedReason) -> None:
     """Later deliveries change nothing."""

@@ -74,6 +74,7 @@ async def _at_every_place(world: World, doing: Callable[[], Awaitable[T]], *, wh
     raise AssertionError
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("whole", [False, True], ids=["statement", "file or conflict"])
 async def test_transition_that_failed_anywhere_can_be_repeated(world: World, whole: bool) -> None:
     """The life of a turn with an approval, each transition repeated until no fault strikes it."""
@@ -122,6 +123,7 @@ def test_store_whose_revision_cannot_be_read_does_not_open(clock: FakeClock) -> 
             os.unlink(path)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("world", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("whole", [False, True], ids=["statement", "file"])
 async def test_claim_of_several_turns_fails_as_a_whole(world: World, clock: FakeClock, whole: bool) -> None:

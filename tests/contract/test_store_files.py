@@ -21,7 +21,6 @@ PAPER = attachment("paper", source="f2")
 # --- what comes with a message ----------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
     """In its order, and nobody looked yet."""
     await scene.say("look", attachments=(PHOTO, PAPER))

@@ -235,7 +235,6 @@ async def test_no_grant_after_the_wait_was_closed(scene: FamilyScene, clock: Fak
 # --- where it holds, and its use ------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_grant_is_counted_when_it_is_used(scene: FamilyScene, clock: FakeClock) -> None:
     asked, grant = await granted(scene)
     assert await scene.finish(asked.lease, TurnState.FAILED)
@@ -255,7 +254,6 @@ async def test_a_grant_is_counted_when_it_is_used(scene: FamilyScene, clock: Fak
     ]
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["revoked", "expired", "swept", "unknown", "other tool"])
 async def test_a_grant_that_ended_starts_nothing(scene: FamilyScene, clock: FakeClock, how: str) -> None:
     """It was read when the call was decided; between that and the start it ended."""
@@ -282,7 +280,6 @@ async def test_a_grant_that_ended_starts_nothing(scene: FamilyScene, clock: Fake
     assert (await ids_for(scene, lease.turn) == []) is (how in ("revoked", "expired", "swept"))
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("place", "who", "where", "to", "is_held"),
     [
@@ -309,7 +306,6 @@ async def test_a_grant_holds_in_its_place_and_nowhere_else(
     assert await use(scene, lease, grant.id) is outcome
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("place", list(GrantPlace))
 async def test_a_new_history_ends_grants_for_the_session_alone(scene: FamilyScene, place: GrantPlace) -> None:
     asked, grant = await granted(scene, place)
@@ -351,7 +347,6 @@ async def test_a_stopped_turn_uses_no_grant(scene: FamilyScene) -> None:
 # --- the end of a grant ---------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_revoked_grant_is_gone_at_once_and_for_ever(scene: FamilyScene) -> None:
     asked, grant = await granted(scene, GrantPlace.CHAT)
     revoked = await scene.store.revoke_grant(grant.id, BOB)
@@ -376,7 +371,6 @@ async def test_a_command_revokes_in_its_own_transition(scene: FamilyScene) -> No
     assert [one.id for one in await scene.store.live_grants()] == [again_.id]
 
 
-@pytest.mark.conformance
 async def test_a_grant_given_again_begins_anew_under_its_id(scene: FamilyScene, clock: FakeClock) -> None:
     asked, grant = await granted(scene, GrantPlace.CHAT)
     assert re.fullmatch("g[0-9a-f]{16}", grant.id)
@@ -443,7 +437,6 @@ async def test_lists_have_the_newest_first_and_a_limit(scene: FamilyScene, clock
 # --- sub-sessions and restarts -------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_childs_grant_for_the_chat_holds_in_its_roots_chat(scene: FamilyScene) -> None:
     lease = await scene.at_work()
     child = await scene.born(lease)

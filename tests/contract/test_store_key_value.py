@@ -14,8 +14,6 @@ from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, PAGE, seconds
 
-pytestmark = pytest.mark.conformance
-
 CLEO = OwnerName("cleo")
 OWNERS = {ANN: [ANN_TELEGRAM, ANN_SLACK, web_principal(ANN)]}
 
@@ -23,6 +21,7 @@ OWNERS = {ANN: [ANN_TELEGRAM, ANN_SLACK, web_principal(ANN)]}
 # --- notes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_a_note_is_kept_in_its_room(store: Store) -> None:
     """The newest of a key; rooms do not see each other."""
     await store.put("bans", "b", "1")
@@ -34,6 +33,7 @@ async def test_a_note_is_kept_in_its_room(store: Store) -> None:
     assert await store.items("none") == {}
 
 
+@pytest.mark.conformance
 async def test_a_note_is_forgotten_after_its_time(store: Store, clock: FakeClock) -> None:
     """By the store's clock; one without a time stays."""
     await store.put("bans", "a", "1", seconds(10))

@@ -22,7 +22,6 @@ GROUP = route(SessionId("chat:g"))
 KINDS = pytest.mark.parametrize("kind", list(TurnKind))
 
 
-@pytest.mark.conformance
 @KINDS
 async def test_a_cut_message_waits_for_its_rest(scene: Scene, clock: FakeClock, kind: TurnKind) -> None:
     """A second and a half, then it is claimed as it is."""

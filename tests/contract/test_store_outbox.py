@@ -100,7 +100,6 @@ async def test_threads_are_conversations_of_their_own(scene: Scene) -> None:
     assert [slot.text for slot in await _claim(scene)] == ["a", "b"]
 
 
-@pytest.mark.conformance
 async def test_only_the_named_channels_are_served(scene: Scene) -> None:
     """A node takes what it can send."""
     await _say(scene, "t")
@@ -212,7 +211,6 @@ async def test_a_try_that_was_none_is_not_counted(scene: Scene) -> None:
     assert (await _one(scene)).attempts == 2
 
 
-@pytest.mark.conformance
 async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None:
     """A repetition goes on behind it; what is not whole was not sent."""
     await _say(scene, "a", "b")

@@ -18,11 +18,10 @@ from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, PAGE, deny, inbound, new_wait, result, route, seconds
 
-pytestmark = pytest.mark.conformance
-
 GROUP = route(SessionId("chat:g"))
 
 
+@pytest.mark.conformance
 async def test_what_is_not_there_is_not_there(store: Store) -> None:
     """None or nothing; a turn that is named must exist."""
     assert await store.session(MAIN) is None
@@ -38,6 +37,7 @@ async def test_what_is_not_there_is_not_there(store: Store) -> None:
         await store.turn(TurnId("t"))
 
 
+@pytest.mark.conformance
 async def test_a_turn_is_seen_with_its_session(scene: Scene) -> None:
     """Enough to go on with it on any machine."""
     asked = await scene.parked(2)
@@ -47,6 +47,7 @@ async def test_a_turn_is_seen_with_its_session(scene: Scene) -> None:
     assert [step.n for step in view.steps] == [0, 1, 2]
 
 
+@pytest.mark.conformance
 async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) -> None:
     """The last one of a step is the one that counts."""
     first = await scene.parked(ttl_s=60)
@@ -60,6 +61,7 @@ async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) 
 # --- history --------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     """Oldest first, in the order in which they ended, whatever way they ended."""
     first = await scene.running()
@@ -74,6 +76,7 @@ async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     assert await scene.store.history(MAIN, 0, 0) == []
 
 
+@pytest.mark.conformance
 async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) -> None:
     """Since the last summary, in the same order."""
     turns = [await scene.ended() for _ in range(4)]
@@ -86,6 +89,7 @@ async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) ->
     assert await oldest(2) == turns[1:3]
 
 
+@pytest.mark.conformance
 async def test_history_is_current_however_often_it_is_read(scene: Scene) -> None:
     """With its session of now: a title may change."""
     turns = [await scene.ended() for _ in range(3)]
@@ -94,6 +98,7 @@ async def test_history_is_current_however_often_it_is_read(scene: Scene) -> None
         assert await scene.store.history(MAIN, 0, 10) == [await scene.view(turn) for turn in turns]
 
 
+@pytest.mark.conformance
 async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:
     """Turns before /new, or of other sessions, are not in it."""
     old, elsewhere = await scene.ended(), await scene.ended(GROUP)
@@ -161,6 +166,7 @@ async def _by_older(store: Store, size: int) -> list[Row]:
         before = page.rows[0].ord
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 async def test_paging_forward_and_back_gives_the_same_rows(scene: Scene, size: int) -> None:
     """No gap, nothing twice: replaying the changes in any size of page ends where reading back does."""
@@ -173,6 +179,7 @@ async def test_paging_forward_and_back_gives_the_same_rows(scene: Scene, size: i
     assert {type(row.item).__name__ for row in rows} == {"Received", "Turn", "Step", "Wait", "Slot"}
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("size", [1, 4, 1000])
 async def test_reading_on_after_every_transition_loses_nothing(scene: Scene, size: int) -> None:
     """A reader that follows while things change has, at the end, what is there."""
@@ -220,6 +227,7 @@ async def test_reading_when_nothing_changed_stays_where_it_was(scene: Scene) -> 
     assert page.rev >= rev
 
 
+@pytest.mark.conformance
 async def test_rows_of_another_session_are_not_mixed_in(scene: Scene) -> None:
     """Each session is read alone."""
     await scene.parked()
@@ -232,6 +240,7 @@ async def test_rows_of_another_session_are_not_mixed_in(scene: Scene) -> None:
 # --- lists ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance
 async def test_sessions_are_listed_with_what_goes_on_in_them(scene: Scene, clock: FakeClock) -> None:
     """Most recently active first, with open approvals, held and queued turns."""
     await scene.parked(2)
@@ -252,6 +261,7 @@ async def test_sessions_are_listed_with_what_goes_on_in_them(scene: Scene, clock
     assert [line.session.id for line in await scene.store.sessions()] == [MAIN, GROUP.session]
 
 
+@pytest.mark.conformance
 async def test_one_is_listed_whenever_it_was_active(scene: Scene, clock: FakeClock) -> None:
     """Once, with what goes on in it, and only if it is stored."""
     await scene.parked(2)
@@ -264,6 +274,7 @@ async def test_one_is_listed_whenever_it_was_active(scene: Scene, clock: FakeClo
     assert await scene.store.sessions(2, always=MAIN) == await scene.store.sessions(2)
 
 
+@pytest.mark.conformance
 async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeClock) -> None:
     """Those that can still be pressed, of every session."""
     first = await scene.parked(2)
@@ -282,6 +293,7 @@ async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
     assert [wait.n for wait in await scene.store.open_approvals()] == list(range(1, 201))
 
 
+@pytest.mark.conformance
 async def test_a_wait_knows_the_cards_that_show_it(scene: Scene) -> None:
     """Its cards only, wherever they are."""
     first = await scene.parked(where=PAGE)
@@ -298,6 +310,7 @@ async def test_an_empty_store_counts_nothing(store: Store) -> None:
     assert counts.oldest_queued_at is None
 
 
+@pytest.mark.conformance
 async def test_counts_are_of_the_whole_store(scene: Scene, clock: FakeClock) -> None:
     """Turns by where they stand, open approvals, slots on their way, and since when the oldest turn waits."""
     await scene.parked(2)
@@ -326,6 +339,7 @@ async def test_a_stopping_turn_counts_as_running(scene: Scene) -> None:
     assert line.running == 1
 
 
+@pytest.mark.conformance
 async def test_a_probe_writes_and_changes_nothing(scene: Scene) -> None:
     """It only proves that writing works."""
     await scene.store.accept(route(), inbound(), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
@@ -334,6 +348,7 @@ async def test_a_probe_writes_and_changes_nothing(scene: Scene) -> None:
     assert await scene.rows() == before
 
 
+@pytest.mark.conformance
 async def test_a_store_closes_twice(store: Store) -> None:
     """The second time does nothing."""
     await store.close()

@@ -27,7 +27,6 @@ def vote(person: str, quorum: int = 2, among: tuple[str, ...] = BOTH) -> PressVe
     )
 
 
-@pytest.mark.conformance
 async def test_the_second_person_decides(scene: Scene, clock: FakeClock) -> None:
     """The first is counted: the wait stays open, its turn parked, and the card is shown anew."""
     asked = await scene.parked()
@@ -48,7 +47,6 @@ async def test_the_second_person_decides(scene: Scene, clock: FakeClock) -> None
     assert await scene.state(asked.turn) is TurnState.QUEUED
 
 
-@pytest.mark.conformance
 async def test_one_person_counts_once(scene: Scene) -> None:
     """Whatever accounts they press with, and however often."""
     asked = await scene.parked()

@@ -18,8 +18,6 @@ from gateway.errors import LeaseLost
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
 
-pytestmark = pytest.mark.conformance
-
 PRESSES = 1_000
 R = TypeVar("R")
 
@@ -104,6 +102,7 @@ async def _end(scene: Scene, asked: Asked, how: str) -> StartOutcome | None:
     return None
 
 
+@pytest.mark.conformance
 async def test_a_turn_is_handed_to_one_of_many_runners(scene: Scene) -> None:
     """Ten turns, a hundred claims: ten leases, no turn twice."""
     for n in range(10):
@@ -113,6 +112,7 @@ async def test_a_turn_is_handed_to_one_of_many_runners(scene: Scene) -> None:
     assert len(turns) == len(set(turns)) == 5
 
 
+@pytest.mark.conformance
 async def test_a_press_that_meets_the_parking_is_never_lost(scene: Scene) -> None:
     """Either the turn does not park, or the press queues it: never parked with a decision."""
     for _ in range(30):
@@ -130,6 +130,7 @@ async def _pressed(scene: Scene, asked: Asked) -> bool:
     return (await scene.press(asked.wait)).result is PressResult.APPROVED
 
 
+@pytest.mark.conformance
 async def test_a_message_that_meets_the_end_is_never_lost(scene: Scene) -> None:
     """Either the turn goes on with it, or it starts a turn of its own."""
     for _ in range(30):
@@ -151,6 +152,7 @@ async def _steered(scene: Scene) -> bool:
     return (await scene.say("more", running=WhileRunning.STEER)).steered
 
 
+@pytest.mark.conformance
 async def test_a_slot_is_handed_to_one_of_many_senders(scene: Scene) -> None:
     """Twenty conversations, fifty senders: each slot once."""
     for n in range(20):

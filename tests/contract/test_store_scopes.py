@@ -65,7 +65,6 @@ async def scopes_of(store: Store, turn: TurnId) -> frozenset[tuple[str, str]]:
     return frozenset((one.tool, one.matches[0]) for one in found if one.kind is GrantKind.SCOPE)
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("allowed_by", "rules"),
     [
@@ -89,7 +88,6 @@ async def test_grant_of_a_scope_keeps_who_had_to_allow_it(
     assert (grant.quorum, grant.by_another) == rules
 
 
-@pytest.mark.conformance
 async def test_an_allowed_scope_becomes_a_grant_when_its_call_begins(scene: FamilyScene) -> None:
     found = await asked_about(scene, HERE, ELSEWHERE, HERE)
     await scene.press(found.wait)
@@ -136,7 +134,6 @@ async def test_a_scope_that_was_not_run_grants_nothing(scene: FamilyScene, clock
     assert await scene.store.live_grants() == []
 
 
-@pytest.mark.conformance
 async def test_scope_of_an_old_epoch_allows_nothing_in_the_new_one(scene: FamilyScene) -> None:
     """It was being stopped when the call that was allowed had begun already."""
     await allowed(scene, HERE)
@@ -144,7 +141,6 @@ async def test_scope_of_an_old_epoch_allows_nothing_in_the_new_one(scene: Family
     assert await scene.store.live_grants() == []
 
 
-@pytest.mark.conformance
 async def test_child_has_grants_from_above_and_gives_none_upwards(scene: FamilyScene) -> None:
     lease = await allowed(scene, HERE)
     await scene.begin_calls(lease)

@@ -128,7 +128,6 @@ async def test_it_keeps_the_time_of_its_next_try(scene: Scene, clock: FakeClock)
     assert (await _line(scene)).due_at == clock.now() + seconds(4)
 
 
-@pytest.mark.conformance
 async def test_the_next_holder_goes_on_with_it(scene: Scene) -> None:
     """The holder died: its line stays until the next one says something."""
     first = await _opened(scene)

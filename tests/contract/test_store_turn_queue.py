@@ -42,7 +42,6 @@ async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeCl
     assert await scene.store.reclaim() == 1
 
 
-@pytest.mark.conformance
 async def test_a_view_tells_the_time_under_the_present_lease(scene: Scene, clock: FakeClock) -> None:
     """By the store's clock, and no longer than the lease: after its end nobody works."""
     lease = await scene.planned()
@@ -55,7 +54,6 @@ async def test_a_view_tells_the_time_under_the_present_lease(scene: Scene, clock
     assert (view.held, view.turn.active_ms) == (seconds(0), 15_000)
 
 
-@pytest.mark.conformance
 async def test_several_turns_are_claimed_at_once_as_they_stand(scene: Scene) -> None:
     """The longest waiting comes first; a command lane gives no more than may run; each has all its rows."""
     commands = [(await scene.say(str(n), kind=TurnKind.COMMAND)).turn for n in range(6)]
@@ -287,7 +285,6 @@ async def test_a_turn_parks_on_every_kind_of_wait(scene: Scene, kind: WaitKind) 
 # --- finish_turn ----------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_the_end_of_a_turn_is_one_transition(scene: Scene, clock: FakeClock) -> None:
     """The last answer is a model step; messages are given before it; its slots and timers are stored."""
     shown = await _some_slot(scene)
@@ -413,7 +410,6 @@ async def test_a_stopping_turn_ends_when_it_is_released(scene: Scene) -> None:
 # --- fences ---------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["reclaimed", "claimed again", "parked", "ended", "released", "stopped and swept"])
 async def test_a_stale_lease_writes_nothing(scene: Scene, how: str) -> None:
     """Every method refuses it and leaves every row as it was; `release` says nothing."""

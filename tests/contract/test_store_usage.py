@@ -52,7 +52,6 @@ def _spent(
 # --- summaries ------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_the_history_begins_after_its_summary(scene: Scene) -> None:
     """The turns stay: only what a model is given begins later."""
     turns = [await scene.ended() for _ in range(4)]
@@ -73,7 +72,6 @@ async def test_all_of_a_history_can_be_summed_up(scene: Scene) -> None:
     assert await _history(scene) == [turn]
 
 
-@pytest.mark.conformance
 async def test_whoever_reads_a_turn_reads_the_summary_too(scene: Scene) -> None:
     """As it is now, though the turn ended, and was read, before it was made."""
     first, second = await scene.ended(), await scene.ended()
@@ -85,7 +83,6 @@ async def test_whoever_reads_a_turn_reads_the_summary_too(scene: Scene) -> None:
     assert (view.turn.id, view.session.summary) == (second, "In short.")
 
 
-@pytest.mark.conformance
 async def test_a_claimed_turn_brings_the_summary(scene: Scene) -> None:
     """A model is asked with what the claim brought."""
     await _compact(scene, await scene.ended())
@@ -188,7 +185,6 @@ async def test_each_session_has_its_own_summary(scene: Scene) -> None:
 # --- what was spent -------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_answers_are_counted_when_they_are_stored(scene: Scene) -> None:
     """Those with calls and the last one, however the turn ends."""
     lease = await scene.running()

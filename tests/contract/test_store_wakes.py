@@ -49,7 +49,6 @@ async def _heard(scene: Scene, topic: str, doing: Awaitable[object]) -> list[Liv
 # --- turns ----------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_new_turn_can_be_claimed(scene: Scene) -> None:
     """Runners hear of it."""
     assert TurnsDue() in await _heard(scene, TURNS, scene.say())
@@ -196,7 +195,6 @@ async def test_an_edited_card_can_be_sent(scene: Scene) -> None:
     assert SlotsDue() in await _heard(scene, SLOTS, scene.press(asked.wait))
 
 
-@pytest.mark.conformance
 async def test_the_next_slot_can_be_sent_when_one_is_through(scene: Scene) -> None:
     """Its conversation is free again: sent or dead."""
     lease = await scene.running()
@@ -217,7 +215,6 @@ async def test_a_slot_on_the_page_wakes_no_sender(scene: Scene) -> None:
 # --- sessions -------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
     """On its own topic and on the one of all sessions; another session's readers hear nothing."""
     lease = await scene.planned()
