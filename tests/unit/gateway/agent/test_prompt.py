@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import agent_tools
 import gateway.app
+from config.plugins import tool_specs
 from gateway.agent.prompt import Prompt, PromptBuilder
 from gateway.agent.transcript import ANSWERED
 from gateway.domain.children import Agent
@@ -252,8 +251,7 @@ async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
 
 def every_tool() -> list[Tool]:
     """Return the tools of this version, in their default policy."""
-    names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__) if not module.name.startswith("_")]
-    modules = [importlib.import_module(f"agent_tools.{name}") for name in names]
+    modules = [importlib.import_module(f"agent_tools.{name}") for name in tool_specs()]
     return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=ModelArguments(m.Args), run=_never) for m in modules]
 
 

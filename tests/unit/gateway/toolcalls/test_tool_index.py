@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import pkgutil
 from typing import Any
 
 import pytest
 
-import agent_tools
+from config.plugins import tool_specs
 from gateway.domain.ids import CallId
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.steps import Answer
@@ -120,8 +119,7 @@ QUESTIONS = {
 
 
 def real() -> list[ToolOffer]:
-    modules = [module.name for module in pkgutil.iter_modules(agent_tools.__path__) if not module.name.startswith("_")]
-    found = [importlib.import_module(f"agent_tools.{name}") for name in modules]
+    found = [importlib.import_module(f"agent_tools.{name}") for name in tool_specs()]
     return [
         ToolOffer(name=one.SPEC.name, description=one.SPEC.description, schema=ModelArguments(one.Args).schema)
         for one in found
