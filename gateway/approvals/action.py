@@ -17,7 +17,6 @@ from gateway.policy.routing import AllowedPeople
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a literal backslash
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
-_SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|.", re.DOTALL)
 
 
 # --- hashes -------------------------------------------------------------------------------------
@@ -75,7 +74,7 @@ def action_sha(
 def render(text: str) -> str:
     """Show text so that what is read is what runs: printable ASCII and marked line breaks, all else escaped.
 
-    `unrender` gives the text back exactly.
+    The text can be read back exactly: `tests/support/rendered.py` does.
     """
     out: list[str] = []
     for char in text:
@@ -89,22 +88,6 @@ def render(text: str) -> str:
             out.append(f"\\u{{{ord(char):X}}}")
     shown = _LONG_SPACES.sub(lambda m: f"␠×{len(m.group())};", "".join(out))
     return _LONG_BREAKS.sub(lambda m: f"⏎×{len(m.group()) // 2};\n", shown)
-
-
-def unrender(shown: str) -> str:
-    """Return the original of a text that `render` wrote."""
-    out: list[str] = []
-    for match in _SHOWN.finditer(shown):
-        escape, code, spaces, breaks = match.groups()
-        if escape is not None:
-            out.append(chr(int(code, 16)) if code else "\\")
-        elif spaces is not None:
-            out.append(" " * int(spaces))
-        elif breaks is not None:
-            out.append("\n" * int(breaks))
-        else:
-            out.append("\n" if match.group() == "⏎\n" else match.group())
-    return "".join(out)
 
 
 def render_action(action: Action, shows: str | None, in_preview: Collection[str] = ()) -> str:

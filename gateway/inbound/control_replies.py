@@ -21,8 +21,6 @@ from gateway.ports import Budgets, Children, Clock, Control, ControlEffect, Gran
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import Registry
 
-NOTHING_RUNS = "Nothing is running or waiting here."
-
 
 class ControlReplies:
     """Maker of effects and replies for control commands."""

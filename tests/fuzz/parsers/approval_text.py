@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gateway.approvals import action, button_token
-from gateway.approvals.action import render, unrender
+from gateway.approvals.action import render
 from gateway.approvals.button_token import ButtonTokens, wait_of
 from gateway.domain.ids import Handle, WaitId
 from gateway.domain.waits import Verb
 from tests.fuzz import givens
+from tests.support.rendered import unrender
 
 READS = (action, button_token)
 WORDS = (

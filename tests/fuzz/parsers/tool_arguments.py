@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll
 from gateway.approvals import action
-from gateway.approvals.action import action_key, needs_escape, render_action, unrender
+from gateway.approvals.action import action_key, needs_escape, render_action
 from gateway.domain import nesting
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.tools import Action, Risk, SandboxMode, ToolPolicy
@@ -21,6 +21,7 @@ from gateway.toolcalls.arguments import ModelArguments, check_arguments
 from gateway.toolcalls.tool_set import Tool, usage
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
+from tests.support.rendered import unrender
 
 READS = (action, nesting, arguments, sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll)
 WORDS = (

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, create_model
 
-from gateway.approvals.action import action_key, action_sha, canonical, needs_escape, render, render_action, unrender
+from gateway.approvals.action import action_key, action_sha, canonical, needs_escape, render, render_action
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from tests.support.proof import examples
+from tests.support.rendered import unrender
 
 ACTION = Action(tool="shell", arguments={"command": "date", "timeout": None}, cwd="/w", sandbox=SandboxMode.BASIC)
 ALPHABET = re.compile(r"(?:[ -~]|⏎\n|␠×[0-9]+;|⏎×[0-9]+;\n)*")
