@@ -61,6 +61,8 @@ def _load(module: types.ModuleType, source: str) -> str:
         return f"it exits when it is imported ({_text_of(error)})"
     except BaseException as error:  # noqa: BLE001 - foreign code may raise anything (house rule 9)
         return f"it cannot be imported ({type(error).__name__}: {_text_of(error)})"
+    finally:
+        _flush()
     return ""
 
 
@@ -75,11 +77,16 @@ def _called(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return {"error": f"{type(error).__name__}: {_text_of(error)} (line {where.lineno} of {where.name})"}
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # noqa: BLE001, S112 - the tool may have closed or replaced it
-                continue
+        _flush()
+
+
+def _flush() -> None:
+    """Write out what was printed, so that it is read before the answer."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001, S112 - the tool may have closed or replaced it
+            continue
 
 
 def as_text(result: object) -> str:
