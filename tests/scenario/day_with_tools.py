@@ -28,6 +28,8 @@ ann = [{principals}]
 [model]
 name = "openai:scripted"
 base_url = "{model}"
+[tools]
+folder = "tools"
 [tools.webfetch]
 hosts = ["{host}"]
 """
@@ -99,6 +101,22 @@ CHART = Sentence(
 )
 
 
+OWN = """from agent_tools.own import tool
+
+
+@tool
+def dough(loaves: int, flour: str = "rye") -> str:
+    \"\"\"Return the weights for a number of loaves.\"\"\"
+    return f"{loaves * 400} g of {flour} flour and {loaves * 300} g of water"
+"""
+WEIGH = Sentence(
+    words="How much flour do seven loaves need?",
+    steps=(call("dough", loaves=7),),
+    card="dough",
+    answer="Seven loaves need 2.8 kg of flour.",
+)
+
+
 def prices(pages: Pages) -> Sentence:
     """Return the sentence about a page."""
     return Sentence(
@@ -115,7 +133,10 @@ def config(principals: str, model: str, pages: Pages) -> str:
 
 
 def workspace(daemon: Daemon) -> Path:
-    """Return the workspace of the owner's main session, with the file to be changed."""
+    """Return the workspace of the owner's main session, with the file to be changed; put a tool into the folder."""
+    (daemon.folder / "tools").mkdir(exist_ok=True)
+    (daemon.folder / "tools/dough.py").write_text(OWN)
+    daemon.state.mkdir(mode=0o700)
     found = Workspaces(daemon.state).workspace(main_session(OWNER))
     (found / "conf").mkdir(exist_ok=True)
     (found / "conf/settings.toml").write_text(SETTINGS)

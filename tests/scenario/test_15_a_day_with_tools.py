@@ -1,4 +1,4 @@
-"""Fifteenth: files, the web and a chart from a chat: on Telegram, in Slack and on the page, with a kill in each."""
+"""Fifteenth: files, the web and a chart from a chat: on Telegram, in Slack and on the page, with kills."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.scenario.day_with_tools import (
     SLACK_ANN,
     TELEGRAM,
     TO_ANN,
+    WEIGH,
     Chat,
     PageChat,
     Sentence,
@@ -60,10 +61,10 @@ async def through_kills(chat: Chat, model: ScriptedModel, sentence: Sentence, po
     await chat.see(sentence.answer)
 
 
-async def a_day(chat: Chat, model: ScriptedModel, pages: Pages, points: tuple[str, str, str]) -> None:
-    """Say all three sentences. Each is answered once, and has its effect once."""
-    await chat.start()
+async def a_day(chat: Chat, model: ScriptedModel, pages: Pages, points: tuple[str, str, str, str]) -> None:
+    """Say all four sentences. Each is answered once, and has its effect once."""
     folder = workspace(chat.daemon)
+    await chat.start()
     settings = folder / "conf/settings.toml"
     said = (CHANGE, prices(pages), CHART)
     await through_kills(chat, model, CHANGE, points[0])
@@ -74,7 +75,9 @@ async def a_day(chat: Chat, model: ScriptedModel, pages: Pages, points: tuple[st
     assert "4.20 €" in told
     await through_kills(chat, model, CHART, points[2])
     assert (folder / "chart.png").read_bytes().startswith(b"\x89PNG")
-    assert [chat.answers(one.answer) for one in said] == [1, 1, 1]
+    await through_kills(chat, model, WEIGH, points[3])
+    assert "2800 g of rye flour" in str(model.requests[-1].body["messages"])
+    assert [chat.answers(one.answer) for one in (*said, WEIGH)] == [1, 1, 1, 1]
     assert len(chat.pictures()) == 1
 
 
@@ -94,38 +97,38 @@ async def telegram(tmp_path: Path, model: ScriptedModel, pages: Pages) -> AsyncI
 
 async def test_a_change_through_two_kills(telegram: TelegramChat, model: ScriptedModel) -> None:
     """Killed with the card open, and when the file has changed: it is changed once, and the person is told."""
-    await telegram.start()
     folder = workspace(telegram.daemon)
+    await telegram.start()
     await through_kills(telegram, model, CHANGE, "J13:kill")
     assert (folder / "conf/settings.toml").read_text() == CHANGED
     assert telegram.answers(CHANGE.answer) == 1
 
 
-@pytest.mark.whole("seven lives of a daemon; one sentence of it stays")
+@pytest.mark.whole("nine lives of a daemon; one sentence of it stays")
 async def test_a_day_on_telegram(telegram: TelegramChat, model: ScriptedModel, pages: Pages) -> None:
     """The file changes after J12 or not at all; a page is fetched again; a sent chart is not sent again."""
-    await a_day(telegram, model, pages, ("J12:kill", "J13:kill", "J14:kill:2"))
+    await a_day(telegram, model, pages, ("J12:kill", "J13:kill", "J14:kill:2", "J14:kill"))
 
 
-@pytest.mark.whole("seven lives of a daemon; one sentence stays, on Telegram")
+@pytest.mark.whole("nine lives of a daemon; one sentence stays, on Telegram")
 async def test_a_day_in_slack(tmp_path: Path, model: ScriptedModel, pages: Pages) -> None:
     """Killed when the file has changed, when the model has answered, and when the chart is about to be sent."""
     own = config(f'"slack:T0AA/{SLACK_ANN}"', model.base_url, pages)
     async with slack_rig(tmp_path, config=own, limits=FAST, warm=True) as rig:
         rig.slack.person(SLACK_ANN, "ann")
-        await a_day(SlackChat(rig=rig), model, pages, ("J13:kill", "J6:kill", "J11:kill:2"))
+        await a_day(SlackChat(rig=rig), model, pages, ("J13:kill", "J6:kill", "J11:kill:2", "J6:kill"))
         assert rig.slack.troubles == []
         assert rig.slack.shown(TO_ANN)
 
 
-@pytest.mark.whole("seven lives of a daemon; one sentence stays, on Telegram")
+@pytest.mark.whole("nine lives of a daemon; one sentence stays, on Telegram")
 async def test_a_day_on_the_page(tmp_path: Path, model: ScriptedModel, pages: Pages) -> None:
     """Killed when the approval is used up, when the page's text is stored, and in the middle of the sending."""
     chat = PageChat(daemon=Daemon(folder=tmp_path, config=config("", model.base_url, pages), warm=True))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(chat.daemon.kill)
         stack.push_async_callback(chat.line.aclose)
-        await a_day(chat, model, pages, ("J11:kill", "J14:kill", "J12:kill:2"))
+        await a_day(chat, model, pages, ("J11:kill", "J14:kill", "J12:kill:2", "J14:kill"))
 
 
 # --- what it looks like -------------------------------------------------------------------------
@@ -157,8 +160,8 @@ async def test_cards_and_charts_in_a_browser(
     """The diff, the host and the script on their cards; the answers below, with the chart."""
     daemon = Daemon(folder=tmp_path, config=config("", model.base_url, pages), warm=True)
     try:
-        await daemon.start()
         workspace(daemon)
+        await daemon.start()
         async with chromium() as browser:
             context = await browser.new_context(viewport={"width": size[0], "height": size[1]})
             person = await sign_in(context, daemon, OWNER)
