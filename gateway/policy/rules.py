@@ -18,11 +18,16 @@ from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, SubjectKind
 from gateway.policy.shell import Part, PartKind, Place, Script, is_secret, parse, readers
+from gateway.policy.shell.folders import folder_of, is_above, named_folders
 from gateway.policy.shell.places import SHARED, as_pattern, is_outside, overlap, paths_in, resolved
 from gateway.policy.shell.reading import ANYWHERE, is_standard
 
 _WILDCARD = re.compile(r"[*?]")
 _GIT_VALUED = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"})
+_NAMES_ONLY = frozenset({"cd", "ls", "dir", "stat", "du", "tree", "echo", "printf", "git"})
+"""Programs that do not read what is in the folders that they are given; `git` reads what was committed."""
+ANY_NAME = "\0"
+"""Name that no file has: a rule that fits it in a folder fits all that is there."""
 _COMMAND = f"{SubjectKind.COMMAND}:"
 BLURRED_AT_MOST = 500
 """Characters of a command with expansions that are compared with rules; a longer one may be about any of them."""
@@ -97,6 +102,10 @@ class _Index:
     """Rules that deny or ask."""
     allows: _Allows = field(default_factory=_Allows)
     grants: _Allows = field(default_factory=_Allows)
+    folders: list[tuple[str, Rule]] = field(default_factory=list[tuple[str, Rule]])
+    """Folders that the patterns of such rules name, each with its rule."""
+    beneath: _Bucket = field(default_factory=_Bucket)
+    """Those of them about paths in folders."""
     restricting: list[Rule] = field(default_factory=list[Rule])
     """Rules that deny or ask, the last one first."""
 
@@ -230,6 +239,9 @@ def _index(rules: _Same, kind: str) -> _Index:
                 allows.exact[rule.pattern] = one
             continue
         index.blocks.add(one)
+        if "/" in rule.pattern.replace("\\", "/"):
+            index.beneath.add(one)
+            index.folders.append((folder_of(rule.pattern), rule))
         index.restricting.insert(0, rule)
         if rule.locked:
             index.locked.add(one)
@@ -326,15 +338,47 @@ def _part(index: _Index, script: Script, part: Part, place: Place) -> _Placed | 
     """Return the rule that decides about a part of a script."""
     exact = index.allows.exact.get(script.text)
     block = _last_block(index, chain(part.forms, _paths(part, place)), _after(exact))
+    named = named_folders(part, place) if index.folders else ()
+    block = _later(block, _block_beneath(index, named, max(_after(exact), _after(block))))
     if block is not None and block.rule.locked:
         return block
     known = script.plain and not script.why_ask
     allow = _allow(index.allows, part, place, max(_after(exact), _after(block))) if known else None
     found = allow or block or exact
-    if index.restricting and (found is None or found is allow) and (hidden := _hidden(index, part)) is not None:
+    if (
+        index.restricting
+        and (found is None or found is allow)
+        and (hidden := _hidden(index, part) or _rule_below(index, part, named)) is not None
+    ):
         found = _asking(hidden)
     granted = _allow(index.grants, part, place) if known and _may_be_granted(found) else None
     return granted or found
+
+
+def _block_beneath(index: _Index, folders: Iterable[str], above: int) -> _Placed | None:
+    """Return the rule that denies or asks about all that is in one of the folders; a locked deny, if there is one."""
+    best: _Placed | None = None
+    for folder in folders:
+        for found in index.beneath.fitting(f"{folder}/{ANY_NAME}"):
+            if found.rule.locked:
+                return found
+            best = found if found.at > max(above, _after(best)) else best
+    return best
+
+
+def _later(one: _Placed | None, other: _Placed | None) -> _Placed | None:
+    """Return the rule that decides of two: a locked deny, else the later one."""
+    if one is None or other is None:
+        return one or other
+    return one if one.rule.locked or (one.at > other.at and not other.rule.locked) else other
+
+
+def _rule_below(index: _Index, part: Part, named: Iterable[str]) -> Rule | None:
+    """Return a deny or ask rule about something below a folder that a part names. It may read all that is there."""
+    if part.kind is not PartKind.COMMAND or part.words[0] in _NAMES_ONLY:
+        return None
+    below = ((f"{path}/", f"{folder}/", rule) for path in named for folder, rule in index.folders if folder)
+    return next((rule for path, folder, rule in below if path == "./" or is_above(path, folder)), None)
 
 
 def _asking(rule: Rule) -> _Placed:
