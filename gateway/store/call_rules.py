@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gateway.domain.audit import AuditRow, StartBasis, StartRecord
 from gateway.domain.ids import NodeId, Principal, TurnId
@@ -25,6 +25,8 @@ from gateway.domain.waits import (
     WaitState,
 )
 from gateway.store.codec import storable
+
+DECISION_GOOD_FOR = timedelta(seconds=DECISION_GOOD_FOR_S)
 
 
 def limit_approvals(
@@ -113,7 +115,7 @@ def may_consume(wait: Wait, lease: Lease, n: int, action_sha: str, now: datetime
         return StartOutcome.NOT_APPROVED
     if wait.approval is None or wait.approval.action_sha != action_sha or wait.decided_at is None:
         return StartOutcome.NOT_APPROVED
-    if (now - wait.decided_at).total_seconds() > DECISION_GOOD_FOR_S:
+    if now - wait.decided_at > DECISION_GOOD_FOR:
         return StartOutcome.TOO_OLD
     return StartOutcome.STARTED
 

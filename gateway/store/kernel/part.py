@@ -87,8 +87,8 @@ class Index(Protocol):
         """Return slots that may be sent, as `Outbox.claim_slots` orders them, but for those of some accounts."""
         ...
 
-    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
-        """Return open waits past their time, timers excepted, and approved ones that nobody used in time."""
+    def expired_waits(self, now: datetime, unused_since: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, timers excepted, and decided ones that nobody uses since before then."""
         ...
 
     def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:

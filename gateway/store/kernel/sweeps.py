@@ -10,8 +10,9 @@ from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState, escalates
+from gateway.domain.waits import Wait, WaitKind, WaitState, escalates
 from gateway.ports import ApproversOf
+from gateway.store.call_rules import DECISION_GOOD_FOR
 from gateway.store.child_rules import NOBODY_WAITS
 from gateway.store.codec import from_us, load_conversation, to_us
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
@@ -23,13 +24,11 @@ from gateway.store.kernel.records import ALIVE, NODES, PAGES, alive, free_holds
 from gateway.store.kernel.rows import Early, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, show_anew
 
-DECISION_GOOD_FOR = timedelta(seconds=DECISION_GOOD_FOR_S)
-
 
 def expire_waits(part: Part) -> int:
     """Expire waits that nobody decided or used in time."""
     expired = 0
-    for id_ in part.index.expired_waits(part.now, AT_ONCE):
+    for id_ in part.index.expired_waits(part.now, part.now - DECISION_GOOD_FOR, AT_ONCE):
         wait = part.waits[id_].wait
         if not _expired(part, wait):
             continue  # of a child that an earlier one of the loop stopped

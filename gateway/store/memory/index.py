@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from gateway.domain.audit import AuditRow
 from gateway.domain.grants import Grant
@@ -13,7 +13,7 @@ from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.domain.views import Item, Row, Spent
-from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.ports import Clock
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
 from gateway.store.kernel.part import AccountKey, Part, StepKey
@@ -154,15 +154,14 @@ class MemoryIndex(KernelStore):
 
     # --- waits ------------------------------------------------------------------------------
 
-    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
-        """Return open waits past their time, timers excepted, and approved ones that nobody used in time."""
-        return [one.id for one in self._waits() if self._expired(one, now)][:limit]
+    def expired_waits(self, now: datetime, unused_since: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, timers excepted, and decided ones that nobody uses since before then."""
+        return [one.id for one in self._waits() if self._expired(one, now, unused_since)][:limit]
 
-    def _expired(self, wait: Wait, now: datetime) -> bool:
+    def _expired(self, wait: Wait, now: datetime, unused_since: datetime) -> bool:
         if wait.state is WaitState.OPEN:
             return wait.expires_at <= now and wait.kind is not WaitKind.TIMER
-        late = now - (wait.decided_at or wait.opened_at) > timedelta(seconds=DECISION_GOOD_FOR_S)
-        return late and wait.turn not in self.held_now
+        return (wait.decided_at or wait.opened_at) < unused_since and wait.turn not in self.held_now
 
     def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:
         """Return open timers past their time."""

@@ -6,14 +6,13 @@ Only the writer's thread uses it. The file has no other writer, so a kept row is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from gateway.domain.audit import AuditHead
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
-from gateway.domain.waits import DECISION_GOOD_FOR_S
 from gateway.store.child_rules import CHILDREN
 from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
@@ -306,10 +305,9 @@ class SqliteSource:
         """Return live children whose waiting turn has ended and that nobody stopped."""
         return self._ids("orphans", limit)
 
-    def expired_waits(self, now: datetime, limit: int) -> Sequence[WaitId]:
-        """Return open waits past their time, and approved ones that nobody used in time."""
-        decided = to_us(now - timedelta(seconds=DECISION_GOOD_FOR_S))
-        return self._ids("expired_waits", to_us(now), decided, limit)
+    def expired_waits(self, now: datetime, unused_since: datetime, limit: int) -> Sequence[WaitId]:
+        """Return open waits past their time, and decided ones that nobody uses since before then."""
+        return self._ids("expired_waits", to_us(now), to_us(unused_since), limit)
 
     def due_timers(self, now: datetime, limit: int) -> Sequence[WaitId]:
         """Return open timers past their time."""
