@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -162,6 +163,20 @@ def pdf(pages: int = 1, password: str = "") -> bytes:
 )
 def test_a_bad_pdf_has_a_code(data: bytes, code: str) -> None:
     assert reader.read_pdf(data) == {"error": code}
+
+
+@pytest.mark.whole("half a second of CPU for a figure; test_webfetch reads a large page too")
+def test_a_page_of_a_megabyte_takes_little_cpu() -> None:
+    """Within 300 ms when it is warm: measured as CPU time, so that a busy machine does not count."""
+    words = "The apple costs two euros a kilo, the pear three. " * 4
+    row = f"<h2>Fruit</h2><p>{words}<a href='/euro'>In euros</a></p><ul><li>rye</ul>"
+    page = f"<main>{row * (2**20 // len(row))}</main>".encode()
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        assert reader.read_html(page, "markdown", "https://example.org/")["text"]
+        took.append(time.process_time() - began)
+    assert min(took) <= 0.3
 
 
 # --- through the tool -----------------------------------------------------------------------------

@@ -259,9 +259,9 @@ async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_
         said = replace(inbound("", where=ANN_PAGE), attachments=(attachment("my <b>photo</b>.png"),))
         assert await engine.ingress.message(said) is not None
         await engine.run(await engine.claim())
-        await expect(person.page.get_by_test_id("attached")).to_have_text(
-            "File: b.png (Files of this channel cannot be read here.)"
-        )
+        attached = person.page.get_by_test_id("attached")
+        await expect(attached).to_contain_text("b.png")
+        await expect(attached).to_contain_text("Files of this channel cannot be read here.")
         link = person.page.get_by_test_id("step").get_by_test_id("download")
         await expect(link).to_have_text("Download Bill 1.html")
         async with person.page.expect_download() as saved:
