@@ -25,11 +25,12 @@ _SECRET_GLOBS = (
     ".env*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak",
     "id_*.old", "*.pem", "*.key", ".netrc",
     ".git-credentials", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "credentials", ".pgpass",
-    "*.p12", "*.pfx", "*.kdbx", ".htpasswd", ".vault-token",
+    ".git", "*.p12", "*.pfx", "*.kdbx", ".htpasswd", ".vault-token",
 )  # fmt: skip
 _SECRET_NAMES = re.compile(
     r"\.(?:ssh|aws|gnupg|kube|docker|pgpass|htpasswd|vault-token)|credentials|.*\.(?:p12|pfx|kdbx)", re.IGNORECASE
 )
+_HISTORY = re.compile(r"(?:^|/)\.git(?:/(?:objects|config|modules|lfs|worktrees).*)?\Z", re.IGNORECASE | re.DOTALL)
 _PIECES = re.compile(r"[=:,@]")
 _WILD = re.compile(r"[*?\[]")
 _PATHSPEC_SIGNS = re.compile(r"[*?\[\\]")
@@ -47,6 +48,11 @@ OPTIONS_AT_MOST = 64
 def is_secret(path: str) -> bool:
     """Return whether a path names a file with secrets, or something in a folder of them."""
     return is_secret_path(path) or any(_SECRET_NAMES.fullmatch(part) for part in path.split("/"))
+
+
+def is_history(path: str) -> bool:
+    """Return whether a path names what `git` keeps of committed files, or its settings, which may have passwords."""
+    return _HISTORY.search(posixpath.normpath(path)) is not None
 
 
 def may_be_secret(path: str) -> bool:

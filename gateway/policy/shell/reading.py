@@ -11,6 +11,7 @@ from gateway.policy.shell.parsing import parse
 from gateway.policy.shell.places import (
     OF_THE_SYSTEM,
     OPTIONS_AT_MOST,
+    is_history,
     is_secret,
     leaves,
     may_be_secret,
@@ -246,7 +247,7 @@ def _paths_are_fine(words: Sequence[str], folders: Sequence[str] | None, place: 
 
 
 def _may_read(path: str, folders: Sequence[str] | None, place: Place) -> bool:
-    return path in OF_THE_SYSTEM or (not is_secret(path) and not leaves(path, folders, place))
+    return path in OF_THE_SYSTEM or not (is_secret(path) or is_history(path) or leaves(path, folders, place))
 
 
 def _sed_reads(args: Sequence[str], part: Part, place: Place) -> bool:
