@@ -104,6 +104,10 @@ class _Index:
     grants: _Allows = field(default_factory=_Allows)
     folders: list[tuple[str, Rule]] = field(default_factory=list[tuple[str, Rule]])
     """Folders that the patterns of such rules name, each with its rule."""
+    begins: set[str] = field(default_factory=set[str])
+    """Begins of the paths that such rules fit."""
+    anywhere: bool = False
+    """True when one of them fits paths in any folder."""
     beneath: _Bucket = field(default_factory=_Bucket)
     """Those of them about paths in folders."""
     restricting: list[Rule] = field(default_factory=list[Rule])
@@ -242,6 +246,8 @@ def _index(rules: _Same, kind: str) -> _Index:
         if "/" in rule.pattern.replace("\\", "/"):
             index.beneath.add(one)
             index.folders.append((folder_of(rule.pattern), rule))
+            index.begins.add(f"{folder_of(rule.pattern)}/")
+            index.anywhere |= not folder_of(rule.pattern)
         index.restricting.insert(0, rule)
         if rule.locked:
             index.locked.add(one)
@@ -359,6 +365,8 @@ def _block_beneath(index: _Index, folders: Iterable[str], above: int) -> _Placed
     """Return the rule that denies or asks about all that is in one of the folders; a locked deny, if there is one."""
     best: _Placed | None = None
     for folder in folders:
+        if not (index.anywhere or f"{folder}/".startswith(tuple(index.begins))):
+            continue
         for found in index.beneath.fitting(f"{folder}/{ANY_NAME}"):
             if found.rule.locked:
                 return found
@@ -378,7 +386,14 @@ def _rule_below(index: _Index, part: Part, named: Iterable[str]) -> Rule | None:
     if part.kind is not PartKind.COMMAND or part.words[0] in _NAMES_ONLY:
         return None
     below = ((f"{path}/", f"{folder}/", rule) for path in named for folder, rule in index.folders if folder)
-    return next((rule for path, folder, rule in below if path == "./" or is_above(path, folder)), None)
+    return next(
+        (
+            rule
+            for path, folder, rule in below
+            if path == "./" or folder.startswith(path) or (part.globs and is_above(path, folder))
+        ),
+        None,
+    )
 
 
 def _asking(rule: Rule) -> _Placed:
