@@ -22,6 +22,7 @@ from gateway.domain.ids import TurnId
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotState
 from gateway.domain.turns import ENDED, TurnState
+from gateway.toolcalls.workspaces import HOME
 from tests.fault.schedule_checks import complaints
 from tests.fault.schedule_machine import EXPIRY_S, Act, Machine, Ran, is_of_the_store, make_daemon
 from tests.fault.schedule_people import OUTSIDE, Crowd, Moods, Platform
@@ -350,6 +351,9 @@ def _brief(thing: object) -> str:
 
 def play(seed: str, profile: Profile, folder: Path) -> World:
     """Run a schedule to its end; what is broken then is in the world's `broken`."""
+    home = folder / "workspaces" / HOME  # its id is in what an approval binds, so it is the same each time
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("0123456789abcdef")
     world = World(seed, profile, folder)
     with drawn_from(Random(f"{seed}/ids")), capture_logs() as logs:
         try:
