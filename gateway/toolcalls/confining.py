@@ -43,7 +43,7 @@ def is_tightened(shown: Action, now: Action) -> bool:
     if now.sandbox is None:
         return False
     modes, networks = list(SandboxMode), [NetworkMode.HOST, NetworkMode.PUBLIC, NetworkMode.NONE]
-    if shown.sandbox is None or modes.index(shown.sandbox) < modes.index(now.sandbox):
+    if modes.index(shown.sandbox or SandboxMode.OFF) < modes.index(now.sandbox):
         return True
     if now.network is None:
         return False
