@@ -39,7 +39,10 @@ def is_contained(action: Action, least: SandboxFloor) -> bool:
 
 
 def is_tightened(shown: Action, now: Action) -> bool:
-    """Return whether an action, as a card showed it, is contained less than the same one would be now."""
+    """Return whether an action, as a card showed it, is contained less than the same one would be now.
+
+    A card that showed no sandbox or network promised no more than none and the host's.
+    """
     if now.sandbox is None:
         return False
     modes, networks = list(SandboxMode), [NetworkMode.HOST, NetworkMode.PUBLIC, NetworkMode.NONE]
@@ -47,7 +50,7 @@ def is_tightened(shown: Action, now: Action) -> bool:
         return True
     if now.network is None:
         return False
-    return shown.network is None or networks.index(shown.network) < networks.index(now.network)
+    return networks.index(shown.network or NetworkMode.HOST) < networks.index(now.network)
 
 
 def action_of(
