@@ -34,7 +34,12 @@ def version(n: int) -> tuple[Call, ...]:
 
 
 LOOKS = shell(
-    "git status", "git log --oneline -5 | head", "ls -la src", "cat src/app.sh", "wc -l src/app.sh", "git diff"
+    "git status",
+    "git log --oneline -5 | head",
+    "ls -la src",
+    "cat src/app.sh",
+    "wc -l src/app.sh",
+    "git diff src/app.sh",  # `git diff` alone asks: a secret file may be committed
 )
 READS = (
     call("read", path="src/app.sh"),
@@ -107,7 +112,7 @@ async def test_sixty_calls_need_eight_presses_and_no_danger_runs(tmp_path: Path,
         async with page_of(daemon) as page:
             await page.say("/shell pwd")
             await page.until_row("turn", lambda row: row["state"] == "done")
-        (workspace,) = folder.iterdir()
+        (workspace,) = folder.glob("main-*/")
         (workspace / "src").mkdir()
         (workspace / "src/app.sh").write_text("#!/bin/sh\nVERSION=1\n")
         (workspace / "README.md").write_text("A program.\n")

@@ -36,7 +36,7 @@ _WILD = re.compile(r"[*?\[]")
 _PATHSPEC_SIGNS = re.compile(r"[*?\[\\]")
 _SOURCES = re.compile(
     r"(?:[\w-][\w.-]*/)*+(?:\*\*/)?+[\w*-]++"
-    r"\.(?:c|cc|cpp|css|csv|go|h|html|java|js|jsx|log|md|py|rs|ts|tsx|txt)"
+    r"\.(?:c|cc|cpp|css|csv|go|h|html|java|js|jsx|log|md|py|rs|sh|ts|tsx|txt)"
 )
 """Patterns of files with source text or records, below folders that are named."""
 _SET = re.compile(r"\[[^/]*\]")

@@ -111,6 +111,7 @@ def test_wildcards_may_hide_options_and_secrets(script: str, reads: bool) -> Non
         ("git diff --cached --stat", True),
         ("git diff --cached main.py", True),
         ("git diff HEAD main.py", True),
+        ("git diff src/app.sh", True),
         ("git diff HEAD src", False),
         ("git log -p --f -- main.py", False),
         ("git log -p --patch -- main.py", True),
