@@ -114,7 +114,7 @@ async def test_the_card_names_the_folder_that_is_used(tmp_path: Path) -> None:
     async with running(tmp_path, '[tools.shell]\nsandbox = "off"\n') as daemon, page_of(daemon) as page:
         row = await asked(page, "env true")
         await page.press(page.button(row, "deny"))
-        (workspace,) = (daemon.state / "workspaces").iterdir()
+        (workspace,) = (daemon.state / "workspaces").glob("main-*/")
         workspace.rmdir()
         workspace.symlink_to(project)
         row = await asked(page, "touch here")

@@ -260,12 +260,16 @@ async def test_basic_hides_what_it_is_told_beneath_the_workspace(basic: Bench) -
 
 
 async def test_basic_writes_to_the_workspace_and_nowhere_else(basic: Bench) -> None:
-    script = "echo kept > kept; for f in /usr/x /etc/x /x /dev/x; do echo no > $f; done; echo ok > /tmp/x && cat /tmp/x"
+    name = secrets.token_hex(8)  # /tmp of this machine is anybody's
+    script = (
+        f"echo kept > kept; for f in /usr/x /etc/x /x /dev/x; do echo no > $f; done; "
+        f"echo ok > /tmp/{name} && cat /tmp/{name}"
+    )
     assert await basic.run(script) == 0
     assert (basic.workspace / "kept").read_text() == "kept\n"
     assert basic.printed.text.count("Read-only file system") == 4
     assert basic.printed.text.endswith("ok\n")
-    assert "x" not in os.listdir("/tmp")
+    assert name not in os.listdir("/tmp")
 
 
 async def test_basic_leaves_no_power(basic: Bench) -> None:
