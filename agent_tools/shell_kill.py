@@ -13,13 +13,14 @@ from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
     name="shell_kill",
-    description="End a job of `shell` with all its processes, and return its last output.",
+    description="End a job of `shell` with all its processes. Returns its last output.",
     risk=Risk.NONE,
     effect=Effect.IDEMPOTENT,
     availability=Availability.MAIN,
     timeout_s=30.0,
     positional="job",
     example="j1a2b3c",
+    indexed=True,
 )
 
 

@@ -12,7 +12,7 @@ from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
     name="shell_poll",
-    description="Return the state of a job of `shell`, its new output and, once it has ended, its exit code.",
+    description="Return the state and new output of a `shell` job. Once it has ended, also its exit code.",
     risk=Risk.READ,
     effect=Effect.UNSAFE,
     availability=Availability.MAIN,
@@ -20,6 +20,7 @@ SPEC = ToolSpec(
     positional="job",
     shows="input",
     example="j1a2b3c",
+    indexed=True,
 )
 
 INPUT_CHARS = 2_000

@@ -23,7 +23,8 @@ def result_of(job: JobState) -> ToolResult:
     more = f" All its output is in {job.output_path}." if job.output_path else ""
     if job.end is JobEnd.RUNNING:
         hint = (
-            f"The job {job.id} has run for {job.seconds:.0f} s. Look again with shell_poll, or end it with shell_kill."
+            f"The job {job.id} has run for {job.seconds:.0f} s. Look again with shell_poll, or end it with shell_kill, "
+            f'by tools: {{"call": {{"name": "shell_poll", "arguments": {{"job": "{job.id}"}}}}}}.'
         )
         return ToolResult(status=ResultStatus.OK, text=job.output, code="running", hint=hint)
     if job.end is JobEnd.EXITED:

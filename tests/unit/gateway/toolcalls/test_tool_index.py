@@ -113,6 +113,8 @@ QUESTIONS = {
     "sessions_spawn": ["start a sub-session", "delegate a task to another agent", "spawn a child for research"],
     "sessions_stop": ["stop a sub-session", "end the child"],
     "shell": ["run a command", "execute a bash script", "print the disk usage with a shell"],
+    "shell_kill": ["end a background job", "kill the running job of the shell"],
+    "shell_poll": ["look at the output of a background job", "type into the terminal of a job"],
     "undo": ["take back the last change", "undo the edit", "revert the files of the last turn"],
     "write": ["create a new file", "write a text file", "replace a whole file"],
 }
