@@ -2,8 +2,8 @@
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
 `--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole`, the usual
-sizes of those that a plain run makes smaller, and the coverage. `--large` does the same with the tests of faults and of
-the store much larger (1,000 deaths, 100,000 moves), for hours.
+sizes of those that a plain run makes smaller, the types of the tests, and the coverage. `--large` does the same with
+tests of faults and of the store that are much larger (1,000 deaths, 100,000 moves), for hours.
 `DRAGOMAN_SEED` chooses what is random in them.
 """
 
@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,12 +46,21 @@ TOOL_S = 600
 """Timeout in seconds for a check other than pytest; pytest has a limit for each test."""
 TYPES_S = 1800
 """Timeout in seconds for pyright, which yields to the tests beside it."""
+TESTS_S = 3600
+"""Timeout in seconds for tests that run beside others."""
+REMEMBERING = threading.Lock()
+"""Held while the file of durations is read and written."""
 TYPES_NICE = 5
 """Priority of pyright. At 19 it would get nothing at all on a busy machine."""
 WORKERS = min(2, os.cpu_count() or 1) + 4
 """Processes that run tests: four more than cores, because half of their time is waiting, for timeouts and pauses."""
 FEW_WORKERS = WORKERS - 3
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
+DAEMONS = ("tests/fault", "tests/scenario")
+"""Folders of tests that mostly wait for daemons. A plain run has them beside the others, in processes of their own."""
+DAEMON_WORKERS = WORKERS - 2
+PRODUCT = ("gateway", "channels", "agent_tools", "config")
+"""Folders whose types a plain run checks. Those of the tests take as long again."""
 LARGE_TIMEOUT_S = 900
 """Timeout in seconds for one test with `--large`, unless it names its own."""
 DOWNLOAD_S = 300
@@ -126,11 +136,21 @@ def main(arguments: Sequence[str]) -> int:
     left_out = "" if whole else f" and not {WHOLE}"
     most = [*(("--cov", "--cov-report=") if whole else ()), "-m", f"not {BY_THE_CLOCK}{left_out}"]
     few = ["-m", f"{BY_THE_CLOCK}{left_out}", *(str(path) for path in files_with(BY_THE_CLOCK))]
-    with ThreadPoolExecutor(1) as beside:
-        checked = beside.submit(timed, types)
-        report.run("pytest", lambda: pytest([*most, *options], environment))
+    compile_tests()
+    with ThreadPoolExecutor(2) as beside:
+        checked = beside.submit(timed, lambda: types([] if whole else PRODUCT))
+        if whole:
+            report.run("pytest", lambda: pytest([*most, *options], environment))
+        else:
+            waiting = [*most, *options, *DAEMONS]
+            daemons = beside.submit(timed, lambda: pytest(waiting, environment, workers=DAEMON_WORKERS, shown=False))
+            rest = [*most, *options, *(f"--ignore={folder}" for folder in DAEMONS)]
+            report.run("pytest", lambda: pytest(rest, environment, workers=FEW_WORKERS))
+            report.add("pytest, daemons", *daemons.result())
         report.add("pyright", *checked.result())
-    report.run("pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS))
+    report.run(
+        "pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS, remembered=False)
+    )
     return report.end()
 
 
@@ -159,10 +179,10 @@ def tool(name: str, *arguments: str) -> Outcome:
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
-def types() -> Outcome:
-    """Check the types, beside the tests: it fills the time in which they wait."""
+def types(folders: Sequence[str]) -> Outcome:
+    """Check the types of some folders, none meaning all, beside the tests: it fills the time in which they wait."""
     program = str(Path(sys.executable).with_name("pyright"))
-    command = ["nice", "-n", str(TYPES_NICE), program, "--project", "pyproject.toml"]
+    command = ["nice", "-n", str(TYPES_NICE), program, *(folders or ("--project", "pyproject.toml"))]
     code, text = captured(command, seconds=TYPES_S)
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
@@ -172,24 +192,47 @@ def files_with(mark: str) -> list[Path]:
     return [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if f"pytest.mark.{mark}" in path.read_text()]
 
 
-def pytest(arguments: Sequence[str], environment: Mapping[str, str], *, workers: int = WORKERS) -> Outcome:
-    """Run tests with their output shown as it comes. Who has nothing left to do takes tests from the others."""
+def inherited() -> dict[str, str]:
+    """Return this process's environment for tests.
+
+    Without byte code each of the hundreds of daemons that tests start would compile everything: a second of CPU.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def compile_tests() -> None:
+    """Write the byte code of the tests when there is none: once, and not by each process, 10 s of CPU each."""
+    if not any((ROOT / "tests" / "unit").glob("*/__pycache__/*-pytest-*")):
+        captured([sys.executable, "-m", "pytest", "-q", "--collect-only"], seconds=TOOL_S, environment=inherited())
+    os.sync()  # what was installed just now is still being written, and each commit of a store would wait for it
+
+
+def pytest(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    workers: int = WORKERS,
+    shown: bool = True,
+    remembered: bool = True,
+) -> Outcome:
+    """Run tests. Who has nothing left to do takes tests from the others.
+
+    The output is shown as it comes, or with `shown` false after a failure. `remembered`: keep how long each file took.
+    """
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
         spread = ["-n", str(workers), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
-        # Without byte code each of the hundreds of daemons that tests start would compile everything: a second of CPU.
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        if not any((ROOT / "tests" / "unit").glob("*/__pycache__/*-pytest-*")):
-            # Once, and not by each of those processes at the same time: 10 s of CPU each.
-            captured([sys.executable, "-m", "pytest", "-q", "--collect-only"], seconds=TOOL_S, environment=inherited)
-        os.sync()  # what was installed just now is still being written, and each commit of a store would wait for it
-        code = subprocess.run(command, cwd=ROOT, env={**inherited, **environment}, check=False).returncode
+        variables = {**inherited(), **environment}
+        if shown:
+            code, text = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode, ""
+        else:
+            code, text = captured(command, seconds=TESTS_S, environment=variables)
         passed, failed = counted(results)
-        if workers == WORKERS:
+        if remembered:
             remember_durations(results)
     # Not every failure is a test's: too little coverage, nothing collected, a bad option.
-    return Outcome(ok=code == 0, passed=passed, failed=max(failed, int(code != 0)))
+    return Outcome(ok=code == 0, text=text if code else "", passed=passed, failed=max(failed, int(code != 0)))
 
 
 def remember_durations(results: Path) -> None:
@@ -198,7 +241,7 @@ def remember_durations(results: Path) -> None:
         return
     cases = ElementTree.parse(results).getroot().iter("testcase")
     taken = [(case.get("classname", ""), float(case.get("time", 0))) for case in cases]
-    with contextlib.suppress(OSError):  # the next run has the order of the one before
+    with REMEMBERING, contextlib.suppress(OSError):  # the next run has the order of the one before
         FILE.write_text(json.dumps(measured() | seconds_by_file(taken), indent=1, sort_keys=True) + "\n")
 
 

@@ -168,6 +168,7 @@ async def test_a_download_that_is_too_large_to_be_kept_is_in_the_workspace(siege
 
 
 @contained
+@pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 async def test_a_file_is_not_given_to_a_frame_of_another_host(siege: Siege) -> None:
     """Who allows an upload has the page in mind that is open, not what an advertisement in it shows."""
     ann = siege.session()

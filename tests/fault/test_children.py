@@ -61,21 +61,22 @@ async def judge_three(found: Tree) -> None:
     figure("F01", "questions of a family of three that were asked again, a death", (asked - 8) / max(deaths, 1), 3)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("point", "passage"),
     [
-        ("J11", 1),  # the parent's spawning steps
-        ("J12", 3),
-        ("J13", 1),
-        ("J13", 3),
+        ("J13", 3),  # the parent's spawning steps
         ("J5", 3),  # children ask their model
-        ("J8", 2),
-        ("J10", 2),
         ("J11", 4),  # a child's command: 1 to 3 were the parent's
         ("J13", 4),  # it ran, and nobody knows
+        ("J15", 3),  # the last child has ended: its parent is woken
+        ("J11", 1),
+        ("J12", 3),
+        ("J13", 1),
+        ("J8", 2),
+        ("J10", 2),
         ("J14", 1),
-        ("J15", 1),  # a child has ended
-        ("J15", 3),  # the last one has: its parent is woken
+        ("J15", 1),
     ],
 )
 async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:

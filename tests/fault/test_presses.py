@@ -184,7 +184,7 @@ async def orderly_restart(one: Crowd) -> None:
     await one.daemon.start()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("event", [stop, restart, orderly_restart])
 @pytest.mark.parametrize("verbs", [["once"], ["once", "deny"]], ids=["once", "both"])
 async def test_something_in_between(

@@ -90,7 +90,7 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
     await one.settled()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize("points", LIVES, ids=["-".join(points) for points in LIVES])

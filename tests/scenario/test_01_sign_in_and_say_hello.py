@@ -27,6 +27,7 @@ async def test_the_link_signs_in_and_leaves_no_trace_in_the_address(daemon: Daem
         assert "code=" not in owner.page.url
 
 
+@pytest.mark.whole("a browser for a second; the answer without a model has a test of its own")
 async def test_plain_text_is_answered_with_how_to_attach_a_model(daemon: Daemon) -> None:
     """No model is configured: the answer says so, and what to write into the configuration."""
     async with at_the_page(daemon) as owner:

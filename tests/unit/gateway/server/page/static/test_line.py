@@ -114,6 +114,7 @@ async def test_what_one_person_wrote_is_not_sent_by_the_next_who_signs_in(page: 
     assert await said(page.engine) == ["of Ann, for Ann"]
 
 
+@pytest.mark.whole("a page for a second; other tests of the line to the daemon stay")
 async def test_two_tabs_keep_what_is_written_in_each(page: Served, ann: Person, tab: Person) -> None:
     await ann.page.get_by_test_id("composer").fill("long, and dear to Ann")
     await tab.say("at once")
@@ -138,6 +139,7 @@ async def test_two_tabs_keep_what_is_written_in_each(page: Served, ann: Person, 
 # --- the line -------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("a page for a second; other tests of the line to the daemon stay")
 async def test_a_question_that_is_never_answered_keeps_nobody_away(ann: Person) -> None:
     place = ann.page
     await place.evaluate(HANG)
@@ -146,6 +148,7 @@ async def test_a_question_that_is_never_answered_keeps_nobody_away(ann: Person) 
     await expect(place.get_by_test_id("connection")).to_have_attribute("data-state", "open")
 
 
+@pytest.mark.whole("a page for a second; other tests of the line to the daemon stay")
 async def test_who_connects_by_hand_has_one_connection(ann: Person) -> None:
     place, made = ann.page, sockets(ann.page)
     await place.evaluate(HANG)
@@ -201,6 +204,7 @@ async def test_what_is_written_while_the_daemon_stops_is_sent_when_it_is_back(pa
 
 
 @pytest.mark.parametrize("storage", [FULL, FORBIDDEN], ids=["full", "forbidden"])
+@pytest.mark.whole("a page for a second; other tests of the line to the daemon stay")
 async def test_the_page_opens_where_nothing_can_be_kept(page: Served, browser: Browser, storage: str) -> None:
     context = await browser.new_context()
     await context.add_init_script(storage)

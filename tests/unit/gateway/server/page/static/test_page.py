@@ -63,6 +63,7 @@ async def test_the_card_of_a_sub_session_is_pressed_without_leaving_main(page: S
     await expect(files.get_by_test_id("card-button")).to_have_count(0)
 
 
+@pytest.mark.whole("a page for a second; other tests of sub-sessions on the page stay")
 async def test_the_card_of_one_below_a_sub_session_stands_in_main_too(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "look after the disk")
@@ -141,6 +142,7 @@ async def test_what_is_no_longer_listed_leaves_the_page_too(
     await expect(child(place, "count the files")).to_have_attribute("data-standing", "done")
 
 
+@pytest.mark.whole("a page for a second; other tests of sub-sessions on the page stay")
 async def test_a_sub_session_is_opened_and_left_again(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "count the files")
@@ -154,6 +156,7 @@ async def test_a_sub_session_is_opened_and_left_again(page: Served, ann: Person)
     await expect(child(place, "count the files")).to_have_attribute("data-standing", "done")
 
 
+@pytest.mark.whole("a page for a second; other tests of sub-sessions on the page stay")
 async def test_the_end_of_one_in_the_background_is_a_quiet_line(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "watch the build", mode="session")
