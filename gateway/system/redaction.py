@@ -17,6 +17,8 @@ _FORMS = (
     r"(?a:\bsk-[A-Za-z0-9_-]{16,})",  # keys of model providers
     r"(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
     r"#code=[A-Za-z0-9_-]+",  # of our own sign-in links
+    # of addresses, as `git remote -v` prints them: a password, or a token in place of a name
+    r"(?<=://)(?a:[\w.~%!*'+-]{0,256}:[\w.~%!*'+-]{8,1024}|[\w.~%+-]{20,1024})(?=@)",
 )
 """Forms of secrets from any source. The forms of a platform's tokens come from its channel."""
 _LAST_WORDS_REVERSED = re.compile(r"[!-~]*(?:\s+[!-~]+)?")

@@ -405,3 +405,19 @@ def test_log_throttle_counts_what_it_omits() -> None:
     now += TOLD_AGAIN_S
     flood(2)
     assert told[TOLD_AT_MOST:] == [("refused", {"n": 0, "left_out": 1_003 - TOLD_AT_MOST}), ("refused", {"n": 1})]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("origin\thttps://ann:s3cret-token@host/x.git (fetch)", "origin\thttps://[hidden]@host/x.git (fetch)"),
+        ("https://ghp_0123456789abcdefABCDEF@host/x", "https://[hidden]@host/x"),
+        ("url = http://:hunter2-of-ann@host", "url = http://[hidden]@host"),
+        ("ssh://git@host/x.git", "ssh://git@host/x.git"),
+        ("https://host:8080/x@12345678", "https://host:8080/x@12345678"),
+        ('f"https://{user}:{token}@host"', 'f"https://{user}:{token}@host"'),
+        ("https://$USER:$PASSWORD@host", "https://$USER:$PASSWORD@host"),
+    ],
+)
+def test_redactor_hides_passwords_in_addresses(text: str, shown: str) -> None:
+    assert Redactor().text(text) == shown
