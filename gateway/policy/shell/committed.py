@@ -37,6 +37,7 @@ _GREP_PATTERN = re.compile(r"-[nilwchqoHEFGP]*e|--and|--or|--not|-[nilwchqoHEFGP
 _HEAD = re.compile(r"(?:HEAD|@)(?:[~^]\d*)*")
 _FILE_OF_COMMIT = re.compile(r"[\w@][\w.@/~^-]*:[\w.].*", re.DOTALL)
 _KINDS_ONLY = frozenset({"-t", "-s", "-e"})
+_CONTENTS = re.compile(r"%\(\*?(?:raw|contents|body)\b")
 _HASH = re.compile(r"(?:.*-g)?[0-9A-Fa-f]{4,64}")
 _REVISION_SIGNS = re.compile(r"\.{2,3}|[\^~@:{}]")
 
@@ -105,6 +106,11 @@ def _status_may(words: Sequence[str]) -> bool:
     return any(re.fullmatch(r"-[A-Za-z]*v.*|--v.*", word) for word in words)
 
 
+def _refs_may(words: Sequence[str]) -> bool:
+    """Judge a list of references, each of which may be to a file."""
+    return any(_CONTENTS.search(word) for word in words)
+
+
 def _prints_figures(words: Sequence[str]) -> bool:
     """Return whether an option for figures stands where it cannot be the value of another option."""
     for word in _split(words)[0]:
@@ -158,6 +164,7 @@ _JUDGES: Mapping[str, Callable[[Sequence[str]], bool]] = MappingProxyType(
         "cat-file": _raw_object_may,
         "grep": _search_may,
         "status": _status_may,
+        "for-each-ref": _refs_may,
     }
 )
 """Judges by subcommand. `blame` names one file, and the table knows it."""
