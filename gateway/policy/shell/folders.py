@@ -1,23 +1,54 @@
-"""Folders that a command names, and those that rules are about. Pure; used by `gateway.policy.rules`."""
+"""Folders that a command names or walks, and those that rules are about. Pure; used by `gateway.policy.rules`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gateway.policy.shell.places import as_pattern, overlap, paths_in, resolved
 from gateway.policy.shell.script import Part, PartKind, Place
+from gateway.policy.shell.walking import walks_here
 
 _WILDCARD = re.compile(r"[*?]")
+_COMMAND = re.compile(
+    r"(?:rm|cp|mv|ln|chmod|chown|curl|wget|ssh|scp|rsync|sudo|kubectl|npm) .*|.* -.*|.*://.*", re.DOTALL
+)
+"""Patterns that are surely about commands: no folder is called so."""
+_FLAGS_ONLY = frozenset({
+    "ls", "dir", "vdir", "pwd", "cd", "stat", "df", "wc", "cat", "tac", "head", "tail", "nl", "uniq", "echo", "printf",
+    "test", "[", "id", "uname", "ps", "free", "which", "type",
+})  # fmt: skip
+"""Programs whose groups of short options hold no name of a file."""
 
 
 def named_folders(part: Part, place: Place) -> tuple[str, ...]:
-    """Return what a part names that may be folders, in the form of `path:` subjects."""
+    """Return what a part names that may be folders, in the form of `path:` subjects, and the folder that it walks."""
     if part.kind is PartKind.FUNCTION:
         return ()
-    words = part.words[1:] if part.kind is PartKind.COMMAND else part.words
-    elsewhere = place.folder != "" or part.folders != ("",)
-    paths = (path for word in words if not (elsewhere and word.startswith("-")) for path in paths_in(word))
+    paths = [path for word in file_words(part, place) for path in paths_in(word)]
+    if part.kind is PartKind.COMMAND and walks_here(part.words):
+        paths.append(".")
     return tuple(one for path in paths for one in resolved(path, part.folders, place) or ())
+
+
+def file_words(part: Part, place: Place) -> Iterator[str]:
+    """Yield the words of a part that may name files.
+
+    In the workspace itself each one may. In a folder, a group of short options counts unless its program is known to
+    take no file there: a rule about all files of the folder fits any letters.
+    """
+    if part.kind is not PartKind.COMMAND:
+        yield from part.words
+        return
+    skips = starts_elsewhere(part, place) and part.words[0] in _FLAGS_ONLY
+    for word in part.words[1:]:
+        if not skips or word[:1] != "-" or word[:2] == "--":
+            yield word
+
+
+def starts_elsewhere(part: Part, place: Place) -> bool:
+    """Return whether a part may run in another folder than the workspace."""
+    return place.folder != "" or part.folders != ("",)
 
 
 def is_above(path: str, folder: str) -> bool:
@@ -28,3 +59,8 @@ def is_above(path: str, folder: str) -> bool:
 def folder_of(pattern: str) -> str:
     """Return the folder that a pattern names before its first wildcard; empty when there is none."""
     return _WILDCARD.split(pattern.replace("\\", "/"), maxsplit=1)[0].rpartition("/")[0]
+
+
+def is_about_command(pattern: str) -> bool:
+    """Return whether a pattern with a slash is about a command, and not about what is in a folder."""
+    return _COMMAND.fullmatch(pattern) is not None

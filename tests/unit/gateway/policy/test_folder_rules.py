@@ -62,3 +62,109 @@ def test_later_rule_allows_a_folder_again() -> None:
     rules = [rule("*", ALLOW), rule("secrets/*", DENY), rule("cat secrets/*", ALLOW), rule("cp -r secrets x", ALLOW)]
     assert verdict(rules, "command:cp -r secrets x") is ALLOW
     assert verdict(rules, "command:cp -r secrets y") is DENY
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("rg x", ASK),
+        ("rg -A 3 x", ASK),
+        ("rg -e x", ASK),
+        ("rg -tpy --files", ASK),
+        ("rg --type py x", ASK),
+        ("rg -n x src", ALLOW),
+        ("rg -A 3 x src", ALLOW),
+        ("rg --type py x src", ALLOW),
+        ("rg -e x src", ALLOW),
+        ("grep -rn TODO", ASK),
+        ("grep -R -m 1 TODO", ASK),
+        ("grep --recursive TODO", ASK),
+        ("grep -d recurse TODO", ASK),
+        ("grep -r --include='*.py' TODO", ASK),
+        ("grep -rn TODO src", ALLOW),
+        ("grep -rn -- -x src", ALLOW),
+        ("grep x README.md", ALLOW),
+        ("grep -c x", ALLOW),
+        ("rgrep TODO", ASK),
+        ("ag TODO", ASK),
+        ("fd x", ASK),
+        ("fd -e py x", ASK),
+        ("fd x src", ALLOW),
+        ("ls -R", ASK),
+        ("ls -la --recursive", ASK),
+        ("ls -R .", ASK),
+        ("ls -R src", ALLOW),
+        ("ls -la", ALLOW),
+        ("tree -L 3", ASK),
+        ("tree src", ALLOW),
+        ("du -sh", ALLOW),
+        ("du -ah", ASK),
+        ("find -name x", ASK),
+        ("find", ASK),
+        ("find -L ( -name x )", ASK),
+        ("find src -name x", ALLOW),
+        ("git blame .", ASK),
+        ("git blame README.md", ALLOW),
+        ("git grep x", ASK),
+        ("git -C . grep -n x", ASK),
+        ("git grep -n x src/main.py", ALLOW),
+        ("git archive HEAD", ASK),
+        ("git diff", ASK),
+        ("git log -p", ASK),
+        ("git log --oneline", ALLOW),
+        ("git diff main.py", ALLOW),
+        ("timeout 5 rg x", ASK),
+        ("diff -r . other", ASK),
+        ("diff -r other more", ALLOW),
+    ],
+)
+def test_command_that_walks_its_folder_without_naming_it(command: str, expected: Verdict) -> None:
+    """As one that names it: `rg x` reads as much as `rg x .` does."""
+    rules = [rule("*", ALLOW), rule("secrets/*", DENY)]
+    found = evaluate(rules, [f"command:{command}"], "main", Place(workspace="/w/ann"))
+    assert found is not None
+    assert found.decision is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("grep -fpw x", DENY),
+        ("grep -nfpw x", DENY),
+        ("sort -opw", DENY),
+        ("sort --output=pw", DENY),
+        ("wget -Opw https://a.example", DENY),
+        ("git grep -fpw", DENY),
+        ("git diff -Opw", DENY),
+        ("ls -la", ALLOW),
+        ("ls", ALLOW),
+        ("pwd -P", ALLOW),
+        ("wc -l", ALLOW),
+    ],
+)
+@pytest.mark.parametrize("goes", [True, False])
+def test_option_with_a_file_of_a_denied_folder(command: str, expected: Verdict, goes: bool) -> None:
+    text, place = (f"cd src && {command}", Place()) if goes else (command, Place(folder="src"))
+    rules = [rule("*", ALLOW), rule("src/*", DENY), rule("cd src", ALLOW)]
+    found = evaluate(rules, [f"command:{text}"], "main", place)
+    assert found is not None
+    assert found.decision is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("curl https://*", ALLOW),
+        ("rm -rf src/*", ALLOW),
+        ("git push -f origin/*", ALLOW),
+        ("test data/*", ASK),
+        ("/etc/*", ALLOW),
+        ("/w/ann/secrets/*", ASK),
+        ("../other/*", ALLOW),
+        ("*/keys", ALLOW),
+    ],
+)
+def test_rule_about_a_command_names_no_folder(pattern: str, expected: Verdict) -> None:
+    found = evaluate([rule("*", ALLOW), rule(pattern, DENY)], ["command:rg x"], "main", Place(workspace="/w/ann"))
+    assert found is not None
+    assert found.decision is expected
