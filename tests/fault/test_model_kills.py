@@ -14,7 +14,7 @@ from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
 from tests.fault.model_rig import Crowd, crowd, once, peek, promises, results_in, shell, shown_once
 from tests.fault.oracle import Evidence, tell, tell_shown, the_page_shows_what_is_stored
-from tests.fault.rig import Visitor, everything, lines_of, stored, until, until_quiet, visiting
+from tests.fault.rig import Visitor, everything, lines_of, stored, unsent, until, until_quiet, visiting
 from tests.fault.telegram_rig import ANN, Wire, judge_chats, slots_of, wire
 from tests.support.model_server import Reply, Rule, count_events
 from tests.support.platform import Shown
@@ -84,6 +84,7 @@ async def test_killed_at(where: str, tmp_path: Path) -> None:
         async with visiting(ann.daemon) as page, asyncio.timeout(50):
             await die_at_each(points, PRESSED_IN[where], ann)
             await page.row("turn", state="done")
+            await until(lambda: not unsent(ann.daemon), within_s=20)
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
         counted(KILLS, len(points), "F01")
@@ -183,6 +184,7 @@ async def test_killed_while_a_fallback_is_asked(tmp_path: Path) -> None:
             await ann.see("ann", SUMMARY.text)
             await page.row("turn", state="done")
             await until_quiet(ann.daemon)
+            await until(lambda: not unsent(ann.daemon), within_s=20)
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
         counted(KILLS, 1, "F01")
