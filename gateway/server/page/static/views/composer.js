@@ -137,7 +137,7 @@ export function Composer({ onSent }) {
       <textarea ref=${ref} rows="1" data-testid="composer" value=${text} dir=${direction(text)} enterkeyhint="send" autocomplete="off"
         aria-label="Message to Dragoman" aria-autocomplete="list" aria-haspopup="listbox" aria-controls=${offers.length ? "offers" : undefined}
         aria-activedescendant=${offers.length ? `offer-${offers[chosen].name}` : undefined} aria-describedby=${hint ? "usage" : undefined}
-        placeholder=${connection.value.state === "offline" ? "Write on: it is kept and sent later" : "Message, or / for commands"}
+        placeholder=${connection.value.state === "offline" ? "Write on, it is sent later" : "Message or /command"}
         onInput=${(/** @type {any} */ event) => change(event.target.value)} onKeyDown=${onKeyDown}></textarea>
       <button type="submit" class="send" data-testid="send" aria-label="Send" title="Send (Enter)" aria-disabled=${!text.trim() && !files.length}><${Icon} name="send" /></button>
     </div>
