@@ -113,8 +113,15 @@ def diff(path: str, before: str, after: str, *, new_path: str = "") -> str:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines are equal at the beginning."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    """Return how many lines are equal at the beginning. Halves what is left: whole slices are compared fast."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one[least:middle] == other[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 def _moved(line: str, by: int) -> str:

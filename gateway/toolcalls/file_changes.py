@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ UNDO_BYTES = 20 * 2**20
 READ_BYTES = 64 * 2**20
 """Bytes of the largest file that is hashed."""
 _ENDING = ".json"
+_NEW = ".new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class CallFileChanges:
 
     async def seen(self, path: str) -> str:
         """Return the SHA-256 of the content that this session knows of a file; empty when it knows none."""
-        return (await self.key_value.items(self._namespace)).get(self._name(path), "")
+        return await self.key_value.get(self._namespace, self._name(path)) or ""
 
     async def saw(self, path: str, data: bytes) -> None:
         """Record a content that was read."""
@@ -126,16 +127,17 @@ class CallFileChanges:
         if changed:
             raise _changed(changed[0])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = list(_journals(self.folder))
-        left = UNDO_BYTES - sum(_kept_bytes(self.folder, one) for one in known if one.turn == self.turn)
+        names = sorted(_names(self.folder))
+        left = UNDO_BYTES - _kept_bytes(self.folder, self.turn)
         entries: list[_Entry] = []
+        contents: dict[str, bytes] = {}
         for n, (name, change, data) in enumerate(checked):
             kept = data is not None and len(data) <= left
             if data is not None and kept:
                 left -= len(data)
-                _store(self.folder / f"{self._stem}-{n}.before", data)
+                contents[f"{self._stem}-{n}.before"] = data
             if change.data is not None:
-                _store(self.folder / f"{self._stem}-{n}.after", change.data)
+                contents[f"{self._stem}-{n}.after"] = change.data
             entries.append(
                 _Entry(
                     path=name,
@@ -146,28 +148,23 @@ class CallFileChanges:
                     old_mode=NEW_FILE_MODE if data is None else file_mode(self.workspace, tuple(name.split("/"))),
                 )
             )
-        journal = _Journal(
-            stem=self._stem,
-            seq=1 + max((one.seq for one in known), default=0),
-            turn=self.turn,
-            undoes=undoes,
-            entries=tuple(entries),
-        )
-        _store(self.folder / f"{self._stem}{_ENDING}", json.dumps(asdict(journal)).encode())
-        for old in sorted(known, key=lambda one: one.seq)[: max(0, len(known) + 1 - JOURNALS)]:
-            _remove(self.folder, old)
+        seq = next((one for one, stem in names if stem == self._stem), names[-1][0] + 1 if names else 1)
+        journal = _Journal(stem=self._stem, seq=seq, turn=self.turn, undoes=undoes, entries=tuple(entries))
+        contents[_name(seq, self._stem)] = json.dumps(asdict(journal)).encode()
+        _store(self.folder, contents)
+        for old_seq, stem in names[: max(0, len(names) + 1 - JOURNALS)]:
+            _remove(self.folder, old_seq, stem)
 
     def _complete(self) -> tuple[_Entry, ...]:
         """Change the files that still have their old content. Drop a journal of which nothing can be done any more."""
-        path = self.folder / f"{self._stem}{_ENDING}"
-        journal = _read(path)
+        journal = self._own()
         if journal is None:
             return ()
         now = [content_hash(self._current(entry.path)) for entry in journal.entries]
         wrong = [one.path for one, sha in zip(journal.entries, now, strict=True) if sha not in (one.before, one.after)]
         if wrong:
             if not any(sha == one.after for one, sha in zip(journal.entries, now, strict=True)):
-                _remove(self.folder, journal)
+                _remove(self.folder, journal.seq, journal.stem)
             raise _changed(wrong[0])
         for n, (entry, sha) in enumerate(zip(journal.entries, now, strict=True)):
             parts = tuple(entry.path.split("/"))
@@ -183,7 +180,7 @@ class CallFileChanges:
         return journal.entries
 
     def _outcome(self) -> ChangeOutcome:
-        journal = _read(self.folder / f"{self._stem}{_ENDING}")
+        journal = self._own()
         if journal is None:
             return ChangeOutcome.NONE
         now = [(content_hash(self._current(entry.path)), entry) for entry in journal.entries]
@@ -192,6 +189,11 @@ class CallFileChanges:
         if not all(sha in (entry.before, entry.after) for sha, entry in now):
             return ChangeOutcome.UNKNOWN
         return ChangeOutcome.NONE if all(sha == entry.before for sha, entry in now) else ChangeOutcome.PART
+
+    def _own(self) -> _Journal | None:
+        """Return the journal of this call, or None when there is none."""
+        names = [_name(seq, stem) for seq, stem in _names(self.folder) if stem == self._stem]
+        return _read(self.folder / names[0]) if names else None
 
     def _current(self, name: str) -> bytes | None:
         """Return the content of a file, or None when there is none. Raises `BadRequest` for what is no regular file."""
@@ -227,11 +229,23 @@ def _undo(folder: Path) -> Undo | None:
     return Undo(turn=turn, changes=tuple(one for one in back.values() if content_hash(one.data) != one.before))
 
 
-def _journals(folder: Path) -> Iterator[_Journal]:
+def _name(seq: int, stem: str) -> str:
+    return f"{seq:08}.{stem}{_ENDING}"
+
+
+def _names(folder: Path) -> Iterator[tuple[int, str]]:
+    """Yield number and stem of each journal. They stand in its name, so that an edit reads no journal but its own."""
     with suppress(FileNotFoundError):
-        for path in folder.iterdir():
-            if path.name.endswith(_ENDING) and (journal := _read(path)) is not None:
-                yield journal
+        for name in os.listdir(folder):
+            seq, dot, stem = name.removesuffix(_ENDING).partition(".")
+            if dot and name.endswith(_ENDING) and seq.isdecimal():
+                yield int(seq), stem
+
+
+def _journals(folder: Path) -> Iterator[_Journal]:
+    for seq, stem in _names(folder):
+        if (journal := _read(folder / _name(seq, stem))) is not None:
+            yield journal
 
 
 def _read(path: Path) -> _Journal | None:
@@ -244,30 +258,41 @@ def _read(path: Path) -> _Journal | None:
         return None
 
 
-def _kept_bytes(folder: Path, journal: _Journal) -> int:
-    found = 0
-    for n in range(len(journal.entries)):
-        with suppress(FileNotFoundError):
-            found += (folder / f"{journal.stem}-{n}.before").stat().st_size
-    return found
+def _kept_bytes(folder: Path, turn: str) -> int:
+    """Return the bytes of old contents that are stored for a turn."""
+    with os.scandir(folder) as found:
+        return sum(
+            one.stat(follow_symlinks=False).st_size
+            for one in found
+            if one.name.endswith(".before") and one.name.rsplit("-", 2)[0] == turn
+        )
 
 
-def _remove(folder: Path, journal: _Journal) -> None:
-    (folder / f"{journal.stem}{_ENDING}").unlink(missing_ok=True)
-    for n in range(len(journal.entries)):
-        for ending in ("before", "after"):
-            (folder / f"{journal.stem}-{n}.{ending}").unlink(missing_ok=True)
+def _remove(folder: Path, seq: int, stem: str) -> None:
+    """Remove a journal with its contents; contents without a journal stand for nothing."""
+    (folder / _name(seq, stem)).unlink(missing_ok=True)
+    for name in os.listdir(folder):
+        if name.rpartition("-")[0] == stem and name.endswith((".before", ".after")):
+            (folder / name).unlink(missing_ok=True)
 
 
-def _store(path: Path, data: bytes) -> None:
-    """Write a private file durably, whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
+def _store(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write private files durably, each whole or not at all, and in this order.
+
+    All are written before the first is flushed: then one flush of the disk mostly does for all of them.
+    """
     try:
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(new, path)
+        with ExitStack() as opened:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            files: list[int] = []
+            for name, data in contents.items():
+                files.append(os.open(folder / f"{name}{_NEW}", flags, 0o600))
+                stream = opened.enter_context(os.fdopen(files[-1], "wb"))
+                stream.write(data)
+                stream.flush()
+            for file in files:
+                os.fsync(file)
+        for name in contents:
+            os.replace(folder / f"{name}{_NEW}", folder / name)
     except OSError as error:
         raise DragomanError(f"The change could not be recorded: {error}.", cure="Free space on the disk.") from error

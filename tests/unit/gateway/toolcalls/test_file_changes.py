@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +97,7 @@ async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Pat
     assert all(found in (b"old", b"new", None) for found in contents(changes))
     if await changes.outcome() is ChangeOutcome.NONE:
         assert contents(changes) == [b"old"] * 3
-    if (changes.folder / "t1-1.json").exists():
+    if any(changes.folder.glob("*.t1-1.json")):
         await changes.resume()
     else:
         await changes.apply(three())
@@ -114,6 +115,14 @@ async def test_undo_passes_over_a_change_that_never_happened(tmp_path: Path) -> 
         await changes.resume()
     assert contents(changes) == [b"old", b"old", b"by hand"]
     assert await changes.undo() is None
+
+
+async def test_a_change_reads_no_journal_but_its_own(changes: CallFileChanges) -> None:
+    changes.folder.mkdir()
+    os.mkfifo(changes.folder / "00000007.t0-1.json")  # whoever reads it waits
+    async with asyncio.timeout(5):
+        await changes.apply(three())
+    assert [path.name for path in changes.folder.glob("*.t1-1.json")] == ["00000008.t1-1.json"]
 
 
 async def test_something_else_in_a_file_makes_the_outcome_unknown(changes: CallFileChanges) -> None:
