@@ -43,6 +43,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "decisions": policy.decisions,
         "searches": files.searches,
         "edits": files.edits,
+        "pages": files.pages,
         "finder": files.finder,
         "growth-sessions": growth.sessions,
         "growth-history": growth.history,

@@ -1,4 +1,4 @@
-"""Rows: a search beside bare ripgrep, an edit of a long file, and the finder of tools. In this process."""
+"""Rows: a search beside bare ripgrep, an edit of a long file, a long page, and the finder of tools. In this process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent_tools import edit, grep
 from agent_tools._files.ripgrep import program
+from agent_tools._web import reader
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.tools import Preview, SandboxMode
 from gateway.ports import ProcessText
@@ -29,7 +30,8 @@ from tests.unit.gateway.toolcalls.test_tool_index import QUESTIONS, real
 
 ROUNDS = 30
 FILES, LINES = 500, 10_000
-GREP_MS, EDIT_MS, FOUND = 10.0, 20.0, 90.0
+GREP_MS, EDIT_MS, FOUND, PAGE_MS = 10.0, 20.0, 90.0, 300.0
+PAGE_BYTES = 1_000_000
 DURABLE_WRITES = 5
 """What an edit may take where the disk is slow, as a multiple of one durable write of the file."""
 
@@ -141,6 +143,20 @@ async def edits(bench: Bench) -> list[Figure]:
             times=DURABLE_WRITES,
         ),
     ]
+
+
+async def pages(_bench: Bench) -> list[Figure]:
+    """Median CPU milliseconds of the text of a page of one megabyte, in a reader that read one before."""
+    line = '<p class="c{n}">The price of pears <a href="/{n}">rose</a> <b>again</b> in week {n}.</p>\n'
+    page = "<html><head><title>Prices</title></head><body><article>"
+    page += "".join(line.format(n=n) for n in range(PAGE_BYTES // 90)) + "</article></body></html>"
+    found: list[float] = []
+    for _ in range(ROUNDS // 3):
+        began = time.process_time()
+        reader.read_html(page.encode(), "markdown", "https://example.org/")
+        found.append((time.process_time() - began) * 1_000)
+    what = f"page of {len(page) / 1e6:.1f} MB, {page.count('<'):,} tags, CPU p50"
+    return [Figure(what=what, value=measure.p50(found[1:]), unit="ms", budget=PAGE_MS)]
 
 
 def _written(path: Path, data: bytes) -> None:

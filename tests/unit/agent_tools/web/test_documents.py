@@ -56,6 +56,18 @@ def run_of(text: str, before: str = "") -> str:
     return f"<w:p>{before}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
+PARSED = (
+    ("<h1>Prices</h1><ul><li>a &amp; b<li>c</ul>", "# Prices\n\n- a & b\n\n- c"),
+    ("<p>x<svg><text>no</text></svg>y<script>if (a<b) {}</script>", "xy"),
+    ("<head><title>T</title><div>begins in the head</div>", "begins in the head"),
+    ("<a href='https://example.org/p'>pears</a><br>and", "[pears](https://example.org/p)\nand"),
+    ("<p hidden>no</p><p style='display:none'>no<b>no</b></p><p>yes", "yes"),
+    ("<meta charset=iso-8859-1><p>\u00e9 \u4f60", "\u00e9 \u4f60"),
+    ("", ""),
+    ("   ", ""),
+    ("only text", "only text"),
+)
+"""Pages, with the text that lxml makes of them. The slower parser leaves no head by itself."""
 DOCX = docx(
     run_of("Prices", '<w:pPr><w:pStyle w:val="Heading1"/></w:pPr>')
     + "<w:p><w:r><w:t>pe</w:t></w:r><w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:r><w:t>ars</w:t></w:r></w:p>"
@@ -246,3 +258,13 @@ async def test_a_bomb_ends_at_its_limit_and_the_next_document_is_read(desk: Desk
         with pytest.raises(BadRequest):
             await desk(name, data)
     assert "pears" in (await desk("prices.docx", DOCX)).text
+
+
+@pytest.mark.parametrize(("page", "text"), PARSED)
+def test_visible_text_of_a_page(page: str, text: str) -> None:
+    assert reader.visible_of(page, marks=True).text() == text
+
+
+def test_hundred_thousand_open_elements_are_read() -> None:
+    page = f"{'<div>' * 100_000}deep{'</div>' * 100_000}"
+    assert reader.visible_of(page, marks=True).text() == "deep"
