@@ -35,6 +35,7 @@ from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.budgets import Allowance, BudgetLimits
 from gateway.domain.grants import GRANT_LASTS
 from gateway.domain.ids import OwnerName, Principal
+from gateway.domain.questions import QUESTION_EXPIRY
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tool_groups import NEWEST
@@ -218,6 +219,9 @@ class SessionsSettings(Table):
     )
     approval_expiry_other: timedelta = Field(
         default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."
+    )
+    question_expiry: timedelta = Field(
+        default=QUESTION_EXPIRY, description="How long a question of the agent can be answered."
     )
     grant_expiry: timedelta = Field(
         default=GRANT_LASTS,

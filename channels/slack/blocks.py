@@ -86,6 +86,22 @@ def _button(row: int, button: Button) -> Json:
     }
 
 
+def picks(shown: Sequence[tuple[str, Handle]]) -> Json:
+    """Return the buttons of a question, each of a label and its handle."""
+    return {
+        "type": "actions",
+        "elements": [
+            {
+                "type": "button",
+                "text": plain(label, BUTTON_CHARS),
+                "action_id": f"pick:{n}",
+                "value": str(handle),
+            }
+            for n, (label, handle) in enumerate(shown, 1)
+        ],
+    }
+
+
 def verb_of(action_id: str) -> Verb | None:
     """Return the verb in a button's id. It decides only whether to ask for a reason; the handle decides the rest."""
     name = action_id.partition(":")[0]

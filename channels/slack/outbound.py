@@ -15,6 +15,7 @@ from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_
 from channels.slack.markup import SlackMarkup, safe
 from channels.slack.parts import ROOM, Part, SlackStoredPart, SlackTextPart
 from channels.slack.plain import clean
+from channels.slack.questions import question
 from channels.slack.send_state import Form
 from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import cut, plain, visible
@@ -51,7 +52,7 @@ class SlackRenderer:
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing.text)
         elif showing.slot.kind is SlotKind.CARD:
-            parts = card(showing.rows)
+            parts = card(showing.rows) if showing.question is None else question(showing.question)
         elif showing.slot.kind is SlotKind.FILE:
             parts = self._stored(showing)
         elif not visible(clean(showing.text)):

@@ -16,6 +16,7 @@ from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup
 from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, TelegramStoredPart, TelegramTextPart
 from channels.telegram.pictures import is_photo
+from channels.telegram.questions import question
 from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import plain, visible
 
@@ -54,7 +55,8 @@ class TelegramRenderer:
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing)
         elif showing.slot.kind is SlotKind.CARD:
-            parts = card(showing.rows, quiet=_in_group(showing))
+            asked, in_group = showing.question, _in_group(showing)
+            parts = card(showing.rows, quiet=in_group) if asked is None else question(asked, in_group=in_group)
         elif showing.slot.kind is SlotKind.FILE:
             parts = self._stored(showing)
         elif showing.partial:

@@ -30,6 +30,7 @@ from gateway.server.http_checks import Address
 from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
 from gateway.toolcalls.execution import Execution
+from gateway.toolcalls.inquiries import InquiryService
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
 
@@ -128,6 +129,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             metrics=core.metrics,
             redactor=core.redactor,
             subsessions=subsessions,
+            inquiries=InquiryService(inquiries=core.store, redactor=core.redactor, expiry=settings.question_expiry),
             key_value=core.store,
             hooks=load_hooks(core.loaded.hooks, core.containment, limits, core.redactor),
             jobs=core.jobs,

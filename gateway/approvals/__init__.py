@@ -10,7 +10,7 @@ approval is good for `DECISION_GOOD_FOR_S` (`gateway/domain/waits.py`).
 from __future__ import annotations
 
 from gateway.approvals.action import action_key, action_sha, name_of, needs_escape, render, render_action, title
-from gateway.approvals.audience import Audience, card_slots, is_shown_by, payload
+from gateway.approvals.audience import Audience, asking_place, card_slots, is_shown_by, payload
 from gateway.approvals.authorization import asks_reason, deciders
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.approvals.cards import Approvals
@@ -22,6 +22,7 @@ __all__ = [
     "ButtonTokens",
     "action_key",
     "action_sha",
+    "asking_place",
     "asks_reason",
     "card_slots",
     "cards_at",

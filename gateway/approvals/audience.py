@@ -57,7 +57,7 @@ def audience(session: Session, turn: Turn, contacts: Sequence[Contact], now: dat
     The page lists open approvals by itself, so it gets no card; one visit long ago does not make it reach anybody.
     With fewer approvers within reach than must allow it, nobody is asked.
     """
-    chats = [_place(session, turn) if one.here else latest_chat(one.seen.direct.values()) for one in contacts]
+    chats = [asking_place(session, turn) if one.here else latest_chat(one.seen.direct.values()) for one in contacts]
     pages = [one.sees_page and _is_recent(one.seen.page_seen_at, now) for one in contacts]
     if sum(chat is not None or page for chat, page in zip(chats, pages, strict=True)) < quorum:
         return NOBODY
@@ -68,7 +68,7 @@ def _is_recent(seen: datetime | None, now: datetime) -> bool:
     return seen is not None and now - seen <= PAGE_REACHES_FOR
 
 
-def _place(session: Session, turn: Turn) -> Conversation:
+def asking_place(session: Session, turn: Turn) -> Conversation:
     """Return the conversation of the request; for a child, the one that started its root's turn."""
     return session.lineage.conversation if session.lineage else turn.conversation
 
@@ -91,7 +91,7 @@ def card_slots(
     slots = [
         NewSlot(conversation=where, kind=SlotKind.CARD, waits=some) for where in place.conversations for some in rows
     ]
-    asked_at = _place(session, turn)
+    asked_at = asking_place(session, turn)
     if asked_at not in place.conversations:
         what = ", ".join(dict.fromkeys(titles))
         text = f"{place.asked} was asked to allow this: {what}. It goes on when they decide."

@@ -25,18 +25,24 @@ class ButtonTokens:
         """Take the secret of this state folder, at least 32 bytes."""
         self._key = state_key
 
-    def make(self, wait: WaitId, card: str, verb: Verb) -> Handle:
-        """Return the handle, at most 64 bytes of ASCII."""
+    def make(self, wait: WaitId, card: str, verb: str) -> Handle:
+        """Return the handle, at most 64 bytes of ASCII. `verb`: a `Verb`, or the name of a question's `Pick`."""
         mac = hmac.new(self._key, json.dumps([wait, card, verb]).encode(), hashlib.sha256).digest()[:16]
         return Handle(f"{wait}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}")
 
     def verb(self, handle: Handle, wait: WaitId, cards: Iterable[str]) -> Verb | None:
         """Return the verb of the handle on one of these cards, or None when the handle is not ours."""
-        found: Verb | None = None
+        found = self.named(handle, wait, cards, list(Verb))
+        return None if found is None else Verb(found)
+
+    def named(self, handle: Handle, wait: WaitId, cards: Iterable[str], names: Iterable[str]) -> str | None:
+        """Return which of these names the handle on one of these cards stands for, or None."""
+        found: str | None = None
+        all_names = list(names)
         for card in cards:
-            for verb in Verb:
-                if hmac.compare_digest(self.make(wait, card, verb).encode(), handle.encode(errors="surrogatepass")):
-                    found = verb
+            for name in all_names:
+                if hmac.compare_digest(self.make(wait, card, name).encode(), handle.encode(errors="surrogatepass")):
+                    found = name
         return found
 
 

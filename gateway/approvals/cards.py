@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from gateway.approvals import always
+from gateway.approvals import always, questions
 from gateway.approvals.action import name_of, outcome_line, render, title
 from gateway.approvals.audience import NOBODY, SUB_SESSION, Audience, Contact, audience
 from gateway.approvals.authorization import Deciders, asked_later, deciders, first_asked, may_resolve
@@ -20,7 +20,7 @@ from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.grants import GRANT_LASTS, GrantOffer
 from gateway.domain.ids import Handle, OwnerName, Person, Principal, web_principal
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.slots import ANSWER_BY, Button, CardRow
+from gateway.domain.slots import ANSWER_BY, Button, CardRow, QuestionCard
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.domain.turns import Turn
 from gateway.domain.waits import (
@@ -32,6 +32,7 @@ from gateway.domain.waits import (
     Verb,
     Vote,
     Wait,
+    WaitKind,
     WaitState,
 )
 from gateway.policy.routing import AllowedPeople, may_see
@@ -131,9 +132,15 @@ class Approvals:
         return deciders(session, self._people, rules, request.requester, escalated=True).allowing
 
     def verdict(
-        self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
+        self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session, text: str = ""
     ) -> PressVerdict:
-        """Return what this press may do to this wait; `cards` are those of the conversation it came from."""
+        """Return what this press may do to this wait; `cards` are those of the conversation it came from.
+
+        `text`: what the person wrote with it.
+        """
+        if wait.kind is WaitKind.QUESTION:
+            pick = questions.picked(handle, wait, cards, text, self._handles)
+            return questions.verdict_of(wait, pick, who, session, self._people)
         verb = self._handles.verb(handle, wait.id, cards)
         request = wait.approval
         if verb is None or request is None:
@@ -154,6 +161,10 @@ class Approvals:
             return PressVerdict(refusal=PressResult.NOT_VALID)
         who_decides = self._deciders(wait, wait.approval, session)
         return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, who_decides)
+
+    def question(self, wait: Wait, card: str) -> QuestionCard:
+        """Return a card of questions, with buttons while they can be answered."""
+        return questions.question_card(wait, card, self._people, self._handles)
 
     def row(self, wait: Wait, card: str) -> CardRow:
         """Return one row of a card, with buttons while the approval is open. Raises `ValueError` for another wait."""

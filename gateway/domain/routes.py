@@ -98,3 +98,5 @@ class Accepted:
     """True when it joined an active turn instead of starting one."""
     waiting: bool = False
     """True when that turn, or one before it, waits for a decision."""
+    answers: bool = False
+    """True when it answered a question of that turn: no model is given it as a message."""

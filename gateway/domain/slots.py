@@ -19,7 +19,9 @@ class SlotKind(StrEnum):
     ANSWER = "answer"
     """Text of the model or of a command's result, or the reason for its absence."""
     CARD = "card"
-    """Approvals that one model answer asked for."""
+    """Approvals that one model answer asked for, or the questions of one call."""
+    CHECKLIST = "checklist"
+    """List of a session's tasks. One message, edited as they are done."""
     NOTE = "note"
     """Line about a card that is shown elsewhere."""
     REPLY = "reply"
@@ -161,12 +163,45 @@ class CardRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PickButton:
+    """Button of a question."""
+
+    label: str
+    handle: Handle
+    chosen: bool = False
+    """True for an option that is ticked."""
+    ends: bool = False
+    """True for the button that ends a choice of several options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionCard:
+    """A question as a conversation shows it, with the answers before it."""
+
+    wait: Wait
+    answered: tuple[tuple[str, str], ...]
+    """Pairs of question and answer, as far as they are answered."""
+    question: str
+    """Question that is asked now; when the wait is over, the first one that was not answered, or empty."""
+    count: str
+    """`2 of 3` where there are several questions, else empty."""
+    buttons: tuple[PickButton, ...]
+    """Options of the current question; empty when the wait is over."""
+    write: Handle | None
+    """Handle for a text of the person's own; None when the wait is over."""
+    note: str
+    """Line below the question: who may answer and until when, or what became of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedSlot:
     """Slot with its content rendered, as a channel is asked to show it. The channel applies its own limits."""
 
     slot: Slot
     text: str
     rows: tuple[CardRow, ...] = ()
+    question: QuestionCard | None = None
+    """For a card of questions, which has no rows."""
     path: Path | None = None
     """For a FILE: its path; None when it no longer exists, and only the caption can be shown."""
     partial: bool = False

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from gateway.domain.grants import GrantOffer, GrantPlace, NewGrant
 from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId, mint
+from gateway.domain.questions import Inquiry, Pick
 from gateway.domain.steps import Usage
 from gateway.domain.tools import Action, Risk
 from gateway.domain.turns import ENDED, TurnState
@@ -21,6 +22,8 @@ class WaitKind(StrEnum):
 
     APPROVAL = "approval"
     CHILD = "child"
+    QUESTION = "question"
+    """Questions of a call to a person (`gateway.domain.questions`)."""
     TIMER = "timer"
 
 
@@ -119,7 +122,8 @@ class Wait:
     state: WaitState
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    """Data of the other kinds. For a child: `child`, its session; after its end, all of `ChildEnd`."""
+    """Data of the other kinds. For a child: `child`, its session; after its end, all of `ChildEnd`. For a question: its
+    `Inquiry`."""
     opened_at: datetime
     expires_at: datetime
     decided_by: Principal | None = None
@@ -227,6 +231,11 @@ def used_by_children(waits: Iterable[Wait]) -> Usage:
     return sum((end.usage for end in map(ChildEnd.of, waits) if end is not None), Usage())
 
 
+def inquiry_of(wait: Wait | NewWait) -> Inquiry | None:
+    """Return the questions stored in a wait; None for a wait of another kind, and for a damaged one."""
+    return Inquiry.parse(wait.payload) if wait.kind is WaitKind.QUESTION else None
+
+
 class PressResult(StrEnum):
     """Result of a press. The person who pressed sees it."""
 
@@ -245,6 +254,12 @@ class PressResult(StrEnum):
     """Not decided: the card asks the second question now."""
     BACK = "back"
     """Not decided: the card asks the first question again."""
+    CHOSEN = "chosen"
+    """An option of a question was ticked or unticked, or one of several questions was answered."""
+    ANSWERED = "answered"
+    """The last question of its call was answered."""
+    LATE = "late"
+    """The question is over. The answer is passed on as a message that quotes it."""
     NOT_ALLOWED = "not_allowed"
     NOT_VALID = "not_valid"
     """The handle is unknown, forged or from another conversation."""
@@ -264,6 +279,9 @@ PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
         PressResult.ASK_REASON: "Reply to this card with the reason.",
         PressResult.ASK_ALWAYS: "Nothing is granted yet. Read the question on the card and choose.",
         PressResult.BACK: "Nothing was granted.",
+        PressResult.CHOSEN: "Noted.",
+        PressResult.ANSWERED: "Noted. The agent has your answer.",
+        PressResult.LATE: "Nobody waits for this answer any longer; the agent gets it as a message.",
         PressResult.NOT_ALLOWED: "You may not decide this.",
         PressResult.NOT_VALID: "This button is not valid here.",
     }
@@ -327,6 +345,8 @@ class PressVerdict:
     """True when the requester may not allow it."""
     among: frozenset[Person] = frozenset()
     """Persons whose votes count now. A vote of somebody who may no longer decide does not."""
+    pick: Pick | None = None
+    """Answer to a question, for a QUESTION wait only."""
 
 
 class StartOutcome(StrEnum):

@@ -11,13 +11,15 @@ from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, inquiry_of
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
 from gateway.inbound.drop_replies import drop_text
+from gateway.inbound.late_answers import late_answer
 from gateway.inbound.message_rate import MessageRate
 from gateway.inbound.typed_reasons import TypedReasons
 from gateway.inbound.why import WhyReplies
@@ -43,6 +45,7 @@ from gateway.toolcalls.registry import Registry
 
 WAITING = Waiting(
     decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
+    answer="Noted. This conversation waits for an answer to the question above. Your message is read after that.",
     children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
 )
 
@@ -180,7 +183,16 @@ class Ingress:
                     return None
                 kind = TurnKind.MODEL
         accepted = await self._intake.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
-        self._count("duplicate" if accepted.duplicate else "steered" if accepted.steered else "queued", message)
+        self._count(
+            "duplicate"
+            if accepted.duplicate
+            else "answer"
+            if accepted.answers
+            else "steered"
+            if accepted.steered
+            else "queued",
+            message,
+        )
         return accepted
 
     # --- presses ------------------------------------------------------------------------------
@@ -193,7 +205,19 @@ class Ingress:
         if wait is not None and verdict.refusal is PressResult.ASK_REASON:
             # Before the press is stored: a press repeated after a crash is only a duplicate.
             await self._reasons.expect(press, wait.id)
-        return await self._decide(press, wait, verdict)
+        pressed = await self._decide(press, wait, verdict)
+        if pressed.result is PressResult.LATE and wait is not None and verdict.pick is not None:
+            await self._pass_on(press, wait, verdict.pick)
+        return pressed
+
+    async def _pass_on(self, press: Press, wait: Wait, pick: Pick) -> None:
+        """Take a late answer as a message that quotes its question. Repeating is safe: its event is the press's."""
+        inquiry, session = inquiry_of(wait), await self._queries.session(wait.session)
+        if inquiry is None or session is None:
+            return
+        question, words = inquiry.said_by(pick)
+        if words:
+            await self.message(late_answer(press, session, question, words, self._clock.now()))
 
     async def _decide(self, press: Press, wait: Wait | None, verdict: PressVerdict) -> Pressed:
         pressed = await self._intake.press(press, wait.id if wait else None, verdict)
@@ -214,7 +238,7 @@ class Ingress:
             return PressVerdict(refusal=PressResult.NOT_VALID)
         shown = [(slot.id, slot.conversation) for slot in await self._queries.card_slots(wait.id)]
         cards = cards_at(press.conversation, shown)
-        verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session)
+        verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session, press.reason)
         if asks_reason(verdict, press, wait, self._clock.now()):
             return PressVerdict(refusal=PressResult.ASK_REASON)
         return verdict

@@ -18,6 +18,7 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.domain.ids import OwnerName, Principal, SessionId, SlotId
 from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, file_may_take_s
+from gateway.domain.waits import WaitKind
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
@@ -53,7 +54,8 @@ SETTLED_AFTER_S = 5.0
 IN_DOUBT_S = EDIT_IN_DOUBT.total_seconds()
 """Seconds in which an unanswered edit may really take effect. A version sent earlier is shown once more after it."""
 _NAMES = {
-    SlotKind.CARD: "a question about a tool call",
+    SlotKind.CARD: "a question",
+    SlotKind.CHECKLIST: "a task list",
     SlotKind.NOTE: "a note",
     SlotKind.REPLY: "a reply",
     SlotKind.FILE: "a file",
@@ -333,9 +335,11 @@ class _Attempt:
     async def _render(self) -> RenderedSlot:
         slot, by = self.slot, self.by
         waits = [await by.queries.wait(wait) for wait in slot.waits]
-        rows = tuple(by.approvals.row(wait, slot.id) for wait in waits if wait is not None)
+        asked = next((wait for wait in waits if wait is not None and wait.kind is WaitKind.QUESTION), None)
+        question = None if asked is None else by.approvals.question(asked, slot.id)
+        rows = tuple(by.approvals.row(wait, slot.id) for wait in waits if wait is not None and wait.approval)
         path = by.kept(slot.session, slot.file.file) if slot.file is not None and slot.session is not None else None
-        return RenderedSlot(slot=slot, text=by.redactor.text(slot.text), rows=rows, path=path)
+        return RenderedSlot(slot=slot, text=by.redactor.text(slot.text), rows=rows, question=question, path=path)
 
     # --- outcomes -----------------------------------------------------------------------------
 

@@ -66,6 +66,8 @@ SHOW_TIME_SHARE = 0.1
 CHILDREN_SHOWN = 6
 CHILDREN_KEPT = 100
 _FOR_CHILDREN = frozenset({WaitKind.CHILD})
+_PEOPLE = frozenset({WaitKind.APPROVAL, WaitKind.QUESTION})
+"""Waits for people: their time is not the turn's."""
 
 
 def at_work(text: str) -> str:
@@ -89,6 +91,8 @@ def activity_text(now: Activity, redactor: Redactor) -> str:
     asked, children = now.waits.count(WaitKind.APPROVAL), now.waits.count(WaitKind.CHILD)
     if asked:
         return "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
+    if WaitKind.QUESTION in now.waits:
+        return "waits for an answer"
     if children:
         return "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
     return ""
@@ -456,7 +460,7 @@ def _together(spans: Iterable[tuple[datetime, datetime]]) -> float:
 def _elapsed(view: TurnView, now: datetime) -> timedelta:
     """Return a turn's duration: waiting for a decision does not count, waiting for children does."""
     began = view.turn.started_at or now
-    asked = (_asked(wait, now) for wait in view.waits if wait.kind is WaitKind.APPROVAL)
+    asked = (_asked(wait, now) for wait in view.waits if wait.kind in _PEOPLE)
     taken = now - began - timedelta(seconds=_together(asked))
     return max(taken, timedelta(milliseconds=view.turn.active_ms))
 

@@ -27,6 +27,7 @@ from gateway.ports.channels import (
 from gateway.ports.clock import Clock
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
+from gateway.ports.people import People
 from gateway.ports.store import (
     Accounts,
     ApproversOf,
@@ -63,7 +64,7 @@ from gateway.ports.tools import (
     ToolHost,
     TurnedAway,
 )
-from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
 
 __all__ = [
     "CHANNEL_API",
@@ -98,6 +99,7 @@ __all__ = [
     "Grants",
     "HttpChannel",
     "IdForm",
+    "Inquiries",
     "Intake",
     "KeyValue",
     "KnownFiles",
@@ -108,6 +110,7 @@ __all__ = [
     "Node",
     "Outbox",
     "Output",
+    "People",
     "PrepareContext",
     "Process",
     "ProcessEnd",

@@ -17,7 +17,7 @@ from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
+from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.turns import NamedLease
 from gateway.domain.views import Rows, SessionLine
 from gateway.domain.waits import Pressed, Wait
@@ -225,7 +225,7 @@ class WebApi(Protocol):
         """Return the last 200 rows before a place; None: the newest."""
         ...
 
-    def card(self, owner: OwnerName, wait: Wait) -> CardRow:
+    def card(self, owner: OwnerName, wait: Wait) -> CardRow | QuestionCard:
         """Return an approval as a card of this owner's page, with buttons that are valid there."""
         ...
 

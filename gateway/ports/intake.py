@@ -66,9 +66,13 @@ class Waiting:
     """Reply while it waits for a decision."""
     children: str
     """Reply while it waits only for sub-sessions."""
+    answer: str = ""
+    """Reply while it waits for an answer to a question and no decision."""
 
     def text(self, open_waits: Collection[WaitKind]) -> str:
-        """Return the reply for these open waits. An open card takes precedence over sub-sessions."""
+        """Return the reply for these open waits. A decision takes precedence over an answer, and both over children."""
+        if WaitKind.QUESTION in open_waits and WaitKind.APPROVAL not in open_waits:
+            return self.answer
         only_children = bool(open_waits) and all(kind is WaitKind.CHILD for kind in open_waits)
         return self.children if only_children else self.decision
 
@@ -98,6 +102,10 @@ class Intake(Protocol):
         With STEER, a MODEL message joins the session's active model turn, when principal and conversation are the same.
         A turn is active when it was started, has not ended and is not STOPPING. With INTERRUPT that turn is stopped as
         by `control`, says "Interrupted.", and a new turn is queued. In every other case a new turn is queued.
+
+        A MODEL message of text that may steer a turn with an open question answers that question, or the oldest of the
+        turn's sub-sessions; `Accepted.answers`. It is stored without a turn: the call's result has its text. A reply to
+        another message than the question's card answers nothing.
 
         A direct message becomes its principal's last direct conversation. When the session's model turn is parked, also
         store a REPLY slot with the text of `say_if_waiting` for its open waits, unless that is empty or None. Only a
@@ -150,13 +158,17 @@ class Intake(Protocol):
     async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
         """Store the press and, when the verdict allows, decide the approval by compare-and-set.
 
-        Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. Waits of
-        other kinds are `NOT_VALID`. A decided wait queues a PARKED turn, wakes any other one, and raises the version of
-        the card slots that show it. `withdraw_siblings` cancels the other open waits of the same model answer.
+        Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. A question
+        takes `verdict.pick`: CHOSEN while a question is left, ANSWERED with the last one, LATE once it is over; an
+        earlier question is `ALREADY`. Waits of other kinds are `NOT_VALID`. A decided wait queues a PARKED turn, wakes
+        any other one, and raises the version of the card slots that show it.
+        `withdraw_siblings` cancels the other open waits of the same model answer.
 
         With `verdict.question` nothing is decided: the card asks the second question, or asks the first one again. With
         `verdict.grant` the same transition stores the grant of `ApprovalRequest.always`, if that question is open and
         offers the place; else the press is `NOT_VALID`.
+
+        A repeated LATE press is LATE again, so that its caller can pass the answer on; any other is `DUPLICATE`.
 
         After `ALREADY` and `EXPIRED`, card slots whose update was given up are tried once more. A `written` press is
         not stored in these two cases: its event is still to be accepted as a message.

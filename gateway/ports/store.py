@@ -22,7 +22,7 @@ from gateway.domain.turns import NamedLease
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
 from gateway.ports.intake import Intake
-from gateway.ports.turns import Budgets, Children, Grants, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
 
 ApproversOf = Callable[[Wait, Session], Collection[Principal]]
 """Principals that may decide an approval of a session now, when it is escalated. Pure: it may be called twice."""
@@ -360,6 +360,7 @@ class Store(
     Intake,
     TurnQueue,
     TurnJournal,
+    Inquiries,
     Children,
     UsageStore,
     Grants,

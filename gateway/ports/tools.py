@@ -19,6 +19,7 @@ from gateway.domain.views import ChildLine
 from gateway.domain.web import Fetched
 from gateway.domain.workers import WorkerFile
 from gateway.ports.clock import Clock
+from gateway.ports.people import People
 
 
 class Output(Protocol):
@@ -352,6 +353,11 @@ class ToolContext(Protocol):
     @property
     def sessions(self) -> Subsessions:
         """Sub-sessions of this session."""
+        ...
+
+    @property
+    def people(self) -> People:
+        """The person whose turn it is."""
         ...
 
     @property

@@ -18,6 +18,7 @@ from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId,
 from gateway.domain.messages import FetchedFile
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
+from gateway.domain.task_lists import TaskItem
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import ChildLine, Claimed, Spent, TurnView
@@ -252,6 +253,30 @@ class TurnJournal(Protocol):
 
     async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
         """Return the grants that hold for calls of this turn now, oldest first; none for an unknown turn."""
+        ...
+
+
+class Inquiries(Protocol):
+    """Questions and task lists of calls, for people. Called by `gateway.toolcalls` under a lease."""
+
+    async def ask(self, lease: Lease, wait: NewWait, slots: Sequence[NewSlot]) -> WaitId | None:
+        """Open a QUESTION wait on a STARTED step, which becomes ASKED, and store its card slots. Return its id.
+
+        Idempotent by the step: a second call returns the wait of the first. Return None, and change nothing, when the
+        turn is STOPPING. Raises `NotFound` for a step that was not started under this lease.
+        """
+        ...
+
+    async def write_list(self, lease: Lease, n: int, items: Sequence[TaskItem]) -> None:
+        """Store the session's task list, as the effect of the STARTED step `n`, and show it. Safe to repeat.
+
+        In the turn's conversation the message of an unfinished list gets the new text; after a finished one there is a
+        new message. An empty list leaves no text. Raises `NotFound` as `ask`.
+        """
+        ...
+
+    async def task_list(self, session: SessionId, epoch: int) -> Sequence[TaskItem]:
+        """Return the task list of a session's history; empty when there is none."""
         ...
 
 

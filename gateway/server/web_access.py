@@ -16,11 +16,11 @@ from gateway.domain.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.domain.live import LiveEvent
 from gateway.domain.routes import empty_session, main_route
 from gateway.domain.sessions import Session
-from gateway.domain.slots import CardRow
+from gateway.domain.slots import CardRow, QuestionCard
 from gateway.domain.steps import Step
 from gateway.domain.tools import ToolResult
 from gateway.domain.views import Row, Rows, SessionLine
-from gateway.domain.waits import Wait
+from gateway.domain.waits import Wait, WaitKind
 from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
@@ -142,8 +142,10 @@ class WebAccess:
             # The same text for both, so that it does not reveal which sessions exist.
             raise Forbidden("There is no such session, or you may not see it.", cure="Choose one from the list.")
 
-    def card(self, owner: OwnerName, wait: Wait) -> CardRow:
-        """Return an approval with the buttons of this owner's page."""
+    def card(self, owner: OwnerName, wait: Wait) -> CardRow | QuestionCard:
+        """Return an approval or a question with the buttons of this owner's page."""
+        if wait.kind is WaitKind.QUESTION:
+            return self.approvals.question(wait, page_card(owner))
         return self.approvals.row(wait, page_card(owner))
 
     async def output(

@@ -17,6 +17,7 @@ from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
+from gateway.domain.task_lists import TaskItem
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, NamedLease, TurnKind, TurnState
 from gateway.domain.views import Claimed, LastContact, Spent, TurnView
@@ -32,9 +33,11 @@ from gateway.store.kernel import (
     journal,
     messages,
     outbox,
+    questions,
     records,
     sessions,
     sweeps,
+    task_lists,
 )
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.rows import Fact
@@ -144,6 +147,21 @@ class KernelStore(ABC):
     ) -> TurnView:
         """Store an answer with its calls planned."""
         return await self.run(lambda part: journal.plan(part, lease, answer, given, slots))
+
+    # --- questions and lists ------------------------------------------------------------------
+
+    async def ask(self, lease: Lease, wait: NewWait, slots: Sequence[NewSlot]) -> WaitId | None:
+        """Open the wait of a question."""
+        return await self.run(lambda part: questions.ask(part, lease, wait, slots))
+
+    async def write_list(self, lease: Lease, n: int, items: Sequence[TaskItem]) -> None:
+        """Store a session's task list."""
+        await self.run(lambda part: task_lists.write_list(part, lease, n, items))
+
+    async def task_list(self, session: SessionId, epoch: int) -> Sequence[TaskItem]:
+        """Return a session's task list."""
+        (fact,) = await self.facts([task_lists.key_of(session)])
+        return task_lists.items_of(fact, epoch)
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
         """Store the slot of an answer being written or of a status line, or its newer text."""

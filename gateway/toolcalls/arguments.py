@@ -44,6 +44,21 @@ class Arguments(Protocol):
         ...
 
 
+def _shorten(schema: dict[str, Any]) -> None:
+    """Drop what a model need not read of an object's schema: an optional field may be left out."""
+    schema.pop("title", None)
+    schema.pop("description", None)
+    fields: dict[str, dict[str, Any]] = schema.get("properties", {})
+    for name, field in fields.items():
+        field.pop("title", None)
+        if field.get("default", ...) is None:
+            del field["default"]
+        kinds = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            del field["anyOf"]
+            fields[name] = {**kinds[0], **field}
+
+
 class ModelArguments:
     """Arguments described by a pydantic model, whose instances the tool gets."""
 
@@ -54,11 +69,11 @@ class ModelArguments:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """Schema of the model, without titles."""
+        """Schema of the model without titles, docstrings of classes and `null`: each request would repeat them."""
         if self._schema is None:
             schema = self._model.model_json_schema()
-            for field in (schema, *schema.get("properties", {}).values()):
-                field.pop("title", None)
+            for one in (schema, *schema.get("$defs", {}).values()):
+                _shorten(one)
             self._schema = schema
         return self._schema
 

@@ -46,7 +46,14 @@ from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.resolution import decide_action, resolve_call, resolve_scope
 from gateway.toolcalls.tool_index import TOOLS, answered
 from gateway.toolcalls.tool_set import Tool, ToolSet
-from gateway.toolcalls.wait_results import changed_since_asked, files_elsewhere, not_approved, of_child, of_decision
+from gateway.toolcalls.wait_results import (
+    changed_since_asked,
+    files_elsewhere,
+    not_approved,
+    of_child,
+    of_decision,
+    of_question,
+)
 from gateway.toolcalls.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
@@ -265,6 +272,8 @@ class CallDecider:
             return None
         if wait is not None and wait.kind is WaitKind.CHILD:
             return of_child(wait)
+        if wait is not None and wait.kind is WaitKind.QUESTION:
+            return of_question(wait)
         if wait is not None and (ended := of_decision(wait)) is not None:
             return ended
         if step.state is StepState.STARTED:

@@ -36,6 +36,7 @@ from gateway.ports import (
     KeyValue,
     Net,
     Output,
+    People,
     Process,
     Subsessions,
 )
@@ -48,6 +49,7 @@ from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.file_changes import CallFileChanges
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.hooks import Hooks
+from gateway.toolcalls.inquiries import InquiryService
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.last_line import LastLine, OnLine
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
@@ -100,6 +102,7 @@ class _Context:
     net: Net
     artifacts: Artifacts
     sessions: Subsessions
+    people: People
     output: Output
     step_key: str
     kept_for: str
@@ -118,6 +121,7 @@ class Execution:
     metrics: Metrics
     redactor: Redactor
     subsessions: SubsessionService
+    inquiries: InquiryService
     key_value: KeyValue
     jobs: Jobs
     workers: Workers | None = None
@@ -207,6 +211,7 @@ class Execution:
                 workspace=cwd,
             ),
             sessions=self.subsessions.of(call.view, call.step.n, lease),
+            people=self.inquiries.of(call.view, call.step.n, lease),
             output=output,
             step_key=f"{call.step.turn}/{call.step.n}",
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),

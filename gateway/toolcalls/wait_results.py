@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from gateway.domain.text import head_and_tail_bytes
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import DECISION_GOOD_FOR_S, ChildEnd, Wait, WaitState
+from gateway.domain.waits import DECISION_GOOD_FOR_S, ChildEnd, Wait, WaitState, inquiry_of
 
 CHILD_BYTES = 32_768
 """Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
@@ -72,6 +73,25 @@ def after_a_wait(tool: str) -> ToolResult:
         "Make it again when you have the result of that one, if it is still right."
     )
     return ToolResult(status=ResultStatus.CANCELLED, text="", code="behind_a_wait", hint=hint)
+
+
+def of_question(wait: Wait) -> ToolResult:
+    """Return the result of a call that asked a person: the answers as JSON, also those given before it was over."""
+    inquiry = inquiry_of(wait)
+    if inquiry is None:
+        hint = "The question cannot be read any more. Ask again."
+        return ToolResult(status=ResultStatus.ERROR, text="", code="question_lost", hint=hint)
+    answers = [
+        {"question": question.text, "answer": list(answer)}
+        for question, answer in zip(inquiry.questions, inquiry.answers, strict=False)
+    ]
+    text = json.dumps(answers, ensure_ascii=False) if answers else ""
+    if wait.state is WaitState.ANSWERED:
+        return ToolResult(status=ResultStatus.OK, text=text, hint=f"Answered by {wait.decided_by}.")
+    if wait.state is WaitState.EXPIRED:
+        hint = f"Nobody answered {'everything ' if answers else ''}in time. A later answer comes as a message."
+        return ToolResult(status=ResultStatus.EXPIRED, text=text, code="unanswered", hint=hint)
+    return ToolResult(status=ResultStatus.CANCELLED, text=text, code="withdrawn", hint="The question was withdrawn.")
 
 
 def of_child(wait: Wait) -> ToolResult:

@@ -25,7 +25,7 @@ SCHEMA_BYTES = 2_000
 DESCRIPTION_CHARS = 250
 PLAIN = frozenset(
     {"action", "content", "edits", "files", "format", "new", "num_results", "old", "patch", "path", "pattern", "query"}
-    | {"replace_all", "url"}
+    | {"replace_all", "url", "question", "questions", "options", "text", "state"}
 )
 """Names of fields that say what they are. Each other field has a description; together they are in every request."""
 CHANGING = tuple(name for name in NAMES if name in {"apply_patch", "edit", "multiedit", "undo", "write"})

@@ -48,6 +48,7 @@ TEXT = "a\nsecond line\n"
 PATCH = "*** Begin Patch\n*** Update File: notes\n-a\n+b\n*** End Patch"
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "apply_patch": {"patch": PATCH},
+    "ask_user": {"questions": [{"question": "Which day?", "options": ["Monday", "Friday"]}]},
     "browser": {"action": "open", "url": "https://example.org"},
     "codesearch": {"query": "asyncio timeout"},
     "edit": {"path": "notes", "old": "a\n", "new": "b\n"},
@@ -64,6 +65,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "shell": {"command": "cat notes"},
     "shell_kill": {"job": "none"},
     "shell_poll": {"job": "none"},
+    "todo_read": {},
+    "todo_write": {"todos": [{"text": "Buy rye flour", "state": "doing"}]},
     "undo": {},
     "webfetch": {"url": "https://example.org"},
     "websearch": {"query": "rye bread"},
@@ -128,7 +131,7 @@ class Hanging:
         await asyncio.Event().wait()
 
 
-PARTS = ("files", "changes", "process", "net", "artifacts", "sessions")
+PARTS = ("files", "changes", "process", "net", "artifacts", "sessions", "people")
 
 
 class HangingContext:

@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 from gateway.domain.ids import OwnerName, SessionId, TurnId
 from gateway.domain.live import SESSIONS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
-from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
+from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
@@ -332,7 +332,7 @@ class _Page:
             await self.send(frame)
             await asyncio.sleep(0)
 
-    def card(self, wait: Wait) -> CardRow:
+    def card(self, wait: Wait) -> CardRow | QuestionCard:
         """Return an approval with the buttons for this page."""
         return self.channel.web_api.card(self.owner, wait)
 

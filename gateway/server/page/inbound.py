@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, TypeAlias, cast
 
 from gateway.domain.ids import Handle, OwnerName, SessionId
-from gateway.domain.messages import REASON_AT_MOST, Inbound, Press
+from gateway.domain.messages import Inbound, Press
+from gateway.domain.questions import ANSWER_CHARS
 from gateway.errors import BadRequest
 from gateway.server.page import ids
 
@@ -117,7 +118,7 @@ def _press(frame: dict[str, Any], owner: OwnerName) -> PagePress:
         conversation=ids.conversation(owner),
         principal=ids.principal(owner),
         handle=Handle(_text(frame, "handle")[:128]),
-        reason=reason[:REASON_AT_MOST],
+        reason=reason[:ANSWER_CHARS],
     )
     return PagePress(_text(frame, "id"), press)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
-from gateway.domain.slots import CardRow, Slot, SlotKind
+from gateway.domain.slots import CardRow, QuestionCard, Slot, SlotKind
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import PICTURES, ToolResult
@@ -22,6 +22,8 @@ from gateway.ports import Welcome
 from gateway.server.page.upload_requests import LIMITS
 
 Json = dict[str, Any]
+CardOf: TypeAlias = Callable[[Wait], CardRow | QuestionCard]
+"""Maker of what the page shows of an approval or a question."""
 ARGUMENTS_AT_MOST = 65_536
 """Characters of a call's arguments in a row: a model may write megabytes, and a page loads 200 rows at once."""
 TOOL_AT_MOST = 200
@@ -32,7 +34,7 @@ FRAMES_AT_MOST = 4
 """Frames of rows loaded at once; the page requests older rows when it scrolls there."""
 QUOTED_AT_MOST = 65_536
 """Characters of a sub-session's last answer in its parent's row; its own session has all."""
-SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY, SlotKind.CHECKLIST})
 """Kinds of slots on the page. Cards, status lines and files are for chats: the page shows approvals and steps."""
 NAME_AT_MOST = 120
 """Characters of a file's name, at most."""
@@ -100,7 +102,7 @@ def _lineage(found: Lineage) -> Json:
     }
 
 
-def changed(found: Rows, card: Callable[[Wait], CardRow]) -> Iterator[Json]:
+def changed(found: Rows, card: CardOf) -> Iterator[Json]:
     """Yield frames with all rows, in order. Each has the revision up to which the page then has every change."""
     for shown, done in _portions(found.rows, card):
         if done < len(found.rows):
@@ -109,7 +111,7 @@ def changed(found: Rows, card: Callable[[Wait], CardRow]) -> Iterator[Json]:
             yield _rows(found, shown, rev=found.rev, more=found.more, older=False)
 
 
-def newest(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Iterator[Json]:
+def newest(found: Rows, card: CardOf, *, older: bool) -> Iterator[Json]:
     """Yield frames with the last rows that fit, the newest frame first; all others are marked older.
 
     So the page is consistent after each frame: the first moves it forward, the others back.
@@ -121,7 +123,7 @@ def newest(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Iter
             return
 
 
-def _portions(found: Sequence[Row], card: Callable[[Wait], CardRow]) -> Iterator[tuple[list[Json], int]]:
+def _portions(found: Sequence[Row], card: CardOf) -> Iterator[tuple[list[Json], int]]:
     """Yield the shown rows in portions of one frame, with the number of rows processed so far; at least one portion."""
     shown: list[Json] = []
     size = 0
@@ -140,7 +142,7 @@ def _rows(found: Rows, shown: list[Json], *, rev: int, more: bool, older: bool) 
     return {"op": "rows", "session": found.session, "rows": shown, "rev": rev, "more": more, "older": older}
 
 
-def row(found: Row, card: Callable[[Wait], CardRow]) -> Json | None:
+def row(found: Row, card: CardOf) -> Json | None:
     """Return a row for the page; None if the page does not show it."""
     match found.item:
         case Received() as received:
@@ -296,10 +298,11 @@ def header_name(name: str) -> str:
     return "".join(char if char.isascii() else "_" for char in shown_name(name))
 
 
-def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:
+def _wait(wait: Wait, card: CardOf) -> Json | None:
     match wait.kind:
-        case WaitKind.APPROVAL:
-            return _approval(wait, card(wait))
+        case WaitKind.APPROVAL | WaitKind.QUESTION:
+            shown = card(wait)
+            return _question(wait, shown) if isinstance(shown, QuestionCard) else _approval(wait, shown)
         case WaitKind.CHILD:
             return _child(wait)
         case _:
@@ -351,6 +354,28 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "outcome": card.outcome,
         "question": card.question,
         "buttons": [{"verb": b.verb.value, "label": b.label, "handle": b.handle} for b in card.buttons],
+    }
+
+
+def _question(wait: Wait, card: QuestionCard) -> Json:
+    """Return a question with the answers before it. Its buttons and its text field press handles, as an approval's."""
+    return {
+        "type": "question",
+        "id": wait.id,
+        "turn": wait.turn,
+        "n": wait.n,
+        "state": wait.state.value,
+        "answered": [list(pair) for pair in card.answered],
+        "question": card.question,
+        "count": card.count,
+        "buttons": [
+            {"label": one.label, "handle": one.handle, "chosen": one.chosen, "ends": one.ends} for one in card.buttons
+        ],
+        "write": card.write,
+        "note": card.note,
+        "opened_at": time(wait.opened_at),
+        "expires_at": time(wait.expires_at),
+        "decided_at": time(wait.decided_at),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.domain.ids import InboundId, SessionId, TurnId, WaitId
 from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
+from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
@@ -22,6 +23,7 @@ from gateway.domain.waits import (
     PressVerdict,
     Vote,
     Wait,
+    WaitKind,
     WaitState,
     escalates,
 )
@@ -29,7 +31,7 @@ from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.kernel import grants, messages, sessions, turns
+from gateway.store.kernel import grants, messages, questions, sessions, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
@@ -52,6 +54,8 @@ def accept(
     kind = kind if continued is None else continued.turn.kind
     active = _active(part, route.session) if kind is TurnKind.MODEL else None
     same = active if active is not None and _may_steer(active.turn, message) else None
+    if same is not None and continued is None and (answered := questions.answered_by(part, same, message)):
+        return _answer(part, route, message, same, *answered)
     if same is not None and running is WhileRunning.INTERRUPT and continued is None:
         turns.stop(part, same.turn.id, INTERRUPTED_TEXT)
         active = None
@@ -72,6 +76,14 @@ def accept(
         _reply_that_it_waits(part, route.session, message, parked, say)
     steered = continued is None and joined is not None
     return Accepted(inbound=received.id, turn=turn, steered=steered, waiting=parked is not None)
+
+
+def _answer(part: Part, route: Route, message: Inbound, active: TurnRow, wait: Wait, pick: Pick) -> Accepted:
+    """Store a message that answers a question. No turn is given it: the call's result has its text."""
+    received = messages.receive(part, route.session, message, None)
+    part.events.put(event_of(message), f"{received.id} {active.turn.id}")
+    questions.answer(part, wait, pick, message.principal)
+    return Accepted(inbound=received.id, turn=active.turn.id, answers=True)
 
 
 def _joined(part: Part, inbound: InboundId, row: TurnRow) -> Accepted:
@@ -186,23 +198,40 @@ def _reset(part: Part, session: SessionId) -> None:
 
 def press(part: Part, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
     """Store a press and decide its wait, once."""
-    known = part.waits.get(wait) if wait is not None else None
-    found = None if known is None else known.wait
-    result = result_of_press(found, verdict, part.now)
+    row = part.waits.get(wait) if wait is not None else None
+    found = None if row is None else row.wait
+    result = _result_of(part, found, verdict)
     if stays_a_message(result, verdict):
         return Pressed(result=result, wait=found)
-    if part.events.get(event_of(press)) is not None:
-        return Pressed(result=PressResult.DUPLICATE, wait=found)
+    known = part.events.get(event_of(press))
+    if known is not None:
+        late = known == f"press:{PressResult.LATE}"  # its message may be missing: the caller repeats it
+        return Pressed(result=PressResult.LATE if late else PressResult.DUPLICATE, wait=found)
     part.events.put(event_of(press), f"press:{result}")
     if found is not None and result in TOO_LATE:
         show_given_up(part, found.id)
-    if found is not None and result in (PressResult.ASK_ALWAYS, PressResult.BACK):
-        return Pressed(result=result, wait=_ask_always(part, found, asks=result is PressResult.ASK_ALWAYS))
-    if found is None or result not in (PressResult.APPROVED, PressResult.DENIED, PressResult.COUNTED):
-        return Pressed(result=result, wait=found)
-    if result is PressResult.COUNTED:
-        return Pressed(result=result, wait=_count(part, press, found, verdict))
-    return Pressed(result=result, wait=_decide(part, press, found, verdict))
+    return Pressed(result=result, wait=None if found is None else _take_effect(part, press, found, verdict, result))
+
+
+def _result_of(part: Part, wait: Wait | None, verdict: PressVerdict) -> PressResult:
+    if wait is not None and wait.kind is WaitKind.QUESTION and verdict.refusal is None:
+        return questions.result_of(wait, verdict, part)
+    return result_of_press(wait, verdict, part.now)
+
+
+def _take_effect(part: Part, press: Press, wait: Wait, verdict: PressVerdict, result: PressResult) -> Wait:
+    """Change the wait as the result says, and return it."""
+    match result:
+        case PressResult.CHOSEN | PressResult.ANSWERED if verdict.pick is not None:
+            return questions.answer(part, wait, verdict.pick, press.principal)
+        case PressResult.ASK_ALWAYS | PressResult.BACK:
+            return _ask_always(part, wait, asks=result is PressResult.ASK_ALWAYS)
+        case PressResult.COUNTED:
+            return _count(part, press, wait, verdict)
+        case PressResult.APPROVED | PressResult.DENIED:
+            return _decide(part, press, wait, verdict)
+        case _:
+            return wait
 
 
 def _count(part: Part, press: Press, wait: Wait, verdict: PressVerdict) -> Wait:

@@ -168,7 +168,7 @@ def test_the_longest_message_is_taken_and_long_handles_and_reasons_are_cut() -> 
 
     cut = read({**PRESS, "handle": "x" * 5000, "reason": "y" * 5000})
     assert isinstance(cut, PagePress)
-    assert (len(cut.press.handle), len(cut.press.reason)) == (128, 1000)
+    assert (len(cut.press.handle), len(cut.press.reason)) == (128, 4000)
 
 
 def test_two_owners_pages_never_send_the_same_event() -> None:

@@ -127,7 +127,8 @@ async def test_which_kinds_of_slot_are_shown(engine: Engine, kind: SlotKind) -> 
     (slot,) = await engine.slots()
     found = outbound.row(Row(ord=1, rev=2, item=replace(slot, kind=kind)), _no_card)
 
-    assert (found is not None) == (kind in {SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+    assert (found is not None) == (kind in outbound.SHOWN)
+    assert (kind in outbound.SHOWN) == (kind.value in {"answer", "note", "reply", "checklist"})
 
 
 def _no_card(wait: Wait) -> CardRow:
