@@ -28,6 +28,7 @@ from gateway.ports.clock import Clock
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.people import People
+from gateway.ports.stateful_tools import EgressProxy, SandboxSession, StatefulTool, ToolHost, TurnedAway
 from gateway.ports.store import (
     Accounts,
     ApproversOf,
@@ -44,7 +45,6 @@ from gateway.ports.store import (
 from gateway.ports.tools import (
     Artifacts,
     CheckContext,
-    EgressProxy,
     Entry,
     FileChanges,
     FileReader,
@@ -56,13 +56,9 @@ from gateway.ports.tools import (
     Process,
     ProcessEnd,
     ProcessText,
-    SandboxSession,
-    StatefulTool,
     Subsessions,
     Task,
     ToolContext,
-    ToolHost,
-    TurnedAway,
 )
 from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
 
