@@ -1,8 +1,8 @@
 """Layout of a card's rows: risk labels, folded facts, outcome, buttons. The facts come from `gateway.approvals.cards`.
 
 Used by each channel's `cards`, which adds the platform's form.
-A row too long for a message goes as a file before the card. An action can be allowed only if it is shown whole and
-exactly as rendered.
+A row too long for a message, or with more than 40 lines, goes as a file before the card. An action can be allowed only
+if it is shown whole and exactly as rendered.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ OUTCOMES = MappingProxyType(
 ESCAPED = "⚠️ Unusual characters are shown as \\u{…}. Read them before you allow this."
 TOO_LONG = "⚠️ This cannot be shown whole, so it cannot be allowed."
 NOTHING = "(no arguments)"
+LINES = 40
+"""Lines of an action that a card shows, such as those of a diff. All of a longer one is in a file."""
+TALL_CHARS = 2_000
+"""Characters shown of such lines in a card of one row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +103,27 @@ class RenderedRow:
         if self.file is None:
             return ""
         sha = hashlib.sha256(self.file.data).hexdigest()[:16]
-        many = f"{len(self.rendered):,}"
-        return f"⚠️ Only its beginning. All {many} characters are in {self.file.name} above (SHA-256 {sha}…)."
+        many, lines = f"{len(self.rendered):,}", self.rendered.count("\n") + 1
+        said = f"first {self.head.count(chr(10)) + 1} of {lines:,} lines" if self.head else "beginning"
+        return f"⚠️ Only its {said}. All {many} characters are in {self.file.name} above (SHA-256 {sha}…)."
+
+    @property
+    def is_tall(self) -> bool:
+        """Return True if the action has too many lines for a card."""
+        return self.rendered.count("\n") >= LINES
+
+    @property
+    def head(self) -> str:
+        """Return the first lines of a tall action that a card of one row shows; empty where its beginning is cut."""
+        if not self.is_tall or self.several or self.parts:
+            return ""
+        lines, left = list[str](), TALL_CHARS
+        for line in self.rendered.split("\n", LINES)[:LINES]:
+            left -= len(line) + 1
+            if left < 0:
+                break
+            lines.append(line)
+        return "\n".join(lines)
 
     def whole(self, clean: Callable[[str], str]) -> bool:
         """Return True if the action is shown exactly, so that it may be allowed. `clean`: the platform's cleaning."""

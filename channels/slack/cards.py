@@ -51,7 +51,7 @@ def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     """Choose the rows that need a file: the long ones, then the longest until few messages are enough."""
     plan = rows_of(rows)
     for n in sorted(range(len(plan)), key=lambda n: -len(plan[n].rendered)):
-        if len(plan[n].rendered) > ACTION_CHARS or len(_packed(plan)) > MESSAGES:
+        if plan[n].is_tall or len(plan[n].rendered) > ACTION_CHARS or len(_packed(plan)) > MESSAGES:
             plan[n] = plan[n].filed()
     return plan
 
@@ -84,7 +84,7 @@ def _title(row: RenderedRow) -> str:
 def _said(row: RenderedRow) -> list[Json]:
     """Return the blocks that decisions do not change: title, action, notes, facts."""
     approval = row.row.wait.approval
-    text = clean(row.rendered) if row.file is None else cut(clean(row.rendered), HEAD_CHARS)
+    text = clean(row.rendered) if row.file is None else clean(row.head) or cut(clean(row.rendered), HEAD_CHARS)
     notes = [row.beginning] if row.beginning else []
     notes += [] if row.whole(clean) else [TOO_LONG]
     notes += [ESCAPED] if approval and approval.escaped else []

@@ -56,10 +56,11 @@ def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     plan = rows_of(rows)
     sizes = [_size(row) for row in plan]
     for n in sorted(range(len(plan)), key=lambda n: -sizes[n]):
-        if sizes[n] <= ROOM - EXPIRY_UNITS and len(_packed(plan)) <= TEXT_PARTS:
-            break
+        fits = sizes[n] <= ROOM - EXPIRY_UNITS and len(_packed(plan)) <= TEXT_PARTS
+        if fits and not plan[n].is_tall:
+            continue
         filed = plan[n].filed()
-        if _size(filed) < sizes[n]:
+        if plan[n].is_tall or _size(filed) < sizes[n]:
             plan[n] = filed
     return plan
 
@@ -91,7 +92,8 @@ def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
     approval = row.row.wait.approval
     draft.line(2)
     draft.add(f"{row.number}{row.risk} · {_short(row, row.row.title, TITLE_UNITS)}", "bold")
-    draft.block(_short(row, row.rendered, HEAD_UNITS) or NOTHING)
+    head = clean(row.head) if row.file is not None else ""
+    draft.block(head or _short(row, row.rendered, HEAD_UNITS) or NOTHING)
     if row.beginning:
         _line(draft, row.beginning)
     if not row.whole(clean):

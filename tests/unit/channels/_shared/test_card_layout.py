@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from channels._shared.card_layout import OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import LINES, OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
 from gateway.domain.ids import Handle
 from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
@@ -103,6 +103,17 @@ def test_a_long_row_goes_whole_into_a_file_that_the_card_names() -> None:
     assert alone.file is not None
     assert (alone.file.name, alone.file.caption) == ("command.txt", "What is asked, whole")
     assert one(row_of()).beginning == ""
+
+
+def test_a_tall_row_shows_its_first_lines() -> None:
+    tall = one(row_of("\n".join(f"+ line {n}" for n in range(60)))).filed()
+    assert tall.head.split("\n") == tall.rendered.split("\n")[:LINES]
+    assert tall.beginning.startswith("⚠️ Only its first 40 of 60 lines. All ")
+    wide = one(row_of("\n".join("+" * 300 for _ in range(60)))).filed()
+    assert wide.beginning.startswith("⚠️ Only its first 6 of 60 lines. All ")
+    long_lines = one(row_of("\n".join("+" * 3_000 for _ in range(60)))).filed()
+    assert (long_lines.head, long_lines.beginning[:24]) == ("", "⚠️ Only its beginning. A")
+    assert not one(row_of("\n" * (LINES - 1))).is_tall
 
 
 def test_details_and_expiry_stand_apart_from_the_facts() -> None:

@@ -425,6 +425,18 @@ def test_a_long_action_is_a_file_before_the_card_which_says_so() -> None:
     assert buttons(part)[0]["action_id"] == "once:1"
 
 
+def test_a_diff_of_many_lines_is_attached_before_the_buttons() -> None:
+    lines = [f"+ line {n}" for n in range(60)]
+    assert [type(part) for part in card(row("\n".join(lines[:40])))] == [SlackTextPart]
+    file, part = card(row("\n".join(lines)))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, SlackTextPart)
+    assert b"+ line 59" in file.data
+    shown = json.dumps(part.blocks)
+    assert (shown.count("+ line"), "first 40 of 60 lines" in shown) == (40, True)
+    assert buttons(part)[0]["action_id"] == "once:1"
+
+
 def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
     one = row("x" * (ACTION_BYTES + 1))
     part = texts(card(one))[-1]

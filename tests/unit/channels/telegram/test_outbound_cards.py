@@ -124,6 +124,19 @@ def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
     assert pres(part)[0].startswith("echo yyy")
 
 
+def test_a_diff_of_many_lines_is_attached_before_the_buttons() -> None:
+    lines = [f"+ line {n}" for n in range(60)]
+    assert [type(part) for part in card(row("\n".join(lines[:40])))] == [TelegramTextPart]
+    file, part = card(row("\n".join(lines)))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TelegramTextPart)
+    assert b"+ line 59" in file.data
+    assert pres(part)[0].count("+ line") == 40
+    assert "Only its first 40 of 60 lines" in part.text
+    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert [type(part) for part in card(row("\n".join(lines)), row("ls"))] == [FilePart, TelegramTextPart]
+
+
 SIZES = [
     (1,),
     (10,) * 8,
