@@ -112,6 +112,12 @@ def test_a_double_tap_on_always_meets_back() -> None:
             GrantOffer(kind=GrantKind.SCOPE, matches=("x.org",), places=(GrantPlace.CHAT,), shown="browser with x.org"),
             "Always allow `browser with x.org` for 30 days? ",
         ),
+        (
+            GrantOffer(
+                kind=GrantKind.SCOPE, matches=("x.org",), places=(GrantPlace.CHAT,), shown="browser with " + "x" * 200
+            ),
+            "Always allow the host above for 30 days? ",
+        ),
         (replace(OFFER, shown="shell \u202e"), "Always allow `shell \\u{202E}` for 30 days? "),
     ],
 )

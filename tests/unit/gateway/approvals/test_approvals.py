@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.approvals import Approvals, ButtonTokens, name_of, payload
+from gateway.domain.approvers import NOBODY_DECIDES, ApproverRules
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
@@ -148,3 +149,32 @@ def test_a_card_names_the_sub_session_that_asks(asking: Approvals) -> None:
     assert ("Sub-session", "count `it`") in asking.row(replace(wait(), payload=kept), "o1").facts
     evil = replace(wait(), payload={"sub_session": "\u202e\n# done"})
     assert ("Sub-session", "\\u{202E}⏎\n# done") in asking.row(evil, "o1").facts
+
+
+@pytest.mark.parametrize(("approvers", "asked"), [(None, "An owner"), (("ann", BOB), "An approver")])
+async def test_audience_says_who_is_asked(
+    clock: FakeClock, handles: ButtonTokens, approvers: tuple[str, ...] | None, asked: str
+) -> None:
+    rules = ApproverRules(approvers=approvers)
+    asking = Approvals(PEOPLE, MemoryStore(clock), handles, lambda _: rules)
+    assert (await asking.audience(session(), turn(), "shell", clock.now())).asked == asked
+
+
+@pytest.mark.parametrize(
+    ("rules", "of", "may"),
+    [
+        (ApproverRules(approvers=("ann",), escalate_to=()), SessionKind.NON_MAIN, {ANN}),
+        (ApproverRules(approvers=("ann",)), SessionKind.NON_MAIN, {ANN, CLEO}),
+        (ApproverRules(approvers=("ann",), requester_may_approve=False), SessionKind.NON_MAIN, {CLEO}),
+        (ApproverRules(), SessionKind.MAIN, {ANN}),
+    ],
+)
+def test_further_approvers_are_those_of_the_tool(
+    handles: ButtonTokens, clock: FakeClock, rules: ApproverRules, of: SessionKind, may: set[OwnerName]
+) -> None:
+    """The request was made for Ann."""
+    asking = Approvals(PEOPLE, MemoryStore(clock), handles, lambda tool: rules if tool == "shell" else NOBODY_DECIDES)
+    found = asking.approvers_later(wait(), session(of))
+
+    assert {owner for owner in PEOPLE.owners if {*PEOPLE.owners[owner]} & found} == may
+    assert asking.approvers_later(replace(wait(), approval=None), session(of)) == frozenset()

@@ -24,6 +24,7 @@ from gateway.policy.grants import (
     holds,
     is_grantable_command,
     is_live,
+    of_history,
     offer,
     scopes_of,
 )
@@ -301,6 +302,20 @@ HOST = grant(kind=GrantKind.SCOPE, matches=("example.org",))
 def test_a_grant_matches_exactly(one: Grant, tool: str, key: str, scope: CallScope, is_covered: bool) -> None:
     assert covers(one, tool, key, scope) is is_covered
     assert covering([one], tool, key, scope) is (one if is_covered else None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [
+        ({}, True),
+        ({"session": GROUP}, False),
+        ({"epoch": 1}, False),
+        ({"root_kind": SessionKind.NON_MAIN}, False),
+    ],
+)
+def test_a_history_has_its_own_grants(changes: dict[str, object], is_kept: bool) -> None:
+    found = of_history([replace(grant(), **changes)], replace(session(), epoch=2))
+    assert bool(found) is is_kept
 
 
 def test_scopes_are_those_of_the_tool() -> None:
