@@ -39,6 +39,8 @@ SPEC = ToolSpec(
 HITS = 100
 LINE_CHARS = 2000
 FILE_BYTES = "10M"
+_MATCH = b'{"type":"match"'
+"""Beginning of ripgrep's lines with a hit. The others tell files and figures."""
 
 
 def _without_nul_or_none(text: str | None) -> str | None:
@@ -85,12 +87,12 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 def _hits(data: bytes, hidden: Callable[[str], bool]) -> Iterator[str]:
     for line in data.splitlines():
+        if not line.startswith(_MATCH):
+            continue
         try:
             event: Any = json.loads(line)
         except ValueError:  # the last line may be cut
             return
-        if event.get("type") != "match":
-            continue
         found = event["data"]
         path = _text(found["path"]).removeprefix("./")
         if is_secret_path(path) or hidden(path):
