@@ -168,3 +168,13 @@ def test_rule_about_a_command_names_no_folder(pattern: str, expected: Verdict) -
     found = evaluate([rule("*", ALLOW), rule(pattern, DENY)], ["command:rg x"], "main", Place(workspace="/w/ann"))
     assert found is not None
     assert found.decision is expected
+
+
+def test_absolute_folder_is_elsewhere_when_no_workspace_is_known() -> None:
+    assert verdict([rule("*", ALLOW), rule("/etc/*", DENY)], "command:rg x") is ALLOW
+
+
+def test_path_without_a_dot_is_compared_with_rules() -> None:
+    rules = [rule("*", ALLOW), rule("deep/keys", DENY)]
+    assert verdict(rules, "command:wc -l deep/keys") is DENY
+    assert verdict(rules, "command:wc -l deep/keys2") is ALLOW

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -9,6 +9,7 @@ import pytest
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, SessionId
+from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, ToolPolicy, ToolSpec
 from gateway.policy.grants import covering
@@ -245,6 +246,32 @@ def test_invalid_approval_denies(word: object) -> None:
 )
 def test_decision_has_a_reason_and_a_hint(approval: ApprovalMode, askable: bool, verdict: Decision) -> None:
     assert decided(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
+
+
+def command_decided(command: str, rules: Sequence[Rule] = (), *, askable: bool = True) -> Decision:
+    call_scope = CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",), workspace="/w/ann")
+    return decide(SPEC, replace(POLICY, rules=tuple(rules)), session(), call_scope, askable=askable)
+
+
+def test_command_that_only_reads_is_allowed_and_says_so() -> None:
+    allowed = Allow(because="every part of the command only reads", no_network=True)
+    assert command_decided("ls") == allowed
+
+
+def test_write_outside_is_refused_as_an_invalid_argument() -> None:
+    found = command_decided("echo x > /etc/motd")
+    assert isinstance(found, Deny)
+    assert (found.reason, found.rule) == (DenyReason.INVALID_ARGUMENTS, None)
+    assert found.hint.startswith("'/etc/motd' is outside the workspace.")
+
+
+def test_rule_that_asks_is_named_where_nobody_can_be_asked() -> None:
+    asks = Rule(
+        tool="shell", pattern="make *", decision=Verdict.ASK, kinds=frozenset({"main"}), locked=False, where="rules[3]"
+    )
+    found = command_decided("make all", [asks], askable=False)
+    assert isinstance(found, Deny)
+    assert (found.reason, found.rule) == (DenyReason.NOBODY_TO_ASK, asks)
 
 
 # --- call scope --------------------------------------------------------------------------------------
