@@ -52,6 +52,7 @@ TOLD = frozenset(
         PressResult.EXPIRED,
         PressResult.ALREADY,
         PressResult.COUNTED,
+        PressResult.LATE,
     }
 )
 """Results sent to the person who pressed; decisions are shown on the card."""

@@ -66,6 +66,7 @@ def question_card(wait: Wait, card: str, people: AllowedPeople, tokens: ButtonTo
         write=tokens.make(wait.id, card, Pick(question=current, text=" ").name)
         if is_open and current is not None
         else None,
+        asks=inquiry.title,
         note=_note(wait, inquiry, people),
     )
 

@@ -189,6 +189,8 @@ class QuestionCard:
     """Options of the current question; empty when the wait is over."""
     write: Handle | None
     """Handle for a text of the person's own; None when the wait is over."""
+    asks: str
+    """Title of the sub-session that asks; empty for any other session."""
     note: str
     """Line below the question: who may answer and until when, or what became of it."""
 

@@ -31,7 +31,7 @@ class TaskItem:
     state: TaskState
 
 
-MARKS = MappingProxyType({TaskState.OPEN: "☐", TaskState.DOING: "▶", TaskState.DONE: "☑", TaskState.DROPPED: "☒"})
+MARKS = MappingProxyType({TaskState.OPEN: "☐", TaskState.DOING: "◐", TaskState.DONE: "☑", TaskState.DROPPED: "☒"})
 OVER = frozenset({TaskState.DONE, TaskState.DROPPED})
 
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import aiohttp
 
+from agent_tools import ask_user, todo_write
 from gateway.domain.ids import Principal, SlotId, WaitId, web_principal
 from gateway.domain.messages import Conversation, Inbound, Press, Received, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
@@ -31,6 +32,7 @@ from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import CLEO, FailingStore, FakeChannel, ToolBox, calls, in_background, until
 from tests.support.makers import ANN, EPOCH
+from tests.unit.gateway.toolcalls.subsession_rig import own_tool
 
 WITHIN_S = 5.0
 QUIET_S = 0.15
@@ -202,7 +204,13 @@ class Rig(ABC):
             allowed=frozenset([self.principal(Who.BOB)]),
             chats=frozenset([self.allowed_chat] if Can.GROUPS not in self.cannot else []),
         )
-        self.engine = Engine(folder, self.box.all, people=people, steer=False, store=self.store)
+        self.engine = Engine(
+            folder,
+            [*self.box.all, *map(own_tool, (ask_user, todo_write))],
+            people=people,
+            steer=False,
+            store=self.store,
+        )
 
     @classmethod
     @asynccontextmanager

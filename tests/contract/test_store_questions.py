@@ -250,7 +250,7 @@ async def test_a_task_list_is_one_message_until_it_is_done(scene: QuestionScene)
     await scene.store.write_list(lease, 1, [task("flour"), task("water")])
     await scene.store.write_list(lease, 1, [task("flour"), task("water")])
     await scene.store.write_list(lease, 2, [task("flour", TaskState.DONE), task("water", TaskState.DOING)])
-    assert await scene.lists() == [("**Tasks: 1 of 2 done**\n\n- ☑ flour\n- ▶ water", 2)]
+    assert await scene.lists() == [("**Tasks: 1 of 2 done**\n\n- ☑ flour\n- ◐ water", 2)]
     done = [task("flour", TaskState.DONE), task("water", TaskState.DROPPED)]
     await scene.store.write_list(lease, 3, done)
     assert list(await scene.store.task_list(MAIN, 0)) == done

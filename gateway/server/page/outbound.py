@@ -368,10 +368,11 @@ def _question(wait: Wait, card: QuestionCard) -> Json:
         "answered": [list(pair) for pair in card.answered],
         "question": card.question,
         "count": card.count,
+        "asks": card.asks,
         "buttons": [
             {"label": one.label, "handle": one.handle, "chosen": one.chosen, "ends": one.ends} for one in card.buttons
         ],
-        "write": card.write,
+        "write": card.write or "",
         "note": card.note,
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),

@@ -260,6 +260,7 @@ function announce(state, rows) {
     if (row.type === "approval" && row.state === "open" && !known) {
       speak(assertive, `Waits for your decision: ${row.risk}, ${row.title}.${shortcuts.value ? " Press a to go there." : ""}`);
     }
+    if (row.type === "question" && !known) speak(assertive, `Question: ${row.question}`);
     if (here && row.type === "slot" && !known) speak(polite, `Dragoman: ${row.text.slice(0, 400)}`);
   }
 }
@@ -419,7 +420,7 @@ export function stop() {
   say("/stop");
 }
 
-/** A random UUID; `crypto.randomUUID` exists only on secure origins, and the page is also served over plain http at home. */
+/** A random UUID; `crypto.randomUUID` exists only on secure origins. */
 function uuid() {
   if (crypto.randomUUID) return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -74,7 +74,7 @@ export function turnSums(rows, turn) {
   const own = rows.filter((row) => row.turn === turn.id);
   const answers = own.filter((row) => row.type === "step" && row.kind === "model");
   const asked = own
-    .filter((row) => row.type === "approval")
+    .filter((row) => row.type === "approval" || row.type === "question")
     .map((row) => /** @type {[number, number]} */ ([row.opened_at, row.decided_at ?? row.expires_at].map(Date.parse)));
   const wall = between(turn.started_at, turn.ended_at) ?? 0;
   return {

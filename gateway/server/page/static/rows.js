@@ -94,7 +94,7 @@ function indexOf(list, row) {
   return i;
 }
 
-/** Returns relations between rows: the last approval and sub-session of each step, turns and the messages that began them, steps with a result. @param {Row[]} list */
+/** Returns relations between rows: the last card and sub-session of each step, turns, the messages that began them. @param {Row[]} list */
 function relate(list) {
   const approvals = new Map();
   const steps = new Map();
@@ -105,7 +105,7 @@ function relate(list) {
   const began = new Map();
   for (const row of list) {
     if (row.type === "message" && !began.has(row.turn)) began.set(row.turn, row);
-    if (row.type === "approval") approvals.set(stepKey(row.turn, row.n), row);
+    if (row.type === "approval" || row.type === "question") approvals.set(stepKey(row.turn, row.n), row);
     else if (row.type === "turn") turns.set(row.id, row);
     else if (row.type === "step" && row.kind === "tool") {
       steps.set(stepKey(row.turn, row.n), row);
@@ -161,6 +161,7 @@ function entryOf(row, known) {
     // The message that began a turn counts as given, although the store marks it later.
     return { ...base, kind: "message", waits: !row.given && known.began.get(row.turn) !== row };
   }
+  if (row.type === "question") return { ...base, kind: "card", step: null };
   if (row.type === "approval") {
     const at = stepKey(row.turn, row.n);
     const step = known.approvals.get(at) === row ? known.steps.get(at) : null;

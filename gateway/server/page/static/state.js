@@ -78,10 +78,10 @@ export class SessionState {
     this.waiting = computed(() =>
       this.entries.value.filter((entry) => entry.kind === "card" && entry.row.state === "open"),
     );
-    /** All approvals, oldest first. */
+    /** All approvals and questions, oldest first. */
     this.asked = computed(() => {
       this.version.value;
-      return this.store.list.filter((row) => row.type === "approval");
+      return this.store.list.filter((row) => row.type === "approval" || row.type === "question");
     });
     /** Turns that have not ended. */
     this.active = computed(() => {

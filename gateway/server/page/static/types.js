@@ -24,11 +24,14 @@
  *   facts: [string, string][], details: [string, string][],
  *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string, question: string,
  *   buttons: Button[]}} ApprovalRow
+ * @typedef {RowBase & {type: "question", turn: string, n: number, state: "open"|"answered"|"expired"|"cancelled", answered: [string, string][],
+ *   question: string, count: string, asks: string, buttons: {label: string, handle: string, chosen: boolean, ends: boolean}[], write: string,
+ *   note: string, opened_at: string, expires_at: string, decided_at: string|null}} QuestionRow
  * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,
  *   outcome: "done"|"failed"|"stopped"|null, active_ms: number, usage: Usage, opened_at: string, expires_at: string}} ChildRow
- * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply", text: string, channel: string,
+ * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply"|"checklist", text: string, channel: string,
  *   at: string}} SlotRow
- * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|ChildRow|SlotRow} Row
+ * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|QuestionRow|ChildRow|SlotRow} Row
  *
  * Entry of the conversation: a row with its parts. `step`: an answer's step; `told`: the child row of a call that spawned a
  * sub-session and waits for it; `waits`: true for a message that arrived while the agent was busy and has not been given to it.

@@ -22,12 +22,19 @@ const ENDS = {
   superseded: ["Asked again below", "down"],
 };
 
-/** Card that had the focus when it was decided: its line gets the focus, so the keyboard position is not lost. */
+/** Card that had the focus when it was decided: its line gets the focus. */
 const hadFocus = { card: "" };
 
-/** Action of a card, without its outcome. @param {{row: import("../types.js").ApprovalRow}} props */
+/** Loaded with the first question: the page stays small. @param {{row: any}} props */
+function Asked({ row }) {
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  useLayoutEffect(() => void import("./question.js").then(setFound), []);
+  return found && html`<${found.Question} row=${row} />`;
+}
+
+/** Action or question of a card. @param {{row: any}} props */
 export const Ask = ({ row }) =>
-  row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`;
+  row.type === "question" ? html`<${Asked} row=${row} />` : row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`;
 
 /** @param {{row: import("../types.js").ApprovalRow}} props */
 function OpenCard({ row }) {
@@ -63,7 +70,7 @@ function OpenCard({ row }) {
 const Facts = ({ facts }) =>
   html`<dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-/** Time left to answer, as a shrinking line and as text. @param {{row: import("../types.js").ApprovalRow}} props */
+/** Time left to answer. @param {{row: import("../types.js").ApprovalRow}} props */
 function Expiry({ row }) {
   const end = Date.parse(row.expires_at);
   const rest = end - now.value;
@@ -128,7 +135,7 @@ function Reason({ row, onClose }) {
   </form>`;
 }
 
-/** Result of a press, in the place of the time left, so that nothing moves. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
+/** Result of a press, in the place of the time left. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
 function Said({ row, otherwise }) {
   const said = pressOf(row);
   const words = !said
@@ -141,11 +148,11 @@ function Said({ row, otherwise }) {
   return html`<p class=${said ? "said" : ""}>${words}</p>`;
 }
 
-/** Outcome in the reader's time zone: the server's text is for chats too, and uses UTC. @param {import("../types.js").ApprovalRow} row */
+/** Outcome in the reader's time zone. @param {import("../types.js").ApprovalRow} row */
 const outcomeOf = ({ outcome, decided_at: at }) =>
   at ? outcome.replace(`, ${at.slice(11, 16)} UTC`, `, ${clockTime(at)}`) : outcome;
 
-/** One line; the whole action on demand. @param {{row: import("../types.js").ApprovalRow}} props */
+/** One line. @param {{row: import("../types.js").ApprovalRow}} props */
 function Decided({ row }) {
   const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
   const ref = useRef(/** @type {any} */ (null));

@@ -23,7 +23,7 @@ function factsOf(line, told) {
   const rows = state?.store.list ?? [];
   const asked = state?.asked.value ?? [];
   const turn = rows.findLast((row) => row.type === "turn") ?? null;
-  const waiting = asked.filter((row) => row.type === "approval" && row.state === "open").length;
+  const waiting = asked.filter((row) => row.state === "open").length;
   const live = Boolean(line && kin.value.live.has(line.id));
   return { state, rows, asked, turn, standing: standingOf({ line, live, told, turn, waiting }) };
 }
@@ -107,7 +107,7 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
 /** @param {string} id */
 const liveChildren = (id) => (kin.value.children.get(id) ?? []).filter((line) => kin.value.live.has(line.id));
 
-/** Open cards and the last decided one, so that the card just pressed keeps its place. @param {{rows: any[]}} props */
+/** Open cards and the last decided one, which keeps its place. @param {{rows: any[]}} props */
 function Asked({ rows }) {
   const byTime = rows.filter((row) => row.decided_at).sort((a, b) => Date.parse(a.decided_at) - Date.parse(b.decided_at));
   const last = byTime[byTime.length - 1];

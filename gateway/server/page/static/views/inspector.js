@@ -43,7 +43,7 @@ export function spansOf(rows, turn) {
         row,
       });
     }
-    if (row.type === "approval") {
+    if (row.type === "approval" || row.type === "question") {
       const to = row.decided_at ? Date.parse(row.decided_at) : row.state === "open" ? null : Date.parse(row.expires_at);
       spans.push({
         key,

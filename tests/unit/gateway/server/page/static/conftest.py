@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
+from agent_tools import ask_user, todo_write
 from gateway.domain.tools import Effect, Risk
 from tests.conftest import no_tasks_left
 from tests.support.browser import Person, chromium
 from tests.support.engine import Served, served
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN
-from tests.unit.gateway.toolcalls.subsession_rig import spawning
+from tests.unit.gateway.toolcalls.subsession_rig import own_tool, spawning
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -36,7 +37,7 @@ async def no_task_is_left(browser: Browser) -> AsyncIterator[None]:
 async def page(tmp_path: Path) -> AsyncIterator[Served]:
     """The page of an engine with a tool that is asked about."""
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
-    engine = spawning(tmp_path, [shell])
+    engine = spawning(tmp_path, [shell, *map(own_tool, (ask_user, todo_write))])
     engine.clock.advance((datetime.now(UTC) - engine.clock.now()).total_seconds())  # as in the browser
     async with served(engine) as found:
         yield found

@@ -1,0 +1,71 @@
+"""Questions and task lists on the page: asked in turn on one card, answered by buttons and in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.async_api import expect
+
+from gateway.domain.ids import CallId
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ToolCall
+from tests.support.browser import Person
+from tests.support.engine import Served
+from tests.support.fakes import ANN_PAGE
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.whole("a browser beside an engine")]
+SETTLED_MS = 500
+"""Buttons that have just moved ignore the pointer for 400 ms."""
+QUESTIONS = [
+    {"question": "Which day suits you?", "options": ["Monday", "Wednesday", "Friday"]},
+    {"question": "What shall be on it?", "options": ["olives", "capers", "onions"], "several": True},
+    {"question": "What is it called?"},
+]
+TODOS = [
+    {"text": "Buy rye flour", "state": "done"},
+    {"text": "Feed the starter", "state": "doing"},
+    {"text": "Bake on Friday"},
+    {"text": "Ask Bob for his oven", "state": "dropped"},
+]
+
+
+def call(id: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id=CallId(id), tool=name, arguments=json.dumps(arguments))
+
+
+async def test_questions_are_answered_in_turn_on_one_card(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    calls = (call("c1", "todo_write", todos=TODOS), call("c2", "ask_user", questions=QUESTIONS))
+    engine.model.script = [Answer(text="", calls=calls, model="m"), Answer(text="Done.", model="m")]
+    turn = await engine.say("Plan the bread", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    card, buttons = place.locator("[data-kind=question]"), place.get_by_test_id("card-button")
+
+    await expect(card).to_contain_text("Question 1 of 3")
+    await expect(buttons).to_have_text(["Monday1", "Wednesday2", "Friday3"])
+    await expect(place.locator(".checklist li")).to_have_count(4)
+    await ann.shot("question")
+    await place.wait_for_timeout(SETTLED_MS)
+    await buttons.nth(2).click()
+    await expect(card).to_contain_text("Question 2 of 3")
+    for n in (0, 2):
+        await place.wait_for_timeout(SETTLED_MS)
+        await buttons.nth(n).click()
+        await expect(buttons.nth(n)).to_have_attribute("aria-pressed", "true")
+    await ann.shot("question-several")
+    await place.wait_for_timeout(SETTLED_MS)
+    await buttons.nth(3).click()
+    await expect(card).to_contain_text("What is it called?")
+    await expect(buttons).to_have_count(0)
+    await place.set_viewport_size({"width": 390, "height": 844})
+    await place.wait_for_timeout(SETTLED_MS)
+    await ann.shot("question-phone")
+    await place.get_by_test_id("card-answer").fill("Rye & Friday")
+    await place.get_by_test_id("card-answer").press("Enter")
+    await expect(card).to_contain_text("Answered by ann")
+    await engine.run(await engine.claim())
+    await expect(place.get_by_test_id("answer").last).to_contain_text("Done.")
+    await ann.shot("question-answered")
+    answers = [one["answer"] for one in json.loads((await engine.result(turn, 2)).text)]
+    assert answers == [["Friday"], ["olives", "onions"], ["Rye & Friday"]]
