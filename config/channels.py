@@ -18,6 +18,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 import channels
+from channels._shared.settings import ONE_ACCOUNT
 from config.accounts import account_tables
 from config.plugins import own_module, part_of
 from config.reading import Path, TableReader, suggest
@@ -41,6 +42,13 @@ class ConfiguredChannel:
     """Instance of the spec's `settings`, or the table as written."""
     origin: str
     """Where it comes from: empty for a built-in one, else the module or package."""
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """Return the names of its accounts; the one of a channel that knows none is `main`."""
+        accounts: object = getattr(self.settings, "accounts", None)
+        names = cast("Mapping[str, object]", accounts) if isinstance(accounts, Mapping) else (ONE_ACCOUNT,)
+        return tuple(names)
 
     def warnings(self, named: Sequence[str]) -> list[str]:
         """Return sentences about dangerous settings. `named`: all people and chats with access."""

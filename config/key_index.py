@@ -20,7 +20,8 @@ def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
     homes = index[name]
     meant = "" if name == key else f'Did you mean "{name}"? '
     if is_table:
-        return f"{meant}Write [{homes[0].strip('[]')}.{name}]"
+        home = next((one for one in homes if one != "[tools]"), homes[0])  # a channel's tool has the channel's name
+        return f"{meant}Write [{home.strip('[]')}.{name}]"
     return f"{meant}{name} is a key of {' and '.join(homes)}: write it there"
 
 

@@ -386,6 +386,7 @@ def _unasked(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
         kind.value
         for kind in (SessionKind.DM, SessionKind.NON_MAIN)
         if policy.approval.get(kind.value) is ApprovalMode.ALLOW
+        and spec.approval.get(kind.value) is not ApprovalMode.ALLOW  # the tool's own default is no oversight
     ]
     return [
         f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind} (risk {spec.risk.value}). "

@@ -19,6 +19,9 @@ DIGESTS_KEPT = 500
 that nothing changed."""
 
 
+NEVER_SHOWN = "The message that it is about was never shown there. Post it again."
+
+
 class Digests:
     """LRU cache of the content last shown in each message, so that an edit that changes nothing is not sent."""
 

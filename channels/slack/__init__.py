@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from channels._shared.settings import is_in_clear, is_safe_to_send_to
+from channels.slack.ids import message_of
 from channels.slack.settings import SECRETS, Mode, SlackAccount, SlackSettings
+from gateway.domain.posts import PostAct
 from gateway.ports import Build, ChannelSpec, IdForm, Mistake
 
 _PERSON = re.compile(r"T[A-Z0-9]{1,31}/[UW][A-Z0-9]{1,31}")
@@ -79,5 +81,7 @@ CHANNEL = ChannelSpec(
     warnings=_warnings,
     describe=_describe,
     manifest=_manifest,
+    posts=frozenset(PostAct) - {PostAct.POLL},
+    message_of=message_of,
     extra="slack",
 )

@@ -35,7 +35,7 @@ STREAMED_PER_MIN = 40.0
 """Partial edits a minute and workspace. `chat.update` allows 50 (tier 3): ten are left for edits that must arrive."""
 STREAMED_BURST = 20
 """Partial edits that pass at once."""
-TEXTS = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+TEXTS = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.POST, SlotKind.REPLY})
 """Slots whose text may go as a file."""
 PAUSES = SlackPauses()
 TIMING = Timing()
@@ -87,6 +87,8 @@ class SlackChannel(AccountsChannel[SlackConnection]):
     async def _show(self, account: SlackConnection, showing: RenderedSlot, so_far: _Shown) -> str:
         """Show a slot's messages; fall back to a shorter form when Slack finds one too long."""
         slot, tries = showing.slot, self._send_states.of(showing.slot.id)
+        if slot.post is not None and slot.post.is_act:
+            return await self._sync(account, showing, tries).act(slot.post)
         # The re-sent mark is set by the synchroniser, which first looks for the earlier message.
         unmarked = replace(showing, slot=replace(slot, uncertain=False))
         if slot.stands and f",{FILE}" in slot.platform_id:

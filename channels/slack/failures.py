@@ -36,6 +36,8 @@ class SlackAct(StrEnum):
     """Look up whether a message exists."""
     EDIT = "edit"
     DELETE = "delete"
+    MARK = "mark"
+    """Change what stands at a message, such as a reaction. It may be repeated."""
     UPLOAD = "upload"
     """Upload a file's bytes, which nobody sees before the upload is completed."""
 
@@ -83,6 +85,8 @@ _REMEDIES: Mapping[tuple[SlackAct, str], SlackRemedy] = MappingProxyType(
         (SlackAct.EDIT, "message_not_in_streaming_state"): SlackRemedy.ANEW,
         (SlackAct.EDIT, "msg_too_long"): SlackRemedy.ANEW,  # an edit may be shorter than a new message
         (SlackAct.EDIT, "is_inactive"): SlackRemedy.DONE,
+        (SlackAct.MARK, "already_pinned"): SlackRemedy.DONE,
+        (SlackAct.MARK, "already_reacted"): SlackRemedy.DONE,
         (SlackAct.DELETE, "cant_delete_message"): SlackRemedy.DONE,
         (SlackAct.DELETE, "channel_not_found"): SlackRemedy.DONE,
         (SlackAct.DELETE, "compliance_exports_prevent_deletion"): SlackRemedy.DONE,
@@ -115,6 +119,11 @@ _DEAD: Mapping[str, str] = MappingProxyType(
         "accesslimited": "Slack does not take requests from this network. Ask the administrators of the workspace.",
         "access_denied": "The app may not do that here. Ask the administrators of the workspace.",
         "no_permission": "The app may not do that here. Ask the administrators of the workspace.",
+        "invalid_name": "This workspace knows no such reaction. Choose another one.",
+        "too_many_emoji": "The message has too many reactions.",
+        "too_many_reactions": "The message has too many reactions.",
+        "too_many_pins": "This channel has too many pins. Take one away.",
+        "message_not_found": "The message is gone. Name another one.",
         "msg_too_long": "Slack finds the message too long.",
         "file_uploads_disabled": "Files are switched off in this workspace. Ask its administrators.",
         "storage_limit_reached": "The workspace has no room for files. Delete some, or ask its administrators.",

@@ -89,3 +89,9 @@ def view_key(team: str, view: str) -> str:
 def event_key(event_id: str) -> str:
     """Return the key of a refused event."""
     return f"x{event_id}"
+
+
+def message_of(event_key: str) -> str:
+    """Return the timestamp of the message of an event key, an edit's included; empty for every other event."""
+    ts = ".".join(event_key.split(".")[2:4])
+    return ts if is_ts(ts) else ""

@@ -27,7 +27,8 @@ SCOPES = MappingProxyType(
         "im:read": "knows direct conversations",
         "im:write": "writes to an owner first, with a card for instance",
         "mpim:history": "the same in conversations of several people",
-        "reactions:write": "shows with a reaction that it has read something",
+        "pins:write": "pins messages when the agent is asked to",
+        "reactions:write": "shows with a reaction that it has read something, and reacts when asked to",
         "users:read": "tells members from guests, and their names",
     }
 )

@@ -16,6 +16,7 @@ from typing import cast
 
 from channels._shared import showing
 from channels._shared.fields import object_of
+from channels._shared.showing import NEVER_SHOWN
 from channels.slack import files
 from channels.slack.failures import SlackAct, SlackRemedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, SlackStoredPart, SlackTextPart
@@ -23,6 +24,7 @@ from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailur
 from channels.slack.send_state import Look, SendStates
 from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
+from gateway.domain.posts import Post, PostAct
 from gateway.domain.slots import Slot
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Clock
@@ -159,6 +161,22 @@ class SlackMessageSync(showing.MessageSync[Part]):
             return False
         self.digests.put(self._key(message), part.digest)
         return True
+
+    async def act(self, post: Post) -> str:
+        """Add a reaction to a message, or pin it, and return its id. Repeating it changes nothing."""
+        if not post.message:
+            raise SendFailed(NEVER_SHOWN, outcome=SendOutcome.DEAD, creating=False)
+        where: Json = {"channel": self._place.chat, "timestamp": post.message}
+
+        async def ask(_: Json) -> str:
+            if post.act is PostAct.REACT:
+                await self.client.call("reactions.add", where | {"name": post.emoji})
+            else:
+                await self.client.call("pins.add", where)
+            return post.message
+
+        await self._call(SlackAct.MARK, ask)
+        return post.message
 
     async def _delete(self, message: str) -> None:
         async def ask(_: Json) -> str:

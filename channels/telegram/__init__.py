@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from channels._shared.settings import is_in_clear, is_safe_to_send_to
+from channels.telegram.ids import message_of
 from channels.telegram.settings import SECRETS, TelegramAccount, TelegramSettings
+from gateway.domain.posts import PostAct
 from gateway.ports import Build, ChannelSpec, IdForm, Mistake
 
 _PERSON = re.compile(r"[1-9]\d{0,18}")
@@ -78,5 +80,7 @@ CHANNEL = ChannelSpec(
     check=_check,
     warnings=_warnings,
     describe=_describe,
+    posts=frozenset(PostAct),
+    message_of=message_of,
     extra="telegram",
 )

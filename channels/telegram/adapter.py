@@ -72,6 +72,9 @@ class TelegramChannel(AccountsChannel[TelegramConnection]):
             once_more=showing.slot.stands and not showing.partial,
             clock=self._clock,
         )
+        post = showing.slot.post
+        if post is not None and post.is_act:
+            return await sync.act(post)
         parts, shown = self._renderer.parts(showing), showing.slot.platform_id
         return await (sync.grow(parts, shown) if showing.partial else sync.show(parts, shown, progress))
 

@@ -30,6 +30,8 @@ class TelegramAct(StrEnum):
     CREATE = "create"
     EDIT = "edit"
     DELETE = "delete"
+    MARK = "mark"
+    """Change what stands at a message, such as a reaction. It may be repeated."""
 
 
 class TelegramRemedy(StrEnum):
@@ -62,6 +64,7 @@ _GONE = (
     "no text in the message to edit",
     "no caption in the message to edit",
 )
+_NO_MESSAGE = "The message is gone. Name another one."
 _CANNOT_GO = ("message to delete not found", "message can't be deleted", "message_id_invalid", "message identifier")
 _REMEDIES: tuple[tuple[TelegramAct | None, tuple[str, ...], TelegramRemedy], ...] = (
     (TelegramAct.EDIT, ("message is not modified",), TelegramRemedy.DONE),
@@ -72,6 +75,12 @@ _REMEDIES: tuple[tuple[TelegramAct | None, tuple[str, ...], TelegramRemedy], ...
 )
 
 _DEAD: tuple[tuple[str, str], ...] = (
+    ("message to react not found", _NO_MESSAGE),
+    ("message to pin not found", _NO_MESSAGE),
+    ("reaction_invalid", "This chat does not take that reaction. Choose another one."),
+    ("rights to manage pinned", "The bot may not pin messages in this chat. Give it the right to."),
+    ("rights to pin", "The bot may not pin messages in this chat. Give it the right to."),
+    ("rights to send polls", "The bot may not send polls in this chat. Give it the right to."),
     ("bot was blocked", "This person has blocked the bot. They can unblock it in Telegram and press Start."),
     ("user is deactivated", "This person's Telegram account no longer exists. Take it out of the configuration."),
     ("can't initiate conversation", "A bot may not write first. They must open it in Telegram and press Start."),

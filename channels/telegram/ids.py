@@ -9,12 +9,14 @@ nothing.
 from __future__ import annotations
 
 import hashlib
+import re
 
 from gateway.domain.ids import Principal
 from gateway.domain.ids import principal as made
 from gateway.domain.messages import Conversation
 
 CHANNEL = "telegram"
+_MESSAGE = re.compile(r"[me]-?\d+\.(\d+)(?:\..*)?", re.ASCII)
 
 
 def principal(user: int) -> Principal:
@@ -51,3 +53,9 @@ def press_key(query: str) -> str:
 def update_key(update: int) -> str:
     """Return the key of a refused update."""
     return f"u{update}"
+
+
+def message_of(event_key: str) -> str:
+    """Return the id of the message of an event key, an edit's included; empty for every other event."""
+    found = _MESSAGE.fullmatch(event_key)
+    return "" if found is None else found[1]

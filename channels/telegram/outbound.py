@@ -14,7 +14,7 @@ from channels.telegram.formatted_text import Rich, clean, finish, joined, split,
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup
-from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, TelegramStoredPart, TelegramTextPart
+from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, TelegramPollPart, TelegramStoredPart, TelegramTextPart
 from channels.telegram.pictures import is_photo
 from channels.telegram.questions import question
 from gateway.domain.slots import RenderedSlot, SlotKind
@@ -31,6 +31,9 @@ HEAD_LINES = 400
 END_UNITS = 1_000
 """UTF-16 units of the note below the beginning of a text that goes as a file."""
 GOES_ON = "…"
+QUESTION_CHARS = 288
+"""Characters of a poll's question: 300 of the Bot API, less the re-sent mark."""
+OPTION_CHARS = 100
 
 
 class TelegramRenderer:
@@ -52,6 +55,7 @@ class TelegramRenderer:
         A card has the same number and kinds of messages while it is open and once it is decided. In groups, mentions
         notify nobody.
         """
+        parts: list[Part]
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing)
         elif showing.slot.kind is SlotKind.CARD:
@@ -59,6 +63,9 @@ class TelegramRenderer:
             parts = card(showing.rows, quiet=in_group) if asked is None else question(asked, in_group=in_group)
         elif showing.slot.kind is SlotKind.FILE:
             parts = self._stored(showing)
+        elif showing.slot.post is not None:
+            options = tuple(plain(one)[:OPTION_CHARS] for one in showing.slot.post.options)
+            parts = [TelegramPollPart(question=plain(showing.text)[:QUESTION_CHARS], options=options)]
         elif showing.partial:
             return self._beginning(showing)
         else:

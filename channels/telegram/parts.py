@@ -90,4 +90,25 @@ class TelegramStoredPart:
         return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
 
 
-Part: TypeAlias = TelegramTextPart | FilePart | TelegramStoredPart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramPollPart:
+    """Message with a poll. It is never edited: people may have voted."""
+
+    question: str
+    options: tuple[str, ...]
+
+    def sent_again(self) -> TelegramPollPart:
+        """Return the part with the re-sent mark."""
+        return replace(self, question=f"{RESENT} {self.question}")
+
+    def payload(self) -> Json:
+        """Return the Bot API parameters."""
+        return {"question": self.question, "options": [{"text": one} for one in self.options]}
+
+    @property
+    def digest(self) -> str:
+        """Return a hash of the content, stable across processes."""
+        return hashlib.sha256(json.dumps([self.question, *self.options]).encode()).hexdigest()[:16]
+
+
+Part: TypeAlias = TelegramTextPart | FilePart | TelegramStoredPart | TelegramPollPart

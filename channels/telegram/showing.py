@@ -13,11 +13,13 @@ from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
 from channels._shared import showing
+from channels._shared.showing import NEVER_SHOWN
 from channels.telegram.chat_migration import ChatMigrations
 from channels.telegram.failures import Moved, TelegramAct, TelegramRemedy, judge
-from channels.telegram.parts import FilePart, Part, TelegramStoredPart, TelegramTextPart
+from channels.telegram.parts import FilePart, Part, TelegramPollPart, TelegramStoredPart, TelegramTextPart
 from channels.telegram.request import TelegramBot, TelegramNotSent, TelegramUnanswered
 from gateway.domain.messages import Conversation
+from gateway.domain.posts import Post, PostAct
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Clock
 
@@ -39,7 +41,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
     clock: Clock
 
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
-        if isinstance(part, FilePart):
+        if isinstance(part, FilePart | TelegramPollPart):
             return not known  # after a restart the digest is unknown, but a file's content never changes
         edited = await self._edit(message, part)
         return edited or (
@@ -63,6 +65,8 @@ class TelegramMessageSync(showing.MessageSync[Part]):
             if isinstance(part, TelegramStoredPart):
                 return await self._send_stored(part, payload)
             place: Json = {"chat_id": self.chat} | ({"message_thread_id": self._thread} if self._thread else {})
+            if isinstance(part, TelegramPollPart):
+                return _message(await self.bot.call("sendPoll", place | payload))
             quiet: Json = {"disable_notification": True} if part.silent else {}
             return _message(await self.bot.call("sendMessage", place | quiet | payload))
 
@@ -111,6 +115,21 @@ class TelegramMessageSync(showing.MessageSync[Part]):
             return False
         self.digests.put(self._key(message), part.digest)
         return True
+
+    async def act(self, post: Post) -> str:
+        """Set the reaction to a message, or pin it, and return its id. Repeating it changes nothing."""
+        if not post.message:
+            raise SendFailed(NEVER_SHOWN, outcome=SendOutcome.DEAD, creating=False)
+
+        async def ask(payload: Json) -> str:
+            method = "setMessageReaction" if post.act is PostAct.REACT else "pinChatMessage"
+            await self.bot.call(method, self._at(post.message) | payload)
+            return post.message
+
+        reaction = {"reaction": [{"type": "emoji", "emoji": post.emoji}]}
+        payload = reaction if post.act is PostAct.REACT else {"disable_notification": True}
+        await self._call(TelegramAct.MARK, ask, payload)
+        return post.message
 
     async def _delete(self, message: str) -> None:
         async def ask(_payload: Json) -> str:

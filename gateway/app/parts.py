@@ -31,6 +31,7 @@ from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.inquiries import InquiryService
+from gateway.toolcalls.messages import ChannelPlaces, MessageService
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
 
@@ -112,6 +113,15 @@ def make_turn_runner(
     )
 
 
+def make_posting(core: Core) -> MessageService:
+    """Wire the posts of calls to the configured channels."""
+    channels = {
+        name: ChannelPlaces(accounts=channel.accounts, posts=channel.spec.posts, message_of=channel.spec.message_of)
+        for name, channel in core.loaded.channels.items()
+    }
+    return MessageService(people=core.people, channels=channels, turn=core.store.turn, redactor=core.redactor)
+
+
 def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     """Wire the deciding and running of tool calls."""
     store, settings = core.store, core.loaded.settings.sessions
@@ -130,6 +140,7 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
             redactor=core.redactor,
             subsessions=subsessions,
             inquiries=InquiryService(inquiries=core.store, redactor=core.redactor, expiry=settings.question_expiry),
+            messages=make_posting(core),
             key_value=core.store,
             hooks=load_hooks(core.loaded.hooks, core.containment, limits, core.redactor),
             jobs=core.jobs,

@@ -49,7 +49,7 @@ def load_tools(
                     check=getattr(module, "check", None),
                     schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
-                    missing=_missing(module.SPEC) or _unusable(module, policy),
+                    missing=_missing(module.SPEC) or _without_channel(loaded, module.SPEC) or _unusable(module, policy),
                 )
             )
         except AttributeError as error:
@@ -95,6 +95,17 @@ def _missing(spec: ToolSpec) -> str:
     if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
         return ""
     return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_install_hint(spec)}"
+
+
+def _without_channel(loaded: Loaded, spec: ToolSpec) -> str:
+    """Return why a tool of a channel does not exist here; empty when it does, and for every other tool."""
+    if not spec.channel:
+        return ""
+    channel = loaded.channels.get(spec.channel)
+    if channel is None:
+        return f"{spec.name} needs the channel {spec.channel}. For the owner: configure [channels.{spec.channel}]."
+    lacks = ", ".join(sorted(spec.posts - channel.spec.posts))
+    return f"The channel {spec.channel} cannot show {lacks}. For the owner: update it." if lacks else ""
 
 
 def _unusable(module: ModuleType, policy: ToolPolicy) -> str:

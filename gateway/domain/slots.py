@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.domain.ids import Handle, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
+from gateway.domain.posts import Post
 from gateway.domain.tools import Artifact
 from gateway.domain.waits import Verb, Wait
 
@@ -33,6 +34,8 @@ class SlotKind(StrEnum):
     themselves."""
     FILE = "file"
     """Picture or other file of a call. Not made where the page shows the steps themselves."""
+    POST = "post"
+    """Message, poll, reaction or pin that a tool of a channel asked for. Its text can be changed by a later call."""
     COPY = "copy"
     """Repetition of an answer in another conversation of the same owner."""
 
@@ -77,6 +80,8 @@ class NewSlot:
     """For a FILE: artifact in the output folder of the turn's session; `text` is its caption."""
     id: SlotId | None = None
     """Chosen by the caller when button handles must be made before it is stored."""
+    post: Post | None = None
+    """For a POST that is more than a text: the poll, the reaction or the pin, without its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,8 @@ class Slot:
     """True when this version repeats the previous one, because an older edit may have overwritten that."""
     fence: int = 0
     """Number that grows with each claim, so that the result of a stale claim changes nothing."""
+    post: Post | None = None
+    """For a POST that is more than a text: as in `NewSlot`."""
 
     @property
     def stands(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.ids import CallId, WaitId
+from gateway.domain.posts import Post, PostAct
 from gateway.domain.rules import Rule
 from gateway.domain.tool_groups import generation_of, groups_of
 
@@ -154,6 +155,10 @@ class ToolSpec:
     """True when the calls of one answer run in sequence: an approval of one may cover the next."""
     of_children: bool = False
     """True for a tool that spawns or manages sub-sessions. A session that may have none is not offered it."""
+    channel: str = ""
+    """Name of the channel that it writes to. Without that channel in the configuration the tool does not exist."""
+    posts: frozenset[PostAct] = frozenset()
+    """Posts that it makes: the channel must be able to show each of them."""
     subjects: frozenset[SubjectKind] | None = None
     """Kinds of the subjects that its calls touch, for the checks of rules; None: not stated."""
     group: str = ""
@@ -282,6 +287,9 @@ class SubjectKind(StrEnum):
     """Path in the workspace, relative to it, without `..`."""
     HOST = "host"
     """Host as `host_scope` writes it: lower case, in punycode, with an unusual port."""
+    CHAT = "chat"
+    """Conversation other than the one at hand, as the configuration names it, without its channel: `-1003`. Closed by
+    default: a call is refused unless a rule allows or asks about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +424,8 @@ class ToolResult:
     """Pictures in order of creation."""
     files: tuple[Artifact, ...] = ()
     """Other files for people, in order of creation. A model learns of them only from `text`."""
+    posts: tuple[Post, ...] = ()
+    """What the call posts, at most one. It leaves as a slot that is stored with this result, so that it leaves once."""
     untrusted: bool = False
     """True when `text` contains text of strangers, such as a web page's: a model is given it as data."""
 

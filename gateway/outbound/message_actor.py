@@ -59,6 +59,7 @@ _NAMES = {
     SlotKind.NOTE: "a note",
     SlotKind.REPLY: "a reply",
     SlotKind.FILE: "a file",
+    SlotKind.POST: "what the agent posted",
 }
 
 _NOWHERE = SendPath(account="", chat="", scopes=(), rate_limits=())

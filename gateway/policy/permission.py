@@ -155,7 +155,7 @@ def _is_subject(subject: str) -> bool:
             return bool(text) and not text.startswith("/") and ".." not in text.split("/")
         case SubjectKind.HOST:
             return bool(text) and text.isascii() and text == text.lower()
-        case SubjectKind.COMMAND:
+        case SubjectKind.COMMAND | SubjectKind.CHAT:
             return bool(text)
         case _:
             return False
@@ -187,7 +187,8 @@ def decide(
         return deny
     note(f"preset: {preset.name}")
     rules = rules_of_call(spec, policy, session, preset, granted)
-    found = _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
+    closed = _closed_chat(rules, spec, session, call_scope, note)
+    found = closed or _by_rules(rules, spec, policy, session, call_scope, note, contained=contained)
     found = _under_parents(found, spec, policy, session, preset, call_scope)
     found = _granted(found, grant, policy.deciding, note)
     if spec.leaves_plan and isinstance(found, Allow):
@@ -236,6 +237,23 @@ def _by_rules(
             return Ask(because=f"{risk} needs an approval", rule=rule)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
+
+
+def _closed_chat(
+    rules: Sequence[Rule], spec: ToolSpec, session: Session, call_scope: CallScope, note: Note
+) -> Deny | None:
+    """Return the refusal of a call to another conversation than the one at hand, unless a rule is about it."""
+    begin = f"{SubjectKind.CHAT}:"
+    for chat in (one for one in call_scope.subjects if one.startswith(begin)):
+        if evaluate(rules, (chat,), session.root_kind.value) is None:
+            note("chats: refused, no rule names it")
+            name = chat[len(begin) :][:NAMED_AT_MOST]
+            hint = (
+                f"{spec.name} writes only to the conversation at hand, and no rule opens {name!r}. Leave the chat out, "
+                f'or let the owner add [[rules]] tool = "{spec.name}", pattern = "{name}", decision = "ask".'
+            )
+            return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+    return None
 
 
 def _under_parents(

@@ -27,6 +27,7 @@ from gateway.ports.channels import (
 from gateway.ports.clock import Clock
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
+from gateway.ports.outputs import Artifacts, Messages, Output
 from gateway.ports.people import People
 from gateway.ports.stateful_tools import EgressProxy, SandboxSession, StatefulTool, ToolHost, TurnedAway
 from gateway.ports.store import (
@@ -43,7 +44,6 @@ from gateway.ports.store import (
     nobody_decides,
 )
 from gateway.ports.tools import (
-    Artifacts,
     CheckContext,
     Entry,
     FileChanges,
@@ -51,7 +51,6 @@ from gateway.ports.tools import (
     Files,
     KnownFiles,
     Net,
-    Output,
     PrepareContext,
     Process,
     ProcessEnd,
@@ -99,6 +98,7 @@ __all__ = [
     "Intake",
     "KeyValue",
     "KnownFiles",
+    "Messages",
     "Mistake",
     "Model",
     "Models",

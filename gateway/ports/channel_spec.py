@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gateway.domain.posts import PostAct
 from gateway.ports.channels import Channel, ChannelContext
 
 CHANNEL_API = 1
@@ -36,6 +37,10 @@ class IdForm:
     example: str
     check: Callable[[str], Mistake | None] = _any_id
     """Return why the text is no such id, or None. The loader refuses spaces, colons and more than 128 characters."""
+
+
+def _no_message(_: str) -> str:
+    return ""
 
 
 def _nothing(*_: Any) -> tuple[()]:
@@ -71,6 +76,10 @@ class ChannelSpec:
     """Return sentences about dangerous settings. Arguments: the settings; ids of all people and chats with access."""
     describe: Callable[[Any], Iterable[tuple[str, str]]] = _nothing
     """Return (account, description) pairs of the settings, without secrets."""
+    posts: frozenset[PostAct] = frozenset()
+    """Posts that `Channel.show` can show besides texts and files of answers (`Slot.post`). Tools offer no others."""
+    message_of: Callable[[str], str] = _no_message
+    """Return the platform's id of a message from its event key; empty when the event is no message."""
     manifest: Callable[[Mapping[str, Any], str, str], Mapping[str, Any]] | None = None
     """Return the platform's app manifest. Arguments: an account's unchecked table, its name, `http.public_url`."""
     extra: str = ""

@@ -13,19 +13,12 @@ from gateway.domain.children import SpawnMode
 from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
 from gateway.domain.ids import SessionId
 from gateway.domain.jobs import JobState
-from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
+from gateway.domain.tools import Park, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.domain.web import Fetched
 from gateway.domain.workers import WorkerFile
+from gateway.ports.outputs import Artifacts, Messages, Output
 from gateway.ports.people import People
-
-
-class Output(Protocol):
-    """Output of a running tool: published live, head and tail kept for the result, all of it in a file when long."""
-
-    def write(self, data: bytes) -> None:
-        """Append some output. Cheap; never fails for size."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,21 +275,6 @@ class Net(Protocol):
         ...
 
 
-class Artifacts(Protocol):
-    """Pictures and files that a call keeps for people."""
-
-    async def picture(self, data: bytes, media_type: str) -> Picture:
-        """Store a picture, at most 10 MB. Put the return value into `ToolResult.pictures`."""
-        ...
-
-    async def file(self, path: Path, name: str, media_type: str) -> Artifact:
-        """Store a copy of a workspace file, at most 50 MB. Put the return value into `ToolResult.files`.
-
-        Raises `BadRequest` for a file that is too large, and for anything but a regular file of the workspace.
-        """
-        ...
-
-
 class PrepareContext(Protocol):
     """Everything that a tool may use before anybody is asked about a call: it changes nothing."""
 
@@ -356,6 +334,11 @@ class ToolContext(Protocol):
     @property
     def people(self) -> People:
         """The person whose turn it is."""
+        ...
+
+    @property
+    def messages(self) -> Messages:
+        """Posts to conversations."""
         ...
 
     @property

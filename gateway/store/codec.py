@@ -16,6 +16,7 @@ from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidato
 from gateway.domain.children import Lineage
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.messages import Attachment, Conversation, FetchedFile
+from gateway.domain.posts import Post
 from gateway.domain.steps import Answer
 from gateway.domain.text import mended
 from gateway.domain.tools import Artifact, ToolCall, ToolResult
@@ -86,6 +87,7 @@ LINEAGE = Payload(TypeAdapter(Lineage))
 ATTACHMENTS = Payload(TypeAdapter(tuple[Attachment, ...]))
 BROUGHT = Payload(TypeAdapter(tuple[FetchedFile, ...]))
 KEPT_FILE = Payload(TypeAdapter(Artifact))
+POST = Payload(TypeAdapter(Post))
 
 
 def to_us(moment: datetime) -> int:

@@ -34,6 +34,7 @@ from gateway.ports import (
     FileChanges,
     Files,
     KeyValue,
+    Messages,
     Net,
     Output,
     People,
@@ -52,6 +53,7 @@ from gateway.toolcalls.hooks import Hooks
 from gateway.toolcalls.inquiries import InquiryService
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.last_line import LastLine, OnLine
+from gateway.toolcalls.messages import MessageService
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.prepared import Prepared
@@ -103,6 +105,7 @@ class _Context:
     artifacts: Artifacts
     sessions: Subsessions
     people: People
+    messages: Messages
     output: Output
     step_key: str
     kept_for: str
@@ -122,6 +125,7 @@ class Execution:
     redactor: Redactor
     subsessions: SubsessionService
     inquiries: InquiryService
+    messages: MessageService
     key_value: KeyValue
     jobs: Jobs
     workers: Workers | None = None
@@ -212,6 +216,7 @@ class Execution:
             ),
             sessions=self.subsessions.of(call.view, call.step.n, lease),
             people=self.inquiries.of(call.view, call.step.n, lease),
+            messages=self.messages.of(call.view, call.step.n),
             output=output,
             step_key=f"{call.step.turn}/{call.step.n}",
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),

@@ -22,10 +22,10 @@ def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
 
     For `finish_step`, with the result. None on the web page, which shows the step with its whole result. None for a
     child: people who never spoke with it would get files that nobody announced, and its parent reports its findings.
-    A child's files stay in its session.
+    A child's files stay in its session. None for a call that posts its file itself (`messages.post_slots`).
     """
     call, where = view.steps[n].call, view.turn.conversation
-    if call is None or view.session.lineage is not None or shown_when_stored(where):
+    if result.posts or call is None or view.session.lineage is not None or shown_when_stored(where):
         return []
     found = [*_pictures(call, result), *result.files]
     said = caption(replace(call, arguments=view.steps[n].arguments))

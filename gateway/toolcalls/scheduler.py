@@ -45,6 +45,7 @@ from gateway.toolcalls.decide import (
 )
 from gateway.toolcalls.execution import Execution, cut_short
 from gateway.toolcalls.grants import Granted
+from gateway.toolcalls.messages import post_slots
 from gateway.toolcalls.open_limits import EXAMINED, room_to_ask, too_many_open
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
@@ -339,7 +340,8 @@ class ToolCalls:
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return
-        now.stored(n, await self._store(lease, n, outcome, file_slots(call.view, n, outcome)))
+        slots = [*file_slots(call.view, n, outcome), *post_slots(call.view, n, outcome)]
+        now.stored(n, await self._store(lease, n, outcome, slots))
         await self.points.hit("J14")
 
     async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:

@@ -35,6 +35,11 @@ from tests.support.fakes import NO_SANDBOX
 from tests.support.makers import inbound
 
 CONFIG = """
+[channels.telegram]
+token = "env:BOT_TOKEN"
+[channels.slack]
+bot_token = "env:SLACK_TOKEN"
+app_token = "env:SLACK_APP"
 [tools.websearch]
 provider = "searxng"
 url = "http://127.0.0.1:9"
@@ -44,6 +49,7 @@ url = "http://127.0.0.1:9"
 api_key = "env:SEARCH_KEY"
 """
 """Gives the tools that need a service one at which nobody listens."""
+BOT_TOKEN = f"1:{'A' * 35}"
 TEXT = "a\nsecond line\n"
 PATCH = "*** Begin Patch\n*** Update File: notes\n-a\n+b\n*** End Patch"
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
@@ -67,6 +73,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "shell_poll": {"job": "none"},
     "todo_read": {},
     "todo_write": {"todos": [{"text": "Buy rye flour", "state": "doing"}]},
+    "slack": {"text": "Done."},
+    "telegram": {"text": "Done."},
     "undo": {},
     "webfetch": {"url": "https://example.org"},
     "websearch": {"query": "rye bread"},
@@ -82,7 +90,8 @@ def loaded() -> Loaded:
     with TemporaryDirectory() as folder:
         file = Path(folder, "config.toml")
         file.write_text(CONFIG)
-        return load(file, "/nowhere", {"HOME": "/nowhere", "SEARCH_KEY": "k"}, tool_specs())
+        tokens = {"BOT_TOKEN": BOT_TOKEN, "SLACK_TOKEN": "xoxb-1", "SLACK_APP": "xapp-1"}
+        return load(file, "/nowhere", {"HOME": "/nowhere", "SEARCH_KEY": "k", **tokens}, tool_specs())
 
 
 def built_in(folder: Path) -> dict[str, Tool]:
@@ -131,7 +140,7 @@ class Hanging:
         await asyncio.Event().wait()
 
 
-PARTS = ("files", "changes", "process", "net", "artifacts", "sessions", "people")
+PARTS = ("files", "changes", "process", "net", "artifacts", "sessions", "people", "messages")
 
 
 class HangingContext:

@@ -24,7 +24,7 @@ from gateway.store.kernel import grants, turns
 from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import StepRow, TurnRow
-from gateway.store.kernel.slots import add_slot, say, say_early
+from gateway.store.kernel.slots import add_slot, post, say, say_early
 
 # --- the queue ------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ def finish_step(part: Part, lease: Lease, n: int, result: ToolResult, slots: Seq
     turns.cancel_waits(part, own, turns.stopped_text(row))
     turns.finish_call(part, lease.turn, n, result)
     for slot in () if row.turn.state is TurnState.STOPPING else slots:
-        add_slot(part, slot, row.turn.session, lease.turn)
+        post(part, slot, row.turn.session, lease.turn)
     ended = all(step.state is StepState.FINISHED for step in turns.steps_of(part, row))
     return _view_if_whole(part, lease.turn) if ended else None
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.domain.messages import latest_chat, owner_page
+from gateway.domain.posts import Post
 from gateway.domain.routes import main_route
 from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
@@ -16,7 +17,7 @@ from gateway.store.constants import TOLD_EVERY
 from gateway.store.kernel.messages import PEOPLE, use_session
 from gateway.store.kernel.part import AccountKey, FactKey, Part
 from gateway.store.kernel.records import SENDERS, is_held, person_of
-from gateway.store.kernel.rows import Early, Fact, SlotRow
+from gateway.store.kernel.rows import Early, Fact, SlotRow, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, may_be_overwritten, show_anew
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
@@ -32,9 +33,21 @@ def claim_slots(part: Part, node: NodeId, channels: Sequence[str], limit: int) -
     taken: list[Slot] = []
     for slot in _sendable(part, node, channels, limit):
         before = part.slots[slot].slot
-        of_slot = {"state": SlotState.SENDING, "attempts": before.attempts + 1, "fence": before.fence + 1}
+        of_slot: dict[str, object] = {
+            "state": SlotState.SENDING,
+            "attempts": before.attempts + 1,
+            "fence": before.fence + 1,
+        }
+        if before.post is not None and before.post.slot is not None:
+            of_slot["post"] = _about(part, before.post, before.post.slot)
         taken.append(part.set_slot(slot, of_slot=of_slot, node=node, sending_since=part.now).slot)
     return taken
+
+
+def _about(part: Part, post: Post, slot: SlotId) -> Post:
+    """Return a post with the platform's id of the first message of the slot that it is about; empty while none is."""
+    known = part.slots.get(slot)
+    return changed(post, message="" if known is None else known.slot.platform_id.partition(",")[0])
 
 
 def _sendable(part: Part, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[SlotId]:

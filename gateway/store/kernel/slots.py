@@ -35,6 +35,7 @@ def add_slot(
         uncertain=False,
         due_at=part.now,
         created_at=part.now,
+        post=new.post,
     )
     seq = part.next_rev(session)
     ord_ = None if session is None else seq
@@ -44,6 +45,15 @@ def add_slot(
         for wait in new.waits:
             part.cards.put(wait, (*(part.cards.get(wait) or ()), slot.id))
     return slot.id
+
+
+def post(part: Part, new: NewSlot, session: SessionId, turn: TurnId) -> None:
+    """Store a call's slot. A post that names an earlier one of its session changes the text of that one."""
+    known = None if new.id is None else part.slots.get(new.id)
+    if new.id is None or known is None:
+        add_slot(part, new, session, turn)
+    elif known.slot.session == session and known.slot.kind is SlotKind.POST is new.kind:
+        rewrite(part, new.id, new.text, known.slot.n, early=Early.NO)
 
 
 def rewrite(part: Part, slot: SlotId, text: str, n: int | None, *, early: Early) -> None:

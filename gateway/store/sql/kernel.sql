@@ -58,7 +58,7 @@ SELECT id FROM sessions WHERE id > ?1 AND id < ?2;
 
 -- name: slot_row
 SELECT id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
-    uncertain, due_at, created_at, file, once_more, fence,
+    uncertain, due_at, created_at, file, once_more, fence, post,
     seq, ord, rev, early, node, sending_since, shown_by, again_at, again_over, why_dead
 FROM slots WHERE id = ?;
 

@@ -173,7 +173,7 @@ FROM waits WHERE ord IN (SELECT value FROM json_each(?));
 -- name: slots_at
 -- By seq.
 SELECT seq, id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
-    uncertain, due_at, created_at, file, once_more, fence
+    uncertain, due_at, created_at, file, once_more, fence, post
 FROM slots WHERE seq IN (SELECT value FROM json_each(?));
 
 -- name: wait
@@ -186,7 +186,7 @@ FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORD
 
 -- name: card_slots
 SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.version, s.sent_version, s.platform_id,
-    s.state, s.attempts, s.uncertain, s.due_at, s.created_at, s.file, s.once_more, s.fence
+    s.state, s.attempts, s.uncertain, s.due_at, s.created_at, s.file, s.once_more, s.fence, s.post
 FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: counts

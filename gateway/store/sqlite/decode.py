@@ -25,6 +25,7 @@ from gateway.store.codec import (
     HOOK_OUTCOME,
     KEPT_FILE,
     LINEAGE,
+    POST,
     RESULT,
     from_us,
     load_conversation,
@@ -234,7 +235,7 @@ def grant_of(columns: Columns) -> Grant:
 def slot_of(columns: Columns) -> Slot:
     """Return a slot."""
     (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
-    attempts, uncertain, due_at, created_at, file, once_more, fence = rest
+    attempts, uncertain, due_at, created_at, file, once_more, fence, post = rest
     return Slot(
         id=SlotId(id_),
         conversation=load_conversation(place),
@@ -255,4 +256,5 @@ def slot_of(columns: Columns) -> Slot:
         created_at=from_us(created_at),
         once_more=bool(once_more),
         fence=fence,
+        post=None if post is None else POST.load(post),
     )

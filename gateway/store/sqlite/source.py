@@ -46,7 +46,7 @@ BYTES_KEPT = 1_000_000
 """Maximum characters in the texts of kept rows of one kind."""
 TRIM_EVERY = 16
 """Transitions between two looks at these bounds."""
-SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 19
+SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 20
 """Numbers of columns that the functions of `decode` take; the store's own follow."""
 NOWHERE = '["","","",""]'
 """Stand-in for a conversation that cannot be read."""

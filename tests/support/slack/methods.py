@@ -25,6 +25,7 @@ HANDLERS: Mapping[str, Callable[[Teller, Json], Json]] = {
     "users.info": places.user_info,
     "reactions.add": places.add_reaction,
     "reactions.remove": places.remove_reaction,
+    "pins.add": places.add_pin,
     "assistant.threads.setStatus": places.set_status,
     "assistant.threads.setTitle": places.set_title,
     "assistant.threads.setSuggestedPrompts": places.set_prompts,

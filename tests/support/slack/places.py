@@ -178,6 +178,15 @@ def remove_reaction(team: Teller, p: Json) -> Json:
     return {}
 
 
+def add_pin(team: Teller, p: Json) -> Json:
+    """Pin a message to its channel: https://docs.slack.dev/reference/methods/pins.add."""
+    message = team.world.message(team.world.open_channel(p["channel"]), p["timestamp"])
+    if message.pinned:
+        raise Refusal("already_pinned")
+    message.pinned = True
+    return {}
+
+
 # --- the agent view, and the assistant panel of apps from before it ---------------------------------
 
 

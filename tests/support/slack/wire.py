@@ -116,6 +116,7 @@ METHODS: Mapping[str, Method] = {
     "reactions.remove": Method(
         {"channel": "str", "name": "str", "timestamp": "str"}, ("name",), ("reactions:write",), 20
     ),
+    "pins.add": Method({"channel": "str", "timestamp": "str"}, ("channel", "timestamp"), ("pins:write",), 20),
     "views.open": Method({"trigger_id": "str", "interactivity_pointer": "str", "view": "object"}, ("view",)),
     "views.update": Method({"view_id": "str", "external_id": "str", "hash": "str", "view": "object"}, ("view",)),
     # chat:write is enough since https://docs.slack.dev/changelog/2026/03/05/set-status-scope-update.

@@ -83,6 +83,7 @@ class Shown:
     deleted: bool = False
     history: list[str] = field(default_factory=list[str])
     """The texts it had before."""
+    pinned: bool = False
     reactions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     event_id: str = ""
     """Of a message by people: the event that told the app."""

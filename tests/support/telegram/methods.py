@@ -6,7 +6,9 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
+
+from telegram.constants import ReactionEmoji
 
 from tests.support.telegram.checks import (
     DOCUMENT_AT_MOST,
@@ -35,6 +37,10 @@ ACTIONS = frozenset(
     | {"choose_sticker", "find_location", "record_video_note", "upload_video_note"}
 )
 TOAST_AT_MOST = 200
+QUESTION_AT_MOST = 300
+OPTION_AT_MOST = 100
+OPTIONS_AT_LEAST, OPTIONS_AT_MOST = 2, 12
+REACTIONS = frozenset(one.value for one in ReactionEmoji)
 COMMANDS_AT_MOST = 100
 
 
@@ -192,6 +198,59 @@ def delete_messages(chats: Chats, p: Json) -> bool:
     return True
 
 
+def send_poll(chats: Chats, p: Json) -> Json:
+    """A new poll."""
+    chat = chats.chat(p)
+    question: str = p.get("question", "")
+    options: list[Any] = p.get("options") or []
+    if not question.strip():
+        raise bad("poll question must be non-empty")
+    if utf16_len(question) > QUESTION_AT_MOST:
+        raise bad(f"poll question length must not exceed {QUESTION_AT_MOST}")
+    if len(options) < OPTIONS_AT_LEAST:
+        raise bad("poll must have at least 2 option")
+    if len(options) > OPTIONS_AT_MOST:
+        raise bad(f"poll can't have more than {OPTIONS_AT_MOST} options")
+    for one in options:
+        if not isinstance(one, dict) or list(cast("Json", one)) != ["text"]:
+            raise odd("this fake wants each option as an object with a text")
+        text = str(cast("Json", one)["text"])
+        if not text.strip():
+            raise bad("poll options must be non-empty")
+        if utf16_len(text) > OPTION_AT_MOST:
+            raise bad(f"poll options length must not exceed {OPTION_AT_MOST}")
+    shown: list[Json] = [{"text": one["text"], "voter_count": 0} for one in options]
+    poll: Json = {"id": f"poll{len(chat.messages)}", "question": question, "options": shown, "type": "regular"}
+    message = _sent(chats, chat, p, [], {"poll": {**poll, "is_anonymous": p.get("is_anonymous", True)}})
+    message.text = question
+    return message.payload
+
+
+def set_reaction(chats: Chats, p: Json) -> bool:
+    """The bot's one reaction to a message, or none."""
+    message = chats.message(chats.chat(p), p, "react")
+    given: list[Any] = p.get("reaction") or []
+    if len(given) > 1:
+        raise bad("REACTIONS_TOO_MANY")
+    for one in given:
+        if not isinstance(one, dict) or cast("Json", one) != {"type": "emoji", "emoji": cast("Json", one).get("emoji")}:
+            raise odd("this fake wants a reaction of the type emoji")
+        if one["emoji"] not in REACTIONS:
+            raise bad("REACTION_INVALID")
+    message.reaction = given[0]["emoji"] if given else ""
+    return True
+
+
+def pin_message(chats: Chats, p: Json) -> bool:
+    """Keep a message at the top of its chat."""
+    chat = chats.chat(p)
+    message = chats.message(chat, p, "pin")
+    if chat.type != "private" and not chat.bot_is_admin:
+        raise bad("not enough rights to manage pinned messages in the chat")
+    message.pinned = True
+    return True
+
+
 def send_action(chats: Chats, p: Json) -> bool:
     """Typing and the like."""
     chat = chats.chat(p)
@@ -301,6 +360,9 @@ METHODS: Mapping[str, Callable[[Chats, Json], Any]] = {
     "editMessageReplyMarkup": edit_buttons,
     "deleteMessage": delete_message,
     "deleteMessages": delete_messages,
+    "sendPoll": send_poll,
+    "setMessageReaction": set_reaction,
+    "pinChatMessage": pin_message,
     "sendChatAction": send_action,
     "sendMessageDraft": send_draft,
     "answerCallbackQuery": answer_query,

@@ -51,6 +51,9 @@ class Shown:
     thread: int | None = None
     edits: int = 0
     deleted: bool = False
+    reaction: str = ""
+    """The bot's own reaction to it."""
+    pinned: bool = False
     history: list[str] = field(default_factory=list[str])
     """The texts it had before."""
     update_id: int | None = None

@@ -258,6 +258,15 @@ async def test_reactions_are_given_once(slack: FakeSlack, api: Api) -> None:
     assert (await api("reactions.remove", **eyes))["error"] == "no_reaction"
 
 
+async def test_pins_are_set_once(slack: FakeSlack, api: Api) -> None:
+    message = slack.say(ANN, "hello", channel=GENERAL)
+    pin = {"channel": GENERAL, "timestamp": message.ts}
+    await api.ok("pins.add", **pin)
+    assert message.pinned
+    assert (await api("pins.add", **pin))["error"] == "already_pinned"
+    assert (await api("pins.add", **{**pin, "timestamp": "1.2"}))["error"] == "message_not_found"
+
+
 # --- files ---
 
 

@@ -139,6 +139,31 @@ SURPRISING: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+POSTS_REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("sendPoll", {"question": " ", "options": [{"text": "a"}, {"text": "b"}]}, "poll question must be non-empty"),
+    ("sendPoll", {"question": "x" * 301, "options": [{"text": "a"}] * 2}, "poll question length must not exceed 300"),
+    ("sendPoll", {"question": "?", "options": []}, "poll must have at least 2 option"),
+    ("sendPoll", {"question": "?", "options": [{"text": "a"}] * 13}, "poll can't have more than 12 options"),
+    ("sendPoll", {"question": "?", "options": [{"text": "a"}, {"text": " "}]}, "poll options must be non-empty"),
+    ("sendPoll", {"question": "?", "options": [{"text": "x" * 101}] * 2}, "poll options length must not exceed 100"),
+    ("setMessageReaction", {"message_id": 9, "reaction": []}, "message to react not found"),
+    ("setMessageReaction", {"message_id": 1, "reaction": [{"type": "emoji", "emoji": "x"}]}, "REACTION_INVALID"),
+    ("setMessageReaction", {"message_id": 1, "reaction": [{}, {}]}, "REACTIONS_TOO_MANY"),
+    ("pinChatMessage", {"message_id": 9}, "message to pin not found"),
+    ("pinChatMessage", {}, "message identifier is not specified"),
+]
+
+
+@pytest.mark.parametrize(("method", "parameters", "why"), POSTS_REFUSED)
+async def test_polls_reactions_and_pins_are_refused(
+    telegram: FakeTelegram, bot: Bot, method: str, parameters: dict[str, Any], why: str
+) -> None:
+    telegram.say(ANN, "hello")
+    answer = await bot(method, **{"chat_id": ANN, **parameters})
+    assert answer == {"ok": False, "error_code": 400, "description": f"Bad Request: {why}"}
+    assert telegram.surprises == []
+
+
 @pytest.mark.parametrize(("parameters", "why"), SEND_REFUSED)
 async def test_a_send_is_refused_as_in_earnest(
     telegram: FakeTelegram, bot: Bot, parameters: dict[str, Any], why: str

@@ -217,6 +217,7 @@ CREATE TABLE slots (
     file           TEXT,
     once_more      INTEGER NOT NULL,
     fence          INTEGER NOT NULL,
+    post           TEXT,
     ord            INTEGER,
     rev            INTEGER,
     channel        TEXT NOT NULL,

@@ -231,6 +231,7 @@ def probes(spec: ToolSpec) -> Iterator[CallScope]:
         SubjectKind.PATH: ["plans/a.md", "src/a.py"],
         SubjectKind.COMMAND: ["ls", "rm a"],
         SubjectKind.HOST: ["example.org"],
+        SubjectKind.CHAT: ["-1003"],
     }
     kinds = spec.subjects if spec.subjects is not None else frozenset(SubjectKind)
     named = [(f"{kind.value}:{text}",) for kind in kinds for text in texts[kind]]

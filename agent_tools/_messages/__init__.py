@@ -1,0 +1,1 @@
+"""Posts to conversations: what the tools of channels share."""
