@@ -152,7 +152,8 @@ class CallFileChanges:
         journal = _Journal(stem=self._stem, seq=seq, turn=self.turn, undoes=undoes, entries=tuple(entries))
         contents[_name(seq, self._stem)] = json.dumps(asdict(journal)).encode()
         _store(self.folder, contents)
-        for old_seq, stem in names[: max(0, len(names) + 1 - JOURNALS)]:
+        others = [one for one in names if one[1] != self._stem]
+        for old_seq, stem in others[: max(0, len(others) + 1 - JOURNALS)]:
             _remove(self.folder, old_seq, stem)
 
     def _complete(self) -> tuple[_Entry, ...]:

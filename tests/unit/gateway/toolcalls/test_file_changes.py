@@ -125,6 +125,24 @@ async def test_a_change_reads_no_journal_but_its_own(changes: CallFileChanges) -
     assert [path.name for path in changes.folder.glob("*.t1-1.json")] == ["00000008.t1-1.json"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_the_oldest_journals_go_with_their_contents(changes: CallFileChanges, again: bool) -> None:
+    changes.folder.mkdir()
+    stems = [f"t0-{n}" for n in range(1, file_changes.JOURNALS + 1)]
+    if again:
+        stems[0] = "t1-1"  # of this very call, which begins again
+    for seq, stem in enumerate(stems, 1):
+        (changes.folder / f"{seq:08}.{stem}.json").write_text("{}")
+    (changes.folder / f"{stems[0]}-0.before").write_text("old")
+    (changes.folder / f"{stems[1]}-0.before").write_text("old")
+    await changes.apply(three())
+    left = {path.name for path in changes.folder.iterdir()}
+    assert len([name for name in left if name.endswith(".json")]) == file_changes.JOURNALS
+    assert (f"00000001.{stems[0]}.json" in left) is again
+    assert f"{stems[1]}-0.before" in left
+    assert ("t0-1-0.before" in left) is False
+
+
 async def test_something_else_in_a_file_makes_the_outcome_unknown(changes: CallFileChanges) -> None:
     await changes.apply(three())
     (changes.workspace / "a").write_bytes(b"other")
