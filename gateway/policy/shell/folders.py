@@ -58,7 +58,7 @@ def is_above(path: str, folder: str) -> bool:
 
 def folder_of(pattern: str) -> str:
     """Return the folder that a pattern names before its first wildcard; empty when there is none."""
-    return _WILDCARD.split(pattern.replace("\\", "/"), maxsplit=1)[0].rpartition("/")[0]
+    return _WILDCARD.split(pattern.replace("\\", "/"))[0].rpartition("/")[0]
 
 
 def is_about_command(pattern: str) -> bool:

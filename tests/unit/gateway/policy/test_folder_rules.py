@@ -7,6 +7,7 @@ import pytest
 from gateway.domain.rules import Verdict
 from gateway.policy.rules import evaluate
 from gateway.policy.shell import Place
+from gateway.policy.shell.git_options import subcommand_of
 from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule, verdict
 
 
@@ -49,7 +50,7 @@ def test_command_that_names_a_folder_above_what_is_denied(command: str, expected
 
 
 @pytest.mark.parametrize(
-    "command", ["grep -n x secret*", "grep -rn x deep/*", "wc -l de?p/* README.md", "grep x [s]ecrets"]
+    "command", ["grep -n x secret*", "grep -rn x deep/*", "wc -l de?p/* README.md", "grep x [s]ecrets", "cp -r dee? x"]
 )
 def test_reader_whose_wildcard_names_a_denied_folder(command: str) -> None:
     denied = [rule(f"{folder}/*", DENY) for folder in ("secrets", "deep/keys")]
@@ -151,6 +152,7 @@ def test_command_that_walks_its_folder_without_naming_it(command: str, expected:
         ("ls", ALLOW),
         ("pwd -P", ALLOW),
         ("wc -l", ALLOW),
+        ("wc --files0-from=pw", DENY),
     ],
 )
 @pytest.mark.parametrize("goes", [True, False])
@@ -169,6 +171,7 @@ def test_option_with_a_file_of_a_denied_folder(command: str, expected: Verdict, 
         ("rm -rf src/*", ALLOW),
         ("git push -f origin/*", ALLOW),
         ("test data/*", ASK),
+        ("test data\\*", ASK),
         ("/etc/*", ALLOW),
         ("/w/ann/secrets/*", ASK),
         ("../other/*", ALLOW),
@@ -189,3 +192,23 @@ def test_path_without_a_dot_is_compared_with_rules() -> None:
     rules = [rule("*", ALLOW), rule("deep/keys", DENY)]
     assert verdict(rules, "command:wc -l deep/keys") is DENY
     assert verdict(rules, "command:wc -l deep/keys2") is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("args", "rest"),
+    [
+        ("log -p", "log -p"),
+        ("--no-pager log", "log"),
+        ("-p -c log", ""),
+        ("-c a.b=c grep x", "grep x"),
+        ("-C -c log x", "log x"),
+        ("--git-dir x --config-env a=B log", "log"),
+        ("--git-dir=x log", "log"),
+        ("-p log -c", "log -c"),
+        ("--bare -c a=b", ""),
+        ("--exec-path", ""),
+        ("", ""),
+    ],
+)
+def test_subcommand_of_git_follows_its_options(args: str, rest: str) -> None:
+    assert list(subcommand_of(args.split())) == rest.split()
