@@ -105,7 +105,7 @@ class Intake(Protocol):
 
         A MODEL message of text that may steer a turn with an open question answers that question, or the oldest of the
         turn's sub-sessions; `Accepted.answers`. It is stored without a turn: the call's result has its text. A reply to
-        another message than the question's card answers nothing.
+        another message than the question's card answers nothing, unless it quotes the question.
 
         A direct message becomes its principal's last direct conversation. When the session's model turn is parked, also
         store a REPLY slot with the text of `say_if_waiting` for its open waits, unless that is empty or None. Only a

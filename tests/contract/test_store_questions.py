@@ -183,6 +183,12 @@ async def test_a_reply_to_the_card_answers(scene: QuestionScene) -> None:
     assert await scene.answers(wait) == (("neither",),)
 
 
+async def test_a_reply_to_a_second_copy_of_the_card_answers(scene: QuestionScene) -> None:
+    _, wait = await scene.asking()
+    assert (await scene.write("neither", reply_to="69", quoted="(re-sent) Which day?\nOr write.")).answers
+    assert await scene.answers(wait) == (("neither",),)
+
+
 async def test_a_message_answers_a_sub_session_below(scene: QuestionScene) -> None:
     child = await scene.child()
     assert await scene.store.park(child.parent)

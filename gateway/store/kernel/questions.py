@@ -83,10 +83,16 @@ def answered_by(part: Part, active: TurnRow, message: Inbound) -> tuple[Wait, Pi
     if found is None:
         return None
     wait, inquiry = found
-    shown = [part.slots[slot].slot.platform_id.split(",") for slot in part.cards.get(wait.id) or ()]
-    if message.reply_to and not any(message.reply_to in ids for ids in shown):
+    if message.reply_to and not _is_about(part, wait, inquiry, message):
         return None
     return wait, Pick(question=inquiry.current or 0, text=message.text.strip())
+
+
+def _is_about(part: Part, wait: Wait, inquiry: Inquiry, reply: Inbound) -> bool:
+    """Return whether a message replies to the question's card, or quotes it: a card may stand there twice."""
+    shown = [part.slots[slot].slot.platform_id.split(",") for slot in part.cards.get(wait.id) or ()]
+    quoted = any(question.text in reply.quoted for question in inquiry.questions)
+    return quoted or any(reply.reply_to in ids for ids in shown)
 
 
 def _first_open(part: Part, row: TurnRow) -> tuple[Wait, Inquiry] | None:

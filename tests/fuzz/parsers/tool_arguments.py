@@ -8,7 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll
+from agent_tools import (
+    ask_user,
+    sessions_list,
+    sessions_spawn,
+    sessions_stop,
+    shell,
+    shell_kill,
+    shell_poll,
+    todo_write,
+)
 from gateway.approvals import action
 from gateway.approvals.action import action_key, needs_escape, render_action
 from gateway.domain import nesting
@@ -23,11 +32,13 @@ from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 from tests.support.rendered import unrender
 
-READS = (action, nesting, arguments, sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll)
+OWN = (ask_user, sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll, todo_write)
+READS = (action, nesting, arguments, *OWN)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),
     *(b"run", b"session", b"id", b"title", b"agent", b"NaN", b"Infinity", b"600", b"\\u0000", b"\\ud800"),
+    *(b"questions", b"question", b"options", b"several", b"todos", b"text", b"state", b"content", b"status", b"done"),
     *(b"pty", b"tty", b"background", b"job", b"input", b"wait", b"true", b"25"),
 )
 
@@ -46,7 +57,7 @@ class _Anything(BaseModel):
 
 
 TOOLS = (
-    *(_tool(module) for module in (shell, shell_poll, shell_kill, sessions_spawn, sessions_list, sessions_stop)),
+    *map(_tool, OWN),
     replace(_tool(shell), arguments=ModelArguments(_Anything)),
 )
 

@@ -17,12 +17,14 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer
 from gateway.domain.tools import ResultStatus, ToolCall, ToolPolicy
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import Pressed, PressResult, WaitState
+from gateway.domain.waits import Pressed, PressResult, WaitState, inquiry_of
 from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, CLEO_TELEGRAM
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT
+from tests.unit.gateway.toolcalls.subsession_rig import a_child, answered, own_tool, spawning
+from tests.unit.gateway.toolcalls.subsession_rig import call as child_call
 
 
 def tool(module: Any) -> Tool:
@@ -113,6 +115,21 @@ async def test_a_late_press_is_a_message_that_quotes_the_question(tmp_path: Path
     (received,) = (await one.store.turn(late.turn)).inputs
     assert (received.message.text, received.message.quoted) == ("Friday", "Which day?")
     assert not await one.store.claim(late.node), "a press that comes again is no second message"
+
+
+async def test_a_sub_session_asks_where_its_roots_turn_began(tmp_path: Path) -> None:
+    one = spawning(tmp_path, [own_tool(ask_user)])
+    _, child = await a_child(one)
+    await answered(one, child, child_call("ask_user", questions=[DAY]))
+    assert not await one.settle(child)
+    (wait,) = await one.waits(child.turn)
+    (card,) = await one.store.card_slots(wait.id)
+    inquiry = inquiry_of(wait)
+    assert inquiry is not None
+    assert (card.conversation, inquiry.title, inquiry.requester) == (CHAT, "count", ANN_TELEGRAM)
+    assert (await pressed(one, wait.id, Pick(question=0, option=0))).result is PressResult.ANSWERED
+    assert await one.settle(child)
+    assert json.loads((await one.result(child.turn, 1)).text)[0]["answer"] == ["Monday"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""F01 for questions: kill -9 at each point between asking and answering, over Telegram, and a night in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.steps import Step, StepKind
+from gateway.domain.waits import Wait, WaitKind, WaitState
+from tests.fault.rig import stored
+from tests.fault.telegram_rig import ANN, Wire, age, wire
+from tests.support.model_server import Call, Reply, Rule
+
+_REST = (1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20)
+POINTS = ("PARKED", "J10", "J13", "J12", "J11", "WOKEN", "J9", *(f"J{n}" for n in _REST))
+"""Points that a question passes; the first three are those at which its own rows are written."""
+QUESTIONS = [{"question": "Which day?", "options": ["Monday", "Friday"]}, {"question": "What is it called?"}]
+ANSWERS = [{"question": "Which day?", "answer": ["Friday"]}, {"question": "What is it called?", "answer": ["Rye"]}]
+RULES = (
+    Rule(
+        text="plan the bread",
+        results=0,
+        reply=Reply(calls=(Call(name="ask_user", arguments=json.dumps({"questions": QUESTIONS})),)),
+    ),
+    Rule(text="plan the bread", reply=Reply(text="It is planned.")),
+)
+
+
+async def live(one: Wire) -> None:
+    """Ask, answer by a button and in words, and read the end. The person does not know that the daemon dies."""
+    telegram = one.telegram
+    telegram.say(ANN, "plan the bread")
+    card = await telegram.see(ANN, "Which day?", button="Friday", within_s=40)
+    telegram.press(ANN, card, "Friday")
+    await telegram.see(ANN, "What is it called?", within_s=40)
+    telegram.say(ANN, "Rye")
+    await telegram.see(ANN, "It is planned.", within_s=40)
+
+
+async def check(one: Wire) -> None:
+    """The answers are the call's only result, and every turn has ended."""
+    await one.settled()
+    assert await one.daemon.stop() == 0
+    items = await stored(one.daemon.state, "main:ann")
+    (step,) = [item for item in items if isinstance(item, Step) and item.kind is StepKind.TOOL]
+    (wait,) = [item for item in items if isinstance(item, Wait) and item.kind is WaitKind.QUESTION]
+    assert wait.state is WaitState.ANSWERED
+    assert step.result is not None
+    assert json.loads(step.result.text) == ANSWERS
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("passage", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_question_outlives_a_kill(point: str, passage: int, tmp_path: Path) -> None:
+    """Nothing is asked twice and no answer is lost; a card on its way may stand there twice."""
+    async with wire(tmp_path, rules=RULES) as one:
+        await one.start(f"{point}:kill:{passage}", ready=False)
+
+        async def come_back() -> None:
+            await one.killed()
+            await one.start()
+
+        async with asyncio.timeout(55), asyncio.TaskGroup() as group:
+            back = group.create_task(come_back())
+            await live(one)
+            if not one.deaths:  # the point is not passed so often
+                assert passage > 1
+                back.cancel()
+        await check(one)
+
+
+@pytest.mark.whole("a kill while it is parked stays")
+async def test_a_question_is_answered_the_next_morning(tmp_path: Path) -> None:
+    async with wire(tmp_path, rules=RULES) as one:
+        await one.start()
+        one.telegram.say(ANN, "plan the bread")
+        card = await one.telegram.see(ANN, "Which day?", button="Friday")
+        await one.kill()
+        await age(one.daemon.state, timedelta(hours=10))
+        one.telegram.press(ANN, card, "Friday")
+        await one.start()
+        await one.telegram.see(ANN, "What is it called?")
+        one.telegram.say(ANN, "Rye", reply_to=card.id)
+        await one.telegram.see(ANN, "It is planned.")
+        await check(one)
