@@ -68,9 +68,10 @@ async def test_a_question_outlives_a_kill(point: str, passage: int, tmp_path: Pa
         async with asyncio.timeout(55), asyncio.TaskGroup() as group:
             back = group.create_task(come_back())
             await live(one)
-            if not one.deaths:  # the point is not passed so often
-                assert passage > 1
-                back.cancel()
+            if passage > 1:
+                await asyncio.wait([back], timeout=1)  # it may die at this very moment
+                if not one.deaths:  # the point is not passed so often
+                    back.cancel()
         await check(one)
 
 
