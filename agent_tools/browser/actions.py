@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agent_tools.browser import files, navigating, pointing, reading, tabs
+from agent_tools.browser import dialogs, files, mouse, navigating, pointing, reading, tabs, writing
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.settings import BrowserSettings
@@ -30,6 +30,10 @@ READ_AT_MOST = 3
 """Attempts to read a page that navigates away during each."""
 WENT_ON = "context was destroyed"
 """Text of playwright's error for such a navigation."""
+
+
+_BESIDE_A_DIALOG = frozenset({"dialog", "close"})
+"""Actions that a page can do while a dialog is open in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class _Done:
 async def perform(session: PageSession, ctx: ToolContext, args: Args, settings: BrowserSettings) -> ToolResult:
     """Run one action. A failure in a page is a result; only a cancellation propagates, after loading was stopped."""
     try:
-        done = await _ACTIONS[args.action](_Call(session=session, ctx=ctx, args=args, settings=settings))
+        done = await _until_a_dialog(_Call(session=session, ctx=ctx, args=args, settings=settings))
         return await _result(session, done)
     except Trouble as trouble:
         return _failed(session, trouble)
@@ -78,6 +82,21 @@ async def perform(session: PageSession, ctx: ToolContext, args: Args, settings: 
         if session.page is not None and not session.page.is_closed():
             await navigating.stop(session.page)
         raise
+
+
+async def _until_a_dialog(call: _Call) -> _Done:
+    """Run the action, until it is done or a dialog waits for an answer. Raises `Trouble` when one waits already."""
+    if call.args.action not in _BESIDE_A_DIALOG:
+        dialogs.require_none(call.session)
+    scope = asyncio.timeout(None)
+    try:
+        async with scope:
+            with dialogs.ending(call.session, scope):
+                return await _ACTIONS[call.args.action](call)
+    except TimeoutError:
+        if not scope.expired() or (dialog := dialogs.waiting(call.session)) is None:
+            raise
+        return _Done(said=dialogs.told(dialog), heading=False)
 
 
 async def _result(session: PageSession, done: _Done) -> ToolResult:
@@ -116,7 +135,9 @@ async def _after(call: _Call, said: str) -> _Done:
     """Wait for a page to settle after an action, and return its snapshot."""
     page = await navigating.here(call.session)
     await navigating.settle(page, call.limit_s)
-    return _Done(said=said, page=await _seen(call, lambda now: reading.snapshot(now, limit=reading.BRIEF)))
+    return _Done(
+        said=said, page=await _seen(call, lambda now: reading.snapshot(call.session, now, limit=reading.BRIEF))
+    )
 
 
 async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
@@ -152,7 +173,7 @@ async def _open(call: _Call) -> _Done:
         await navigating.empty(page)
         raise meaning(error.message) from None
     await _raise_if_refused(call.session, page, url)
-    seen = await _seen(call, reading.snapshot)
+    seen = await _seen(call, lambda now: reading.snapshot(call.session, now))
     return _Done(page=seen, status=status)
 
 
@@ -191,7 +212,7 @@ def _host_and_port(url: str) -> str:
 
 
 async def _snapshot(call: _Call) -> _Done:
-    return _Done(page=await _seen(call, lambda page: reading.snapshot(page, call.args.ref)))
+    return _Done(page=await _seen(call, lambda page: reading.snapshot(call.session, page, call.args.ref)))
 
 
 async def _text(call: _Call) -> _Done:
@@ -199,17 +220,46 @@ async def _text(call: _Call) -> _Done:
 
 
 async def _click(call: _Call) -> _Done:
-    await pointing.click(await navigating.here(call.session), call.args.ref or "")
-    return await _after(call, f"Clicked {call.args.ref}.")
+    page = await navigating.here(call.session)
+    said = await mouse.click(call.session, page, call.args.ref or "", mouse.how_of(call.args.how))
+    return await _after(call, said)
+
+
+async def _hover(call: _Call) -> _Done:
+    page = await navigating.here(call.session)
+    said = await mouse.hover(call.session, page, call.args.ref or "", mouse.how_of(call.args.how))
+    return await _after(call, said)
+
+
+async def _drag(call: _Call) -> _Done:
+    args, page = call.args, await navigating.here(call.session)
+    said = await mouse.drag(call.session, page, args.ref or "", args.to or "", mouse.how_of(args.how))
+    return await _after(call, said)
+
+
+async def _resize(call: _Call) -> _Done:
+    return await _after(call, await mouse.resize(await navigating.here(call.session), call.args.to or ""))
+
+
+async def _dialog(call: _Call) -> _Done:
+    return await _after(call, await dialogs.answer(call.session, bool(call.args.submit), call.args.text))
 
 
 async def _type(call: _Call) -> _Done:
-    args = call.args
-    await pointing.write(await navigating.here(call.session), args.ref or "", args.text or "", bool(args.submit))
-    return await _after(call, f"Wrote into {args.ref}" + (" and pressed Enter." if args.submit else "."))
+    args, page = call.args, await navigating.here(call.session)
+    ref = args.ref
+    if ref is not None and mouse.is_place(ref):
+        await mouse.click(call.session, page, ref, mouse.how_of(None))
+        ref = None
+    await writing.write(page, ref, args.text or "", bool(args.submit))
+    where = f"Wrote into {args.ref}" if args.ref else "Typed"
+    return await _after(call, where + (" and pressed Enter." if args.submit else "."))
 
 
 async def _select(call: _Call) -> _Done:
+    if call.args.values is None:
+        page = await navigating.here(call.session)
+        return await _after(call, await mouse.mark_text(page, call.args.ref or "", call.args.text or ""))
     await pointing.select(await navigating.here(call.session), call.args.ref or "", call.args.values or [])
     return await _after(call, f"Chose in {call.args.ref}.")
 
@@ -221,7 +271,9 @@ async def _press(call: _Call) -> _Done:
 
 async def _scroll(call: _Call) -> _Done:
     page = await navigating.here(call.session)
-    await pointing.scroll(page, call.args.direction, call.args.amount or 1.0, call.args.ref)
+    ref = call.args.ref
+    place = await mouse.place(call.session, page, ref) if ref is not None and mouse.is_place(ref) else None
+    await pointing.scroll(page, call.args.direction, call.args.amount or 1.0, ref, place)
     return await _after(call, await reading.position(page))
 
 
@@ -244,10 +296,14 @@ async def _tabs(call: _Call) -> _Done:
 
 async def _screenshot(call: _Call) -> _Done:
     page = await navigating.shown(call.session)
-    data = await reading.picture(page, call.args.ref, bool(call.args.full_page))
+    data, shot, marks = await reading.picture(call.session, page, call.args.ref, bool(call.args.full_page))
     await navigating.here(call.session)
     picture = await call.ctx.artifacts.picture(data, "image/jpeg")
-    return _Done(said="This is what it looks like.", pictures=(picture,))
+    call.session.shot = shot
+    said = "This is what it looks like. A pixel of it is a place, which `click` takes as a ref, as in 310,42."
+    if marks:
+        said += f" {marks} elements without a name are marked with their refs."
+    return _Done(said=said, pictures=(picture,))
 
 
 async def _pdf(call: _Call) -> _Done:
@@ -288,6 +344,8 @@ _ACTIONS: Mapping[str, Callable[[_Call], Awaitable[_Done]]] = MappingProxyType(
         "open": _open,
         "snapshot": _snapshot,
         "click": _click,
+        "hover": _hover,
+        "drag": _drag,
         "type": _type,
         "select": _select,
         "press": _press,
@@ -301,6 +359,8 @@ _ACTIONS: Mapping[str, Callable[[_Call], Awaitable[_Done]]] = MappingProxyType(
         "download": _download,
         "upload": _upload,
         "evaluate": _evaluate,
+        "resize": _resize,
+        "dialog": _dialog,
         "close": _close,
     }
 )

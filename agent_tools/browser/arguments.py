@@ -33,8 +33,8 @@ from gateway.domain.tools import (
 SPEC = ToolSpec(
     name="browser",
     description=(
-        "Use web pages. Begin with `open`; `snapshot` lists the page's elements with a ref each ([ref=e12]), which the "
-        "other actions take. Leaving for another host is stopped: `open` it, a person is asked first."
+        "Use web pages. `open` first; `snapshot` gives each element a ref ([ref=e12]) for the other actions. "
+        "Where no ref fits, a place of a `screenshot` does. Another host is stopped: `open` it, a person is asked."
     ),
     risk=Risk.NETWORK,
     effect=Effect.UNSAFE,
@@ -45,6 +45,8 @@ SPEC = ToolSpec(
         "open": 60.0,
         "snapshot": 30.0,
         "click": 60.0,
+        "hover": 30.0,
+        "drag": 60.0,
         "type": 60.0,
         "select": 30.0,
         "press": 30.0,
@@ -58,6 +60,8 @@ SPEC = ToolSpec(
         "download": 300.0,
         "upload": 60.0,
         "evaluate": 30.0,
+        "resize": 30.0,
+        "dialog": 60.0,
         "close": 30.0,
     },
     sandbox=SandboxPolicy.AUTO,
@@ -73,8 +77,8 @@ SPEC = ToolSpec(
 )
 
 ActionName = Literal[
-    "open", "snapshot", "click", "type", "select", "press", "scroll", "wait", "back", "tabs", "screenshot", "pdf",
-    "text", "download", "upload", "evaluate", "close",
+    "open", "snapshot", "click", "hover", "drag", "type", "select", "press", "scroll", "wait", "back", "tabs",
+    "screenshot", "pdf", "text", "download", "upload", "evaluate", "resize", "dialog", "close",
 ]  # fmt: skip
 
 TEXT_CHARS = 16_384
@@ -83,15 +87,25 @@ TEXT_CHARS = 16_384
 HOST_CHARS = 300
 """Most characters of a host: 253 for its name, with a scheme and a port."""
 
-_REF = r"(f\d{1,6})?e\d{1,9}"
-"""Pattern of an element reference in snapshots; `f` numbers the frame."""
+_REF = r"((f\d{1,6})?e|x)\d{1,9}"
+"""Pattern of an element reference in snapshots; `f` numbers the frame, `x` marks an element without a role."""
+AT_A_PLACE = frozenset({"click", "hover", "drag", "type", "scroll"})
+"""Actions that take a place instead of a ref."""
+_REF_OR_PLACE = r"^(((f\d+)?e|x)\d+|\d+,\d+)$"
+"""Pattern of a ref or a place, for models; `_short` limits both."""
+_LONGEST_REF = 20
+"""Most characters of either."""
+HOW = frozenset({"double", "right", "middle", "Shift", "Control", "Alt", "Meta"})
+"""Ways to click, and the modifier keys held meanwhile."""
 TAKES: Mapping[str, str] = MappingProxyType(
     {
         "open": "url!",
         "snapshot": "ref",
-        "click": "ref!",
-        "type": "ref! text! submit",
-        "select": "ref! values!",
+        "click": "ref! how",
+        "hover": "ref! how",
+        "drag": "ref! to! how",
+        "type": "ref text! submit",
+        "select": "ref! values text",
         "press": "key! ref",
         "scroll": "direction amount ref",
         "wait": "text amount",
@@ -103,6 +117,8 @@ TAKES: Mapping[str, str] = MappingProxyType(
         "download": "url ref path",
         "upload": "host! ref! path!",
         "evaluate": "host! script!",
+        "resize": "to!",
+        "dialog": "submit! text",
         "close": "tab",
     }
 )
@@ -111,7 +127,9 @@ TAKES: Mapping[str, str] = MappingProxyType(
 BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "open": ("url",),
-        "click": ("ref",),
+        "click": ("ref", "how"),
+        "hover": ("ref",),
+        "drag": ("ref", "to"),
         "type": ("ref", "text"),
         "select": ("ref", "values"),
         "press": ("key",),
@@ -124,6 +142,8 @@ BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "download": ("url", "path"),
         "upload": ("host", "ref", "path"),
         "evaluate": ("host", "script"),
+        "resize": ("to",),
+        "dialog": ("submit", "text"),
         "close": ("tab",),
     }
 )
@@ -133,6 +153,8 @@ _CURES: Mapping[str, str] = MappingProxyType(
     {
         "url": "the address, as in https://example.org/",
         "ref": "the ref of an element from `snapshot`, as in e12",
+        "to": "where it ends: a ref as in e12, or a place as in 310,42; for resize the size, as in 800,600",
+        "submit": "true accepts the dialog, false refuses",
         "text": "what to write; empty text clears the field",
         "values": "the options to choose, as a list of texts",
         "key": "the key, as in Enter or Control+a",
@@ -162,44 +184,54 @@ class Args(BaseModel):
     url: Annotated[str | None, Field(description="open, download: the address.")] = None
     ref: Annotated[
         str | None,
-        Field(pattern=f"^{_REF}$", description="The element, as the last snapshot calls it: e12."),
+        Field(
+            pattern=_REF_OR_PLACE,
+            description="As in the snapshot: e12. Or a place of the last screenshot: 310,42.",
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        Field(description="drag: ref or place. resize: 800,600."),
+    ] = None
+    how: Annotated[
+        str | None,
+        Field(description="click: double, right, Shift, joined by +."),
     ] = None
     text: Annotated[
         str | None,
-        Field(max_length=TEXT_CHARS, description="type: replaces what the field holds. wait: until the page shows it."),
+        Field(
+            max_length=TEXT_CHARS,
+            description="type: replaces what it holds. select: marks it. wait: until it shows. dialog: answer.",
+        ),
     ] = None
-    submit: Annotated[bool | None, Field(description="type: press Enter afterwards.")] = None
+    submit: Annotated[bool | None, Field(description="type: press Enter. dialog: accept.")] = None
     values: Annotated[
         list[Annotated[str, Field(max_length=1000)]] | None,
         Field(
             min_length=1,
             max_length=50,
             validation_alias=AliasChoices("values", "value"),
-            description="select: the options, by label or value.",
+            description="select: options, by label or value.",
         ),
     ] = None
-    key: Annotated[
-        str | None, Field(min_length=1, max_length=60, description="press: Enter, Escape, PageDown, Control+a …")
-    ] = None
+    key: Annotated[str | None, Field(min_length=1, max_length=60, description="press: Enter, Control+a, PageDown.")] = (
+        None
+    )
     direction: Annotated[Literal["up", "down", "left", "right"] | None, Field(description="scroll: down.")] = None
-    amount: Annotated[
-        float | None, Field(gt=0, le=300, description="scroll: screens, 1 when not given. wait: seconds.")
-    ] = None
-    tab: Annotated[
-        int | None, Field(ge=1, le=100, description="tabs: go to this one. close: only this one; else all.")
-    ] = None
+    amount: Annotated[float | None, Field(gt=0, le=300, description="scroll: screens, else 1. wait: seconds.")] = None
+    tab: Annotated[int | None, Field(ge=1, le=100, description="tabs: go to it. close: only it; else all.")] = None
     path: Annotated[
         str | None,
         Field(
             max_length=1000,
-            description="upload: a file of the workspace. download, pdf: where to put it there, unasked in downloads/.",
+            description="upload: a file of the workspace. download, pdf: where to put it, unasked in downloads/.",
         ),
     ] = None
-    full_page: Annotated[bool | None, Field(description="screenshot: all of the page, not only what shows.")] = None
+    full_page: Annotated[bool | None, Field(description="screenshot: all of the page.")] = None
     script: Annotated[str | None, Field(max_length=TEXT_CHARS, description="evaluate: an expression.")] = None
     host: Annotated[
         str | None,
-        Field(max_length=HOST_CHARS, description="upload, evaluate: the host of the open page, as its address has it."),
+        Field(max_length=HOST_CHARS, description="upload, evaluate: the host of the open page."),
     ] = None
     timeout: Annotated[
         float | None,
@@ -207,7 +239,7 @@ class Args(BaseModel):
             ge=1,
             le=300,
             validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds (not milliseconds) after which it is stopped.",
+            description="Seconds (not ms) until it is stopped.",
         ),
     ] = None
 
@@ -232,6 +264,28 @@ class Args(BaseModel):
     def _as_a_card_names_it(cls, host: str | None) -> str | None:
         return host and scope_of(checked_url(host))
 
+    @field_validator("ref", "to")
+    @classmethod
+    def _short(cls, ref: str | None) -> str | None:
+        if ref is not None and len(ref) > _LONGEST_REF:
+            raise ValueError("it is too long for a ref as in e12, and for a place as in 310,42")
+        return ref
+
+    @field_validator("to")
+    @classmethod
+    def _ref_or_place(cls, to: str | None) -> str | None:
+        if to is not None and not re.fullmatch(_REF_OR_PLACE, to):
+            raise ValueError("it must be a ref as in e12, or two numbers as in 310,42")
+        return to
+
+    @field_validator("how")
+    @classmethod
+    def _known_ways(cls, how: str | None) -> str | None:
+        ways = how.split("+") if how else []
+        if unknown := [one for one in ways if one not in HOW]:
+            raise ValueError(f"{unknown[0][:20]!r} is no way to click: join some of {', '.join(sorted(HOW))} with +")
+        return "+".join(dict.fromkeys(ways)) or None
+
     @field_validator("path")
     @classmethod
     def _can_be_a_path(cls, path: str | None) -> str | None:
@@ -246,11 +300,23 @@ class Args(BaseModel):
                 raise ValueError(f"{self.action} needs {name[:-1]}: {_CURES[name[:-1]]}")
         if self.action == "download" and (self.url is None) == (self.ref is None):
             raise ValueError("download needs either url, the file's address, or ref, the link to it from `snapshot`")
+        if self.action == "select" and (self.values is None) == (self.text is None):
+            raise ValueError("select needs either values, the options to choose, or text, the words to mark")
+        self._check_places()
         if self.action == "wait" and (self.text is None) == (self.amount is None):
             raise ValueError("wait needs either text, which the page will show, or amount, the seconds to wait")
         if self.action in OWN_FOLDERS and is_reserved(PurePosixPath(self.path or "").parts):
             raise ValueError(RESERVED)
         return self
+
+    def _check_places(self) -> None:
+        """Raise `ValueError` for a place where only a ref is of use, or a pair that a drag cannot take."""
+        if self.ref is not None and "," in self.ref and self.action not in AT_A_PLACE:
+            raise ValueError(f"{self.action} needs the ref of an element, as in e12: no place can be given to it")
+        if self.action == "resize" and "," not in (self.to or ""):
+            raise ValueError("resize needs the new size in to, as in 800,600")
+        if self.action == "drag" and self.ref == self.to:
+            raise ValueError("it would be dragged onto itself: give another ref or place in to")
 
 
 def scope(args: Args, settings: BrowserSettings) -> CallScope:
@@ -391,5 +457,5 @@ def _of_the_action(fields: Mapping[str, object]) -> dict[str, object]:
     return {
         name: value
         for name, value in fields.items()
-        if name not in elsewhere and (value != "" or (action, name) == ("type", "text"))
+        if name not in elsewhere and (value != "" or (name == "text" and action in ("type", "dialog", "select")))
     }

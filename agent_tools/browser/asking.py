@@ -8,55 +8,56 @@ from __future__ import annotations
 
 import asyncio
 
-from playwright.async_api import Page, Playwright
+from playwright.async_api import Frame, Locator, Page, Playwright
+
+from agent_tools.browser.engine import SCRIPT
+from agent_tools.browser.trouble import Trouble
 
 WHOLE = ":root"
 """Selector of the whole page."""
 _ENGINE = "dragoman"
-_SCRIPT = r"""{
-  found: {
-    extent: (root) => `${document.getElementsByTagName('*').length} ${document.documentElement.textContent.length}`,
-    size: (root) => `${document.documentElement.scrollWidth} ${document.documentElement.scrollHeight}`,
-    scrolled: (root) => `${scrollY} ${document.documentElement.scrollHeight}`,
-    shown: (root) => root.innerText ?? root.textContent,
-    options: (root) => [...root.options].slice(0, 50).map((one) => one.label.slice(0, 100)).join('\n'),
-    words(root, limit) {
-      const kept = [];
-      let length = 0;
-      const walk = document.createTreeWalker(document.body || document, NodeFilter.SHOW_TEXT);
-      while (length < limit && walk.nextNode()) {
-        const node = walk.currentNode;
-        const text = node.data.replace(/\s+/g, ' ').trim();
-        if (text && !/^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/.test(node.parentElement?.tagName)) {
-          kept.push(text);
-          length += text.length + 1;
-        }
-      }
-      return kept.join('\n');
-    },
-  },
-  query(root, asked) {
-    const [what, limit] = asked.split(' ');
-    const said = document.createElement('pre');
-    said.textContent = String(this.found[what](root, Number(limit))).slice(0, Number(limit));
-    return said;
-  },
-  queryAll(root, asked) {
-    return [this.query(root, asked)];
-  },
-}"""
-"""Queries on an element: `shown` returns its laid-out text; `words` reads the beginning of any page at once."""
+LARGEST_NUMBER = 1e9
+"""Limit of a page's measurements; a page can forge them."""
 _NUMBERS = 100
 """Most characters of a measurement."""
 
 
 async def teach(playwright: Playwright) -> None:
     """Register the selector engine. Call once for a driver, before its first page is opened."""
-    await playwright.selectors.register(_ENGINE, script=_SCRIPT, content_script=True)
+    await playwright.selectors.register(_ENGINE, script=SCRIPT, content_script=True)
 
 
-async def asked(page: Page, what: str, within_s: float, *, limit: int = _NUMBERS, of: str = WHOLE) -> str:
+async def asked(
+    page: Page | Frame, what: str, within_s: float, *more: str, limit: int = _NUMBERS, of: str = WHOLE
+) -> str:
     """Return a query's result for the first match of a selector, at most `limit` characters. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
-        found = page.locator(of).first.locator(f"{_ENGINE}={what} {limit}")
+        found = page.locator(of).first.locator(f"{_ENGINE}={' '.join((what, str(limit), *more))}")
         return await found.text_content(timeout=2 * within_s * 1000) or ""
+
+
+async def asked_of(element: Locator, what: str, within_s: float, *more: str, limit: int = _NUMBERS) -> str:
+    """Return a query's result for an element. Raises `TimeoutError`."""
+    async with asyncio.timeout(within_s):
+        found = element.locator(f"{_ENGINE}={' '.join((what, str(limit), *more))}")
+        return await found.text_content(timeout=2 * within_s * 1000) or ""
+
+
+def numbered(frame: Frame, number: str) -> Locator:
+    """Return the element that `usable` gave a number in this frame."""
+    return frame.locator(WHOLE).first.locator(f"{_ENGINE}=element 1 {number}")
+
+
+async def numbers(page: Page | Frame, what: str, within_s: float, *more: str, how_many: int) -> list[int]:
+    """Return measurements of a page. Raises `Trouble` when they are missing or forged."""
+    return _parsed(await asked(page, what, within_s, *more), how_many)
+
+
+def _parsed(text: str, how_many: int) -> list[int]:
+    try:
+        found = [round(float(one)) for one in text.split(" ")]
+    except (ValueError, OverflowError):
+        found = []
+    if len(found) != how_many or any(abs(one) >= LARGEST_NUMBER for one in found):
+        raise Trouble("page", "The page does not say how large it is.", "Open another page.")
+    return found

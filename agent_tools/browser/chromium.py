@@ -27,6 +27,7 @@ from playwright.async_api import (
 )
 
 from agent_tools.browser.asking import teach
+from agent_tools.browser.dialogs import drop
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
 from agent_tools.browser.page_session import PageSession
@@ -263,8 +264,17 @@ async def alive(session: PageSession) -> bool:
 async def tidy(session: PageSession) -> bool:
     """Repair a page session after a cancelled call or a crash: stop loading; close a page that hangs.
 
-    Return False when the page session is unusable.
+    Dialogs are refused meanwhile. Return False when the page session is unusable.
     """
+    session.refuses_dialogs = True
+    try:
+        return await _repaired(session)
+    finally:
+        session.refuses_dialogs = False
+
+
+async def _repaired(session: PageSession) -> bool:
+    await drop(session)
     while session.crashed:
         page = session.crashed.pop()
         session.page = None if session.page is page else session.page

@@ -1,4 +1,4 @@
-"""Actions on page elements, addressed by refs of the last snapshot: click, type, select, press, scroll, wait."""
+"""Actions on page elements, addressed by refs of the last snapshot: select, press, scroll, wait. See also `mouse`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 from playwright.async_api import Locator, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agent_tools.browser.asking import asked
+from agent_tools.browser.asking import asked_of, numbered
+from agent_tools.browser.clickables import MOST_FRAMES
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.domain.text import one_line
 
@@ -24,24 +25,15 @@ _WHEEL = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
 async def locate(page: Page, ref: str) -> Locator:
     """Return the element of a ref. Raises `Trouble` when the page no longer has it or no snapshot was taken."""
-    found = page.locator(f"aria-ref={ref}")
     async with asyncio.timeout(_ASK_S):
-        if await found.count() == 0:
-            raise Trouble("ref", f"There is no {ref} on the page now.", SNAPSHOT)
-    return found
-
-
-async def click(page: Page, ref: str) -> None:
-    """Click the middle of an element without waiting for its navigation."""
-    await (await locate(page, ref)).click(timeout=ACT_S * 1000, no_wait_after=True)
-
-
-async def write(page: Page, ref: str, text: str, submit: bool) -> None:
-    """Replace the content of a field; with `submit`, press Enter in it."""
-    field = await locate(page, ref)
-    await field.fill(text, timeout=ACT_S * 1000)
-    if submit:
-        await field.press("Enter", timeout=ACT_S * 1000, no_wait_after=True)
+        if ref.startswith("x"):
+            for frame in page.frames[:MOST_FRAMES]:
+                found = numbered(frame, ref[1:])
+                if await found.count():
+                    return found
+        elif await (found := page.locator(f"aria-ref={ref}")).count():
+            return found
+    raise Trouble("ref", f"There is no {ref} on the page now.", SNAPSHOT)
 
 
 async def select(page: Page, ref: str, values: list[str]) -> None:
@@ -52,7 +44,7 @@ async def select(page: Page, ref: str, values: list[str]) -> None:
     except PlaywrightTimeout as error:
         if "did not find some options" not in error.message:
             raise
-        there = await asked(page, "options", _ASK_S, limit=_OPTIONS_AT_MOST, of=f"aria-ref={ref}")
+        there = await asked_of(field, "options", _ASK_S, limit=_OPTIONS_AT_MOST)
         named = ", ".join(one_line(label, 60) for label in there.split("\n"))
         raise Trouble("options", f"The list has no such option. It has: {named}", "Choose one of these.") from None
 
@@ -66,11 +58,13 @@ async def press(page: Page, key: str, ref: str | None) -> None:
         await page.keyboard.press(key)
 
 
-async def scroll(page: Page, direction: str | None, screens: float, ref: str | None) -> None:
-    """Bring an element into view, or turn the wheel over it or over the middle of the page."""
+async def scroll(
+    page: Page, direction: str | None, screens: float, ref: str | None, place: tuple[float, float] | None = None
+) -> None:
+    """Bring an element into view, or turn the wheel over it, over a place, or over the middle of the page."""
     size = page.viewport_size or {"width": 1280, "height": 800}
-    spot = (size["width"] / 2, size["height"] / 2)
-    if ref is not None:
+    spot = place or (size["width"] / 2, size["height"] / 2)
+    if ref is not None and place is None:
         element = await locate(page, ref)
         await element.scroll_into_view_if_needed(timeout=ACT_S * 1000)
         if direction is None:

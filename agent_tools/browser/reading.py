@@ -14,8 +14,12 @@ from typing import Any
 from playwright.async_api import Error, FloatRect, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agent_tools.browser.asking import asked
+from agent_tools.browser import clickables
+from agent_tools.browser.asking import asked, asked_of, numbers
+from agent_tools.browser.clickables import ref_of
+from agent_tools.browser.mouse import shot_of
 from agent_tools.browser.navigating import require_host, stop
+from agent_tools.browser.page_session import PageSession, Shot
 from agent_tools.browser.pointing import locate
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
@@ -30,8 +34,6 @@ TALLEST = 10_000
 """Most pixels in height of a full-page screenshot."""
 LARGEST_PICTURE = 10 * 1024 * 1024
 """Most bytes of a screenshot."""
-LARGEST_NUMBER = 1e9
-"""Limit of a page's measurements; a page can forge them."""
 _MOST_ELEMENTS = 30_000
 """Most elements of a page for a snapshot: 10,000 take one to two seconds of CPU."""
 _MOST_CHARS = 5_000_000
@@ -40,25 +42,31 @@ _FRAMES_S = 4.0
 _SNAPSHOT_S = 10.0
 _ASK_S = 3.0
 _PICTURE_S = 15.0
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_REF = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
+_MOST_LISTED = 4_000
+"""Most characters of the elements without a role."""
 
 
-async def snapshot(page: Page, ref: str | None = None, limit: int = LONGEST) -> str:
-    """Return the elements of the page, or of one part, with their refs. Return a page that is too large as text."""
-    elements, chars = await _measured(page, "extent", 2)
+async def snapshot(session: PageSession, page: Page, ref: str | None = None, limit: int = LONGEST) -> str:
+    """Return the elements of the page, or of one part, with their refs. Return a page that is too large as text.
+
+    Elements that a person can use and that have no role come last (`clickables`).
+    """
+    elements, chars = await numbers(page, "extent", _ASK_S, how_many=2)
     if elements > _MOST_ELEMENTS or chars > _MOST_CHARS:
         words = await _words(page, limit)
         size = f"{elements} elements and {chars} characters"
         return f"(The page has {size}, too many for a snapshot: this is the beginning of its text.)\n{words}"
     try:
-        tree = await _tree(page)
+        tree = await _tree_and_listeners(page)
     except PlaywrightTimeout:
         words = await _words(page, limit)
         return f"(The page took too long for a snapshot: this is the beginning of its text.)\n{words}"
+    found = await clickables.search(session, page)
+    tree = clickables.annotated(tree, found)
     if ref is not None:
-        tree = part(tree, ref)
-    return fitted(tree, limit)
+        return fitted(part(tree, ref), limit)
+    more = clickables.listed(tree, found, min(limit // 3, _MOST_LISTED))
+    return fitted(tree, limit - len(more)) + more
 
 
 async def _tree(page: Page) -> str:
@@ -70,16 +78,33 @@ async def _tree(page: Page) -> str:
         return await page.aria_snapshot(mode="ai", timeout=_SNAPSHOT_S * 1000)
 
 
+async def _tree_and_listeners(page: Page) -> str:
+    """Return playwright's snapshot, while `clickables` asks which elements listen to events."""
+
+    async def caught() -> str | Error:
+        try:
+            return await _tree(page)
+        except Error as error:  # raised below as itself, not as a group of errors
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(caught(), name="browser snapshot")
+        await clickables.hear(page)
+    tree = reading.result()
+    if isinstance(tree, Error):
+        raise tree
+    return tree
+
+
 async def _words(page: Page, limit: int) -> str:
     return await asked(page, "words", _SNAPSHOT_S, limit=limit)
 
 
 async def text(page: Page, ref: str | None) -> str:
     """Return the visible text from its beginning; of a very large page, all text."""
-    elements, chars = await _measured(page, "extent", 2)
+    elements, chars = await numbers(page, "extent", _ASK_S, how_many=2)
     if ref is not None:
-        await locate(page, ref)
-        words = await asked(page, "shown", _SNAPSHOT_S, limit=LONGEST + 1, of=f"aria-ref={ref}")
+        words = await asked_of(await locate(page, ref), "shown", _SNAPSHOT_S, limit=LONGEST + 1)
     elif elements > _MOST_ELEMENTS or chars > _MOST_CHARS:
         words = await _words(page, LONGEST + 1)
     else:
@@ -89,20 +114,35 @@ async def text(page: Page, ref: str | None) -> str:
     return f"{words[:LONGEST]}\n(This is the beginning. For more, give the `ref` of a part that `snapshot` shows.)"
 
 
-async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
-    """Return a JPEG of the viewport, of one element, or of the page down to `TALLEST` pixels."""
-    how: dict[str, Any] = {"type": "jpeg", "quality": 60, "timeout": _PICTURE_S * 1000}
-    if ref is not None:
-        data = await (await locate(page, ref)).screenshot(**how)
-    elif full_page:
-        wide, tall = await _measured(page, "size", 2)
-        clip: FloatRect = {"x": 0, "y": 0, "width": min(wide, 2000), "height": min(tall, TALLEST)}
-        data = await page.screenshot(full_page=True, clip=clip, **how)
-    else:
-        data = await page.screenshot(**how)
+async def picture(session: PageSession, page: Page, ref: str | None, full_page: bool) -> tuple[bytes, Shot, int]:
+    """Return a JPEG of the window, of one element, or of the page down to `TALLEST` pixels; and what it shows.
+
+    Elements without a name are marked in it with their refs; the number of marks comes last.
+    """
+    element = None if ref is None else await locate(page, ref)
+    async with clickables.marked(session, page) as marks:
+        how: dict[str, Any] = {"type": "jpeg", "quality": 60, "timeout": _PICTURE_S * 1000}
+        size = await _size(page, full_page)
+        if element is not None:
+            data = await element.screenshot(**how)
+            box = await element.bounding_box(timeout=_PICTURE_S * 1000)
+            size = (box["width"], box["height"]) if box else size
+        elif full_page:
+            clip: FloatRect = {"x": 0, "y": 0, "width": size[0], "height": size[1]}
+            data = await page.screenshot(full_page=True, clip=clip, **how)
+        else:
+            data = await page.screenshot(**how)
     if len(data) > LARGEST_PICTURE:
         raise Trouble("size", "The picture is larger than 10 MB.", "Take one of what shows, or of one element.")
-    return data
+    return data, await shot_of(page, element, full_page, size), marks
+
+
+async def _size(page: Page, full_page: bool) -> tuple[float, float]:
+    if full_page:
+        wide, tall = await numbers(page, "size", _ASK_S, how_many=2)
+        return min(wide, 2000), min(tall, TALLEST)
+    window = page.viewport_size or {"width": 1280, "height": 800}
+    return window["width"], window["height"]
 
 
 async def evaluated(page: Page, script: str, host: str, limit_s: float) -> str:
@@ -128,30 +168,12 @@ async def evaluated(page: Page, script: str, host: str, limit_s: float) -> str:
 async def position(page: Page) -> str:
     """Return a sentence with the scroll position; empty when the page does not answer."""
     with suppress(Error, TimeoutError, Trouble):
-        top, tall = await _measured(page, "scrolled", 2)
+        top, tall = await numbers(page, "scrolled", _ASK_S, how_many=2)
         return f"The page is {tall} pixels high, and shows what is at {top}."
     return ""
 
 
-async def _measured(page: Page, what: str, how_many: int) -> list[int]:
-    """Return measurements of a page. Raises `Trouble` when they are missing or forged."""
-    found = (await asked(page, what, _ASK_S)).split(" ")
-    try:
-        numbers = [round(float(one)) for one in found]
-    except (ValueError, OverflowError):
-        numbers = []
-    if len(numbers) != how_many or any(abs(one) >= LARGEST_NUMBER for one in numbers):
-        raise Trouble("page", "The page does not say how large it is.", "Open another page.")
-    return numbers
-
-
 # --- snapshot text, pure --------------------------------------------------------------------------
-
-
-def ref_of(line: str) -> str:
-    """Return the ref of a snapshot line, empty without one. Ignores quoted text, which the page wrote."""
-    found = _REF.search(_QUOTED.sub('""', line).partition(": ")[0])
-    return found[1] if found else ""
 
 
 def _depth(line: str) -> int:

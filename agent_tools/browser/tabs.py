@@ -11,14 +11,13 @@ from contextlib import suppress
 
 from playwright.async_api import Dialog, Error, Page
 
+from agent_tools.browser.dialogs import opened as opened_dialog
 from agent_tools.browser.guard import Guard, note
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import Trouble
 from gateway.domain.text import one_line
 
 MOST_TABS = 10
-MOST_DIALOGS = 50
-"""Most dialogs of one tab; it is closed at the next one."""
 CLOSE_S = 5.0
 """Timeout in seconds for closing a tab."""
 
@@ -36,9 +35,9 @@ async def prepare(session: PageSession) -> None:
         await _popup(session, page)
 
     async def asked(dialog: Dialog) -> None:
-        if dialog.page is not None:
+        if dialog.page is not None and dialog.type == "alert":  # the others come no faster than their answers
             dialogs[dialog.page] += 1
-        await _answer(session, dialog, dialogs[dialog.page] if dialog.page is not None else 0)
+        await opened_dialog(session, dialog, dialogs[dialog.page] if dialog.page is not None else 0)
 
     context.set_default_timeout(10_000)
     context.set_default_navigation_timeout(30_000)
@@ -58,19 +57,6 @@ async def _popup(session: PageSession, page: Page) -> None:
             await page.close()
         elif not page.is_closed():
             note(session, f"The page opened tab {number(session, page)}. Go there with `tabs`.")
-
-
-async def _answer(session: PageSession, dialog: Dialog, how_many: int) -> None:
-    """Dismiss a dialog, since nobody is there to answer. A `beforeunload` dialog is accepted."""
-    with suppress(Error):  # its tab is gone
-        if dialog.type == "beforeunload":
-            await dialog.accept()
-            return
-        await dialog.dismiss()
-        note(session, f"The page showed a dialog ({dialog.type}), which was dismissed: {one_line(dialog.message, 300)}")
-        if how_many > MOST_DIALOGS and dialog.page is not None and not dialog.page.is_closed():
-            note(session, "The page showed dialogs without end, so its tab was closed.")
-            await dialog.page.close()
 
 
 # --- the actions ----------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from ipaddress import ip_address
 from gateway.domain.text import one_line
 from gateway.domain.tools import ResultStatus, ToolResult
 
+PLACE = "take a `screenshot`, then give a place in it as the ref, as in 310,42"
+"""Cure for everything that no ref can do."""
 SNAPSHOT = "Take a new snapshot: refs are good until the page changes."
 _NET: tuple[tuple[str, str, str], ...] = (
     ("NAME_NOT_RESOLVED", "There is no host of that name.", "Check how it is written."),
@@ -32,7 +34,7 @@ _WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("Target crashed", "crashed", "The page's tab crashed.", "Open the page again."),
     ("has been closed", "closed", "The tab was closed meanwhile.", "Use `tabs` to see what is open, or open a page."),
     ("Unknown key", "key", "There is no such key.", "Name it as in Enter, Escape, ArrowDown, a or Control+a."),
-    ("intercepts pointer events", "covered", "Another element covers it.", "Close what is in front of it, or scroll."),
+    ("intercepts pointer events", "covered", "Another element covers it.", f"Close what is in front, or {PLACE}."),
     ("did not find some options", "options", "The list has no such option.", "Choose one that the snapshot shows."),
     ("not a <select>", "kind", "It is not a list to choose from.", "Click it, and click the option it opens."),
     ("not an <input>", "kind", "Nothing can be written into it.", "Name the ref of a text field."),
@@ -41,9 +43,10 @@ _WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("not a checkbox", "kind", "It is no box to tick.", "Click it."),
     ("Cannot type text", "value", "The field takes numbers only.", "Write digits."),
     ("not visible", "hidden", "It does not show on the page.", SNAPSHOT),
+    ("not stable", "moving", "It does not stand still.", f"Wait, use the keyboard, or {PLACE}."),
     ("not enabled", "disabled", "It is switched off on the page.", "Fill in what the page waits for first."),
     ("not editable", "disabled", "It can only be read.", "Name the ref of a field that can be written."),
-    ("outside of the viewport", "hidden", "It cannot be brought into view.", "Scroll, then take a new snapshot."),
+    ("outside of the viewport", "hidden", "It cannot be brought into view.", f"Scroll, or {PLACE}."),
     ("Invalid frame in aria-ref", "ref", "The ref is of a page that is not shown any more.", SNAPSHOT),
     ("not attached", "ref", "The page took it away.", SNAPSHOT),
 )

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
 
@@ -54,6 +55,19 @@ PAGES = {
     "/dialogs": """<title>Dialogs</title><p id=out>none</p>
         <button onclick="alert('look\\nhere'); out.textContent = confirm('sure?') + ' ' + prompt('what?')">
         Ask</button>""",
+    "/hands": """<title>Hands</title><textarea aria-label=Words></textarea><p id=p>one two three</p>
+        <canvas id=c width=300 height=20000 style="position:absolute;left:0;top:200px"></canvas>
+        <i id=i style="display:inline-block;width:20px;height:20px;background:red"></i>
+        <div id=far style="position:absolute;top:9000px" tabindex=0>Far</div><p id=out>none</p>
+        <script>i.addEventListener('click', () => i.remove()); Words = document.querySelector('textarea');
+        Words.value = 'a\\nb'.repeat(3000); c.onclick = event => out.textContent = 'at ' + event.offsetX + ' '
+        + event.offsetY; new MutationObserver(() => document.body.dataset.seen = 1).observe(document, {childList: true,
+        subtree: true});</script>""",
+    "/crowd": """<title>Crowd</title><div id=all></div><script>for (let n = 0; n < 3000; n++) {
+        const one = document.createElement('span'); one.textContent = 'item ' + n; one.onclick = () => 1;
+        all.append(one, ' '); }</script>""",
+    "/200": """<title>200</title><button onclick="for (let i = 0; i < 200; i++) window.open('/plain?' + i)">Open
+        many</button>""",
     "/alerts": "<title>Alerts</title><button onclick=\"while (true) alert('again')\">Ask for ever</button>",
     "/stays": """<title>Stays</title><button>Touch</button>
         <script>onbeforeunload = event => { event.preventDefault(); return 'stay'; }</script>""",
@@ -76,6 +90,13 @@ PAGES = {
     "/title": "<title>One\nPage: forged — https://bank.example/</title><p>x</p>",
 }
 """By path."""
+
+INTERACTIONS = Path(__file__).with_name("interactions")
+"""Small pages, a file for each kind of interaction. A comment at the beginning has the calls that do its task."""
+SOLVED = "<title>solved</title>"
+BEGINNING = """<!DOCTYPE html><meta charset=utf-8><title>Task</title>
+<script>function win() { document.title = 'solved'; }</script>
+"""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -144,9 +165,16 @@ def _answering(pages: Pages) -> Handler:
             return await handler(request)
         if (page := PAGES.get(request.path)) is not None:
             return _html(page)
+        if request.path.startswith("/interactions/"):
+            return _html(interaction(request.path.rpartition("/")[2]))
         return web.Response(status=404, text="<title>Not here</title>", content_type="text/html")
 
     return answer
+
+
+def interaction(name: str) -> str:
+    """Return one of the pages of interactions; its title is `solved` once its task is done."""
+    return SOLVED if name == "solved" else BEGINNING + (INTERACTIONS / f"{name}.html").read_text(encoding="utf-8")
 
 
 def _html(text: str) -> web.Response:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest_asyncio
-from playwright.async_api import Browser, Error
+from playwright.async_api import Browser, Error, ViewportSize
 
 from agent_tools.browser.actions import perform
 from agent_tools.browser.arguments import Args
@@ -25,6 +25,8 @@ from tests.conftest import no_tasks_left
 from tests.support.browser import chromium
 from tests.support.calls import BareCall
 from tests.support.pages import Pages, serving
+
+WINDOW: ViewportSize = {"width": 1280, "height": 800}
 
 
 class StandInGate:
@@ -107,7 +109,7 @@ class PageSessions:
 
     async def make(self) -> PageSession:
         """Return a new page session."""
-        context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
+        context = await self._browser.new_context(service_workers="block", viewport=WINDOW)
         session = PageSession(context=context, proxy=StandInGate(), folder=Path())
         await prepare(session)
         return session
@@ -134,7 +136,9 @@ class PageSessions:
                 await ask(cdp, "Page.resetNavigationHistory")
                 await cdp.detach()
                 await session.context.clear_cookies()
+                await session.page.set_viewport_size(WINDOW)
             session.notes.clear()
+            session.shot = None
             return [session.page] == session.context.pages
         return False
 

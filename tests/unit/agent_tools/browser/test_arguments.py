@@ -68,7 +68,7 @@ def test_an_action_that_is_blocked_is_not_offered(evaluate: Literal["blocked", "
     assert ("evaluate" in json.dumps(offered), "script" in fields) == (allowed, allowed)
     assert (len(fields["action"]["enum"]), fields["host"]["description"]) == (
         len(ACTIONS) - (not allowed),
-        f"upload{', evaluate' if allowed else ''}: the host of the open page, as its address has it.",
+        f"upload{', evaluate' if allowed else ''}: the host of the open page.",
     )
     assert offered["required"] == ["action"]
     # The same function decides what becomes of a call that is made all the same.
@@ -87,8 +87,18 @@ def test_an_action_that_is_blocked_is_not_offered(evaluate: Literal["blocked", "
         ({"action": "open", "url": ""}, "open needs url"),
         ({"action": "click"}, "click needs ref: .*`snapshot`"),
         ({"action": "type", "ref": "e3"}, "type needs text"),
-        ({"action": "type", "text": "x"}, "type needs ref"),
-        ({"action": "select", "ref": "e3"}, "select needs values"),
+        ({"action": "select", "ref": "e3"}, "select needs either values.*or text"),
+        ({"action": "select", "ref": "e3", "values": ["x"], "text": "x"}, "select needs either values.*or text"),
+        ({"action": "select", "ref": "310,42", "values": ["x"]}, "no place can be given"),
+        ({"action": "screenshot", "ref": "310,42"}, "no place can be given"),
+        ({"action": "drag", "ref": "e1"}, "drag needs to: .*a ref .*or a place"),
+        ({"action": "drag", "ref": "e1", "to": "e1"}, "onto itself"),
+        ({"action": "drag", "ref": "3,4", "to": "-3,4"}, "a ref as in e12, or two numbers"),
+        ({"action": "drag", "ref": "3,4", "to": "#b"}, "a ref as in e12, or two numbers"),
+        ({"action": "click", "ref": "e1", "how": "treble"}, "'treble' is no way to click: join some of Alt, "),
+        ({"action": "click", "ref": "e1", "how": "Shift++"}, "is no way to click"),
+        ({"action": "resize", "to": "e1"}, "the new size in to, as in 800,600"),
+        ({"action": "dialog"}, "dialog needs submit: true accepts"),
         ({"action": "press"}, "press needs key: .*Enter"),
         ({"action": "wait"}, "wait needs either text.*or amount"),
         ({"action": "wait", "text": "x", "amount": 1}, "wait needs either"),

@@ -33,6 +33,8 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
     "open": ({"url": "https://www.example.org:8443/a"}, _to("example.org:8443", "www.example.org:8443")),
     "snapshot": ({}, READ),
     "click": ({"ref": "e1"}, READ),
+    "hover": ({"ref": "310,42"}, READ),
+    "drag": ({"ref": "e1", "to": "310,42", "how": "Shift"}, READ),
     "type": ({"ref": "e1", "text": "x", "submit": True}, READ),
     "select": ({"ref": "e1", "values": ["x"]}, READ),
     "press": ({"key": "Enter"}, READ),
@@ -46,6 +48,8 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
     "download": ({"url": "http://example.org/a.zip"}, _to("example.org", "example.org:80")),
     "upload": ({"host": "a.example", "ref": "e1", "path": "a"}, CallScope(risk=Risk.NETWORK)),
     "evaluate": ({"host": "a.example", "script": "1"}, CallScope(risk=Risk.EXECUTE)),
+    "resize": ({"to": "400,800"}, READ),
+    "dialog": ({"submit": True, "text": "yes"}, READ),
     "close": ({}, READ),
 }
 

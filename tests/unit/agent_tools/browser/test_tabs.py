@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from agent_tools.browser.chromium import tidy
 from gateway.domain.tools import ResultStatus
 from tests.support.proof import figure
 from tests.unit.agent_tools.browser.conftest import Desk
@@ -45,14 +46,45 @@ async def test_more_popups_than_a_session_may_have(desk: Desk) -> None:
     await desk.open("/plain")
 
 
-async def test_dialogs_are_dismissed_and_told(desk: Desk) -> None:
+async def test_dialogs_ask_the_model_and_alerts_are_told(desk: Desk) -> None:
     await desk.open("/dialogs")
     result = await desk.click("Ask")
     assert result.status is ResultStatus.OK
-    assert "false null" in result.text
-    assert "dialog (alert), which was dismissed: look here\n" in result.text
-    assert "dialog (prompt), which was dismissed: what?" in result.text
+    assert result.text.startswith("The page shows a dialog (confirm) and waits: “sure?”.")
+    assert "dialog (alert), which was dismissed: look here" in result.text
+    result = await desk("dialog", submit=True)
+    assert "dialog (prompt) and waits: “what?”" in result.text
+    assert "true forty" in (await desk("dialog", submit=True, text="forty")).text
     assert "dismissed" not in (await desk("text")).text
+
+
+@pytest.mark.parametrize("action", ["snapshot", "screenshot", "open", "tabs", "back"])
+async def test_nothing_is_done_while_a_dialog_waits(desk: Desk, action: str) -> None:
+    await desk.open("/dialogs")
+    await desk.click("Ask")
+    result = await desk(action, **({"url": f"{desk.pages.here}/plain"} if action == "open" else {}))
+    assert (result.status, result.code) == (ResultStatus.ERROR, "dialog")
+    assert "Nothing was done." in result.text
+    assert "“sure?”" in result.text
+    await desk("dialog", submit=False)
+    assert "false null" in (await desk("dialog", submit=False)).text
+    assert (await desk("dialog", submit=True)).text == "No dialog is open."
+
+
+async def test_tabs_are_closed_while_a_dialog_waits(desk: Desk) -> None:
+    await desk.open("/dialogs")
+    await desk.click("Ask")
+    started = time.monotonic()
+    assert (await desk("close")).text == "All tabs are closed."
+    assert time.monotonic() - started < 3
+    assert "A plain page" in (await desk.open("/plain")).text
+
+
+async def test_a_stopped_call_leaves_no_dialog_behind(desk: Desk) -> None:
+    await desk.open("/dialogs")
+    await desk.click("Ask")
+    assert await tidy(desk.session)
+    assert "false null" in (await desk("text")).text
 
 
 async def test_dialogs_without_end(desk: Desk) -> None:
@@ -65,7 +97,10 @@ async def test_dialogs_without_end(desk: Desk) -> None:
 async def test_a_page_that_does_not_want_to_be_left(desk: Desk) -> None:
     await desk.open("/stays")
     await desk.click("Touch")
-    assert "A plain page" in (await desk.open("/plain")).text
+    assert "whether to leave it" in (await desk.open("/plain")).text
+    assert "Touch" in (await desk("dialog", submit=False)).text
+    assert "whether to leave it" in (await desk.open("/plain")).text
+    assert "A plain page" in (await desk("dialog", submit=True)).text
     await desk.open("/stays")
     await desk.click("Touch")
     started = time.monotonic()
