@@ -129,7 +129,7 @@ def _entries(root: Path, parts: tuple[str, ...], most: int) -> tuple[list[Entry]
     folders = [parts]
     for names in folders:
         try:
-            level = _level(root, names)
+            level = _level(root, names, most)
         except OSError as error:
             if names == parts:
                 shown = "/".join(names) or "."
@@ -144,9 +144,12 @@ def _entries(root: Path, parts: tuple[str, ...], most: int) -> tuple[list[Entry]
     return found, seen - len(found)
 
 
-def _level(root: Path, names: tuple[str, ...]) -> list[Entry]:
-    """Return the regular files and folders of one folder, by name. Raises `OSError`."""
+def _level(root: Path, names: tuple[str, ...], most: int) -> list[Entry]:
+    """Return the regular files and folders of one folder, by name; none with `most` 0. Raises `OSError`."""
     level: list[Entry] = []
+    if not most:
+        with _folder(root, names, make=False):
+            return level
     with _folder(root, names, make=False) as opened, os.scandir(opened) as scanned:
         for entry in scanned:
             mode = entry.stat(follow_symlinks=False)
