@@ -212,3 +212,9 @@ def test_path_without_a_dot_is_compared_with_rules() -> None:
 )
 def test_subcommand_of_git_follows_its_options(args: str, rest: str) -> None:
     assert list(subcommand_of(args.split())) == rest.split()
+
+
+def test_locked_folder_stands_above_a_later_rule_that_asks() -> None:
+    rules = [rule("secrets/*", DENY, locked=True), rule("cp *", ASK)]
+    assert verdict(rules, "command:cp -r secrets x") is DENY
+    assert verdict(rules, "command:cp -r other x") is ASK
