@@ -56,7 +56,7 @@ TABLE: list[tuple[list[Rule], tuple[str, ...], type]] = [
     ([rule("notes", ALLOW)], ("chat:-1003", "path:notes"), Deny),
     ([rule("-1003", ASK)], ("chat:-1003", "path:notes"), Ask),
     ([rule("-10*", ALLOW), rule("-1003", DENY)], ("chat:-1003",), Deny),
-    ([rule("-1003", DENY), rule("-10*", ALLOW)], ("chat:-1003",), Deny),
+    ([rule("-1003", DENY), rule("-10*", ALLOW)], ("chat:-1003",), Allow),
     ([rule("-1003", DENY, locked=True), rule("*", ALLOW)], ("chat:-1003",), Deny),
     ([rule("*", ALLOW)], ("chat:-1003",), Allow),
     ([rule("T0AA/C0CC", ALLOW)], ("chat:T0AA/C0CC",), Allow),
