@@ -74,7 +74,7 @@ class SessionLine:
     session: Session
     rev: int
     waiting: int
-    """Open approvals."""
+    """Open approvals and questions."""
     running: int
     """Turns held under a lease now."""
     queued: int
@@ -128,7 +128,7 @@ class ChildLine:
     turn: Turn
     """Turn of its task."""
     waiting: int
-    """Open approvals."""
+    """Open approvals and questions."""
     input_tokens: int
     output_tokens: int
     """Output tokens of that turn so far, as `input_tokens` for the input."""

@@ -97,6 +97,7 @@ async def test_a_question_parks_its_turn_on_one_wait(scene: QuestionScene) -> No
     assert await scene.store.park(lease)
     wait = await scene.wait(first)
     assert (wait.kind, wait.state, wait.n) == (WaitKind.QUESTION, WaitState.OPEN, 1)
+    assert [line.waiting for line in await scene.store.sessions()] == [1]
     assert len(await scene.store.card_slots(first)) == 1
     assert not await scene.store.claim(lease.node)
 

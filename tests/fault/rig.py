@@ -37,7 +37,7 @@ class Visitor:
     answers: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
     """What was said to each `say` and `press`, by its id."""
     handles: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """Every button that was ever shown, by approval and verb."""
+    """Every button that was ever shown, by approval and verb, or by question and label."""
     frames: list[Json] = field(default_factory=list[Json])
     _unsaid: dict[str, Json] = field(default_factory=dict[str, Json])
     _rev: int | None = None
@@ -117,7 +117,7 @@ class Visitor:
             for row in frame["rows"]:
                 self.rows[row["type"], row["id"]] = row
                 for button in row.get("buttons", []):
-                    self.handles[row["id"], button["verb"]] = button["handle"]
+                    self.handles[row["id"], button.get("verb", button["label"])] = button["handle"]
         async with self._changed:
             self._changed.notify_all()
 

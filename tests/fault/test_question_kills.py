@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from channels.slack.settings import Mode
 from gateway.domain.steps import Step, StepKind
 from gateway.domain.waits import Wait, WaitKind, WaitState
-from tests.fault.rig import stored
+from tests.fault import slack_rig
+from tests.fault.rig import stored, visiting
 from tests.fault.telegram_rig import ANN, Wire, age, wire
 from tests.support.model_server import Call, Reply, Rule
 
@@ -45,7 +47,12 @@ async def check(one: Wire) -> None:
     """The answers are the call's only result, and every turn has ended."""
     await one.settled()
     assert await one.daemon.stop() == 0
-    items = await stored(one.daemon.state, "main:ann")
+    await answered(one.daemon.state)
+
+
+async def answered(state: Path) -> None:
+    """The question was asked once, and both answers are stored."""
+    items = await stored(state, "main:ann")
     (step,) = [item for item in items if isinstance(item, Step) and item.kind is StepKind.TOOL]
     (wait,) = [item for item in items if isinstance(item, Wait) and item.kind is WaitKind.QUESTION]
     assert wait.state is WaitState.ANSWERED
@@ -72,6 +79,48 @@ async def test_a_question_outlives_a_kill(point: str, passage: int, tmp_path: Pa
                 await asyncio.wait([back], timeout=1)  # it may die at this very moment
                 if not one.deaths:  # the point is not passed so often
                     back.cancel()
+        await check(one)
+
+
+@pytest.mark.whole("a kill on Telegram stays")
+@pytest.mark.parametrize("mode", ["socket", "http"])
+async def test_a_question_on_slack_outlives_a_kill(mode: Mode, tmp_path: Path) -> None:
+    async with slack_rig.wire(tmp_path, mode=mode, rules=RULES) as one:
+        await one.start("PARKED:kill:1", ready=False)
+        slack, place = one.rig.slack, slack_rig.direct(slack_rig.ANN)
+        slack.say(slack_rig.ANN, "@dragoman plan the bread")
+        await one.killed()
+        await one.start()
+        card = await slack.see(place, "Which day?", button="Friday", within_s=40)
+        await slack_rig.press(slack, slack_rig.ANN, card, "Friday")
+        await slack.see(place, "What is it called?", within_s=40)
+        slack.say(slack_rig.ANN, "Rye")
+        await slack.see(place, "It is planned.", within_s=40)
+        await one.settled()
+        daemon = one.rig.daemon
+        assert await daemon.stop() == 0
+        await answered(daemon.state)
+
+
+@pytest.mark.whole("a kill on Telegram stays")
+@pytest.mark.parametrize("point", ["PARKED", "J10"])
+async def test_a_question_on_the_page_outlives_a_kill(point: str, tmp_path: Path) -> None:
+    async with wire(tmp_path, rules=RULES) as one:
+        await one.start(f"{point}:kill:1")
+        async with visiting(one.daemon) as page, asyncio.TaskGroup() as group:
+            await page.say("plan the bread")
+            asked = await page.row("question", state="open")
+            if point == "PARKED":
+                await one.killed()
+                await one.start()
+            pressed = await page.press(asked["buttons"][1]["handle"])
+            if point == "J10":
+                await one.killed()
+                group.create_task(one.start())
+            assert (await page.answered(pressed, 30))["result"] in ("chosen", "duplicate")
+            second = await page.row("question", 30, question="What is it called?")
+            assert (await page.answered(await page.press(second["write"], "Rye")))["result"] == "answered"
+            await page.row("slot", 30, text="It is planned.")
         await check(one)
 
 

@@ -168,6 +168,12 @@ class MemoryIndex(KernelStore):
         timers = (one for one in self._waits() if one.kind is WaitKind.TIMER and one.expires_at <= now)
         return [one.id for one in timers][:limit]
 
+    def waiting_in(self, session: SessionId) -> int:
+        """Return the number of open approvals and questions of a session."""
+        people = (WaitKind.APPROVAL, WaitKind.QUESTION)
+        waits = [wait for wait in self._waits() if wait.session == session and wait.kind in people]
+        return sum(wait.state is WaitState.OPEN for wait in waits)
+
     def asked_waits(self) -> Sequence[WaitId]:
         """Return all open approvals."""
         return [one.id for one in self._waits() if (one.kind, one.state) == (WaitKind.APPROVAL, WaitState.OPEN)]

@@ -58,11 +58,10 @@ class MemoryQueries(MemoryIndex):
     def _line(self, row: SessionRow) -> SessionLine:
         id_ = row.session.id
         states = [self.turns[turn].turn.state for turn in (*row.turns, *row.commands)]
-        asked = [one for one in self.asked_waits() if self.waits[one].wait.session == id_]
         return SessionLine(
             session=replace(row.session, summary=""),
             rev=max((one.rev for one in self.rows.get(id_, {}).values()), default=0),
-            waiting=len(asked),
+            waiting=self.waiting_in(id_),
             running=states.count(TurnState.RUNNING) + states.count(TurnState.STOPPING),
             queued=states.count(TurnState.QUEUED),
         )
@@ -182,11 +181,10 @@ class MemoryQueries(MemoryIndex):
         task = self.turns[row.task]
         steps = [self.steps[row.task, n].step for n in range(task.steps)]
         usages = [step.answer.usage for step in steps if step.answer is not None]
-        waits = [self.waits[wait].wait for wait in self.asked_waits()]
         return ChildLine(
             session=replace(row.session, summary=""),
             turn=task.turn,
-            waiting=sum(wait.session == row.session.id for wait in waits),
+            waiting=self.waiting_in(row.session.id),
             input_tokens=sum(usage.input_tokens for usage in usages),
             output_tokens=sum(usage.output_tokens for usage in usages),
         )

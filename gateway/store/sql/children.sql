@@ -26,7 +26,8 @@ SELECT c.id, c.kind, c.origin, c.owner, c.title, c.epoch, c.root_kind, c.tools, 
     c.preset, c.preset_before, c.presets_above, c.tools_off, '',
     t.id, t.session, t.epoch, t.kind, t.state, t.conversation, t.principal, t.created_at, t.started_at, t.ended_at,
     t.active_ms, t.stopped_text,
-    (SELECT count(*) FROM waits INDEXED BY waits_open WHERE kind = 'approval' AND session = c.id AND state = 'open'),
+    (SELECT count(*) FROM waits INDEXED BY waits_open
+     WHERE kind IN ('approval', 'question') AND session = c.id AND state = 'open'),
     (SELECT coalesce(sum(json_extract(answer, '$.usage.input_tokens')), 0) FROM steps
      WHERE turn = t.id AND kind = 'model'),
     (SELECT coalesce(sum(json_extract(answer, '$.usage.output_tokens')), 0) FROM steps

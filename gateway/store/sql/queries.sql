@@ -23,7 +23,7 @@ SELECT listed.*,
         coalesce((SELECT max(rev) FROM slots INDEXED BY slots_changed WHERE session = listed.id AND rev > ord), 0)
     ),
     (SELECT count(*) FROM waits INDEXED BY waits_open
-     WHERE kind = 'approval' AND session = listed.id AND state = 'open'),
+     WHERE kind IN ('approval', 'question') AND session = listed.id AND state = 'open'),
     (SELECT count(*) FROM turns INDEXED BY turns_lane
      WHERE session = listed.id AND ended_rev IS NULL AND state IN ('running', 'stopping')),
     (SELECT count(*) FROM turns INDEXED BY turns_lane
