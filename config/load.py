@@ -42,6 +42,7 @@ from config.texts import Texts
 from config.toml_file import parse_file
 from config.tools import BUILT_IN, OwnTool, read_folder, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText
+from config.voice import VoiceSettings
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
 from gateway.domain.hooks import HookConfig
@@ -54,7 +55,7 @@ from gateway.errors import ConfigError
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
     "owners", "store", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people", "chats",
-    "sessions", "tools", "rules", "hooks", "log",
+    "sessions", "tools", "rules", "hooks", "log", "voice",
 )  # fmt: skip
 NUMBERED: Final = ("rules", "hooks")
 """Arrays of tables whose problems name the line of their table."""
@@ -273,6 +274,7 @@ def _read(
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
+    voice = reader.model(VoiceSettings, raw.get("voice", {}), ("voice",))
     tools, warnings, own = read_tools(raw.get("tools", {}), specs, sources, reader, own)
     there = {BUILT_IN, *sources.values(), *([] if own is None else [FOLDER_SOURCE])} - {""}
     rules = read_rules(raw.get("rules", []), specs, there, reader)
@@ -287,16 +289,16 @@ def _read(
         named = Named(owners=owners, allowed=people.allow, channels=known)
         check_budgets(raw.get("budgets", {}), named, reader)
         warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
-    if not (web and store and http and model and people and chats and sessions and log):
+    if not (web and store and http and model and people and chats and sessions and log and voice):
         return None, channels, tools, warnings, own
     if not store.url:
         store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
     settings = Settings(
         owners=owners, store=store, http=http, model=model, web=web, people=people, chats=chats,
-        sessions=sessions, log=log,
+        sessions=sessions, log=log, voice=voice,
     )  # fmt: skip
     of_channels = [line for one in (channels or {}).values() for line in one.warnings(_named(settings))]
-    warnings = [*_without_effect(settings, channels or {}), *of_channels, *warnings]
+    warnings = [*_without_effect(settings, channels or {}), *settings.voice.warnings(), *of_channels, *warnings]
     return settings, channels, tools, warnings, own
 
 

@@ -32,6 +32,7 @@ from config.settings import (
 )
 from config.tools import table_of
 from config.values import spoken
+from config.voice import VoiceSettings
 from gateway.ports import ChannelSpec
 
 _DURATION: dict[str, Any] = {
@@ -57,7 +58,7 @@ def schema() -> dict[str, Any]:
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
         "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
-        "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings,
+        "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings, "voice": VoiceSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {

@@ -31,6 +31,7 @@ from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
 from config.places import STORE_BYTES, too_long
 from config.values import Flaw
+from config.voice import VoiceSettings
 from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.budgets import Allowance, BudgetLimits
 from gateway.domain.grants import GRANT_LASTS
@@ -455,3 +456,4 @@ class Settings:
     chats: ChatsSettings
     sessions: SessionsSettings
     log: LogSettings
+    voice: VoiceSettings

@@ -15,6 +15,8 @@ LISTED_AT_MOST = 100
 NAME_AT_MOST = 255
 TYPE_AT_MOST = 255
 UNNAMED = "file"
+CLIP = "slack_audio"
+"""Subtype of a clip that was recorded in Slack."""
 
 _KINDS = (("image/", "a picture"), ("audio/", "an audio file"), ("video/", "a video"))
 _MODES: Mapping[str, str] = MappingProxyType(
@@ -38,7 +40,8 @@ def attached(said: SlackFields) -> tuple[tuple[Attachment, ...], str]:
     A malformed file does not affect the rest of its message. Raises `Malformed` if `files` is no list of objects.
     """
     listed = said.objects("files", most=LISTED_AT_MOST)
-    read = [_read(one) for one in listed]
+    silent = not said.text("text").strip()
+    read = [_read(one, alone=silent) for one in listed]
     files = [one for one in read if isinstance(one, Attachment)]
     unread = [one for one in read if isinstance(one, str)]
     beyond = len(files) - FETCHED_AT_MOST
@@ -52,8 +55,8 @@ def _kind_of(media_type: str) -> str:
     return next((name for start, name in _KINDS if media_type.startswith(start)), "a file")
 
 
-def _read(told: SlackFields) -> Attachment | str:
-    """Return a file, or a phrase for one that cannot be fetched.
+def _read(told: SlackFields, *, alone: bool) -> Attachment | str:
+    """Return a file, or a phrase for one that cannot be fetched. `alone`: it came without a text.
 
     Its URL is requested at the fetch: for a file of another workspace the message has only the id.
     """
@@ -71,6 +74,8 @@ def _read(told: SlackFields) -> Attachment | str:
         name=told.label("name", most=NAME_AT_MOST) or told.label("title", most=NAME_AT_MOST) or UNNAMED,
         media_type=kind,
         size=told.count("size"),
+        spoken=told.label("subtype", most=100) == CLIP or (alone and kind.startswith("audio/")),
+        seconds=told.count("duration_ms") // 1000,
     )
 
 

@@ -22,6 +22,8 @@ class _Kind:
 
     name: str
     media_type: str = ""
+    recorded: bool = False
+    """True for a kind that people record in the chat."""
 
 
 FILES: Mapping[str, _Kind] = types.MappingProxyType(
@@ -29,8 +31,8 @@ FILES: Mapping[str, _Kind] = types.MappingProxyType(
         "photo": _Kind("photo.jpg", "image/jpeg"),
         "animation": _Kind("animation.mp4", "video/mp4"),  # before `document`: Telegram sends both then
         "video": _Kind("video.mp4", "video/mp4"),
-        "video_note": _Kind("video-message.mp4", "video/mp4"),
-        "voice": _Kind("voice-message.ogg", "audio/ogg"),
+        "video_note": _Kind("video-message.mp4", "video/mp4", recorded=True),
+        "voice": _Kind("voice-message.ogg", "audio/ogg", recorded=True),
         "audio": _Kind("audio.mp3"),
         "document": _Kind("file"),
         "sticker": _Kind("sticker.webp", "image/webp"),
@@ -39,17 +41,17 @@ FILES: Mapping[str, _Kind] = types.MappingProxyType(
 """Message fields that hold a file, with the defaults for its name and type."""
 
 
-def attached(message: TelegramFields, most: int) -> tuple[tuple[Attachment, ...], str]:
+def attached(message: TelegramFields, most: int, *, own: bool = True) -> tuple[tuple[Attachment, ...], str]:
     """Return a message's file, or a phrase for one too large to fetch, to follow its kind; both empty without a file.
 
-    `most`: bytes that the Bot API server gives out; 0 is no limit. A malformed file counts as none, so that the rest
-    of its message is not lost.
+    `most`: bytes that the Bot API server gives out; 0 is no limit. `own`: the message is not forwarded. A malformed
+    file counts as none, so that the rest of its message is not lost.
     """
     field = next((name for name in FILES if name in message), "")
     if not field:
         return (), ""
     try:
-        found = _read(message, field)
+        found = _read(message, field, own=own)
     except Malformed:
         return (), ""
     if found is None:
@@ -59,7 +61,7 @@ def attached(message: TelegramFields, most: int) -> tuple[tuple[Attachment, ...]
     return (found,), ""
 
 
-def _read(message: TelegramFields, field: str) -> Attachment | None:
+def _read(message: TelegramFields, field: str, *, own: bool) -> Attachment | None:
     """Return the file in a field; None for an unusable one. Raises `Malformed`."""
     kind = FILES[field]
     file = _largest(message) if field == "photo" else message.object(field)
@@ -70,6 +72,8 @@ def _read(message: TelegramFields, field: str) -> Attachment | None:
         name=file.label("file_name", most=NAME_AT_MOST) or kind.name,
         media_type=file.label("mime_type", most=TYPE_AT_MOST) or kind.media_type,
         size=file.count("file_size"),
+        spoken=own and (kind.recorded or (field == "audio" and "caption" not in message)),
+        seconds=file.count("duration"),
     )
 
 

@@ -170,7 +170,7 @@ class _Reading:
         direct = chat.text("type") == "private" and place == who
         sent = message.number("edit_date" if edited else "date", least=1, most=_LAST_SECOND)
         words = Words.read(message)
-        files, why = attached(message, self.bot.files_at_most)
+        files, why = attached(message, self.bot.files_at_most, own=not _borrowed(message))
         unread = "" if files else f"{_unread(message, words)} {why}".strip()
         text, quoted = self._said(message, words, edited=edited, brings=bool(files or unread))
         reply = _reply(message)

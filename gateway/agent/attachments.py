@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.agent.voice import Listener, is_recording, shown_back
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in
@@ -78,6 +79,8 @@ class Attachments:
     """Return a session's workspace, created when missing. Raises `DragomanError` when it cannot be used."""
     journal: TurnJournal
     redactor: Redactor
+    listener: Listener | None = None
+    """Listener to recordings; None: they are files like any other."""
     file_within_s: float = FILE_WITHIN_S
     all_within_s: float = ALL_WITHIN_S
     again_after_s: float = AGAIN_AFTER_S
@@ -97,7 +100,8 @@ class Attachments:
         found: dict[str, tuple[FetchedFile, ...]] = {}
         for received in waiting:
             files = await self._of_message(received, view, ends)
-            await self.journal.brought(lease, received.id, files)
+            files = await self._heard(received, view, files)
+            await self.journal.brought(lease, received.id, files, shown_back(view.turn.conversation, files))
             found[received.id] = files
         inputs = tuple(replace(one, files=found.get(one.id, one.files)) for one in view.inputs)
         return replace(view, inputs=inputs)
@@ -121,6 +125,19 @@ class Attachments:
             self._log.warning("files not fetched", message=received.id, error=str(error))
             files += [_missing(file, why) for file in received.message.attachments[len(files) :]]
         return tuple(files)
+
+    async def _heard(
+        self, received: Received, view: TurnView, files: tuple[FetchedFile, ...]
+    ) -> tuple[FetchedFile, ...]:
+        """Transcribe the recordings among a message's files, one after the other."""
+        if self.listener is None or not any(is_recording(one) for one in received.message.attachments):
+            return files
+        try:
+            workspace = self.workspaces(works_in(view.session))
+        except DragomanError:
+            return files  # nothing was fetched either
+        came = zip(received.message.attachments, files, strict=True)
+        return tuple([await self.listener.hear(view, file, found, workspace) for file, found in came])
 
     async def _one(self, file: Attachment, where: Conversation, target: _Target, ends: float) -> FetchedFile:
         """Fetch one file; a failure becomes its `trouble`."""

@@ -37,6 +37,7 @@ HEARD = "Messages of other people in the group, from before the message below"
 QUOTED = "The message that the message below answers"
 ANSWERED = "What the sub-session answered"
 SUMMARY = "What was said before the messages below, in short"
+SPOKEN = "[Transcript of a voice message; words may be wrong]"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
 
 
@@ -62,7 +63,7 @@ class Marks:
 
 
 def _texts_of(view: TurnView) -> str:
-    said = [text for one in view.inputs for text in _texts(one.message)]
+    said = [text for one in view.inputs for text in (*_texts(one.message), *(file.heard for file in one.files or ()))]
     return "\n".join([*said, *(text for step in view.steps for text in _written(step))])
 
 
@@ -203,6 +204,7 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
             continue
         quoted = _quoted(one, mark)
         text = _readable(text, [message.unread for message in one if message.unread])
+        text = text if command else "\n\n".join(filter(None, [text, *map(_spoken, parts)]))
         blocks = [data, quoted, _files(parts, mark)]
         yield UserText(text=text, name=name, who=who, data="\n\n".join(filter(None, blocks)), pictures=_pictures(parts))
         data = ""
@@ -269,9 +271,16 @@ def _found(received: Received) -> list[tuple[Attachment, FetchedFile | None]]:
 def _file(file: Attachment, found: FetchedFile | None) -> str:
     called = f'called "{_name(file)}"' if file.name.strip() else "without a name"
     if found is not None and found.path:
-        return f"{found.path} ({found.media_type}, {found.size:,} bytes), {called}"
+        heard = f'; its transcript: "{found.heard}"' if found.heard and not file.spoken else ""
+        return f"{found.path} ({found.media_type}, {found.size:,} bytes), {called}{heard}"
     why = found.trouble if found is not None and found.trouble else "It was not fetched."
     return f"Not there: a file {called}. {plain(why)}"
+
+
+def _spoken(received: Received) -> str:
+    """Return the words of a message's voice messages, marked: a transcript may be wrong, and is never a command."""
+    words = [found.heard for file, found in _found(received) if file.spoken and found is not None and found.heard]
+    return "\n\n".join(f"{SPOKEN}\n{one}" for one in words)
 
 
 def _name(file: Attachment) -> str:

@@ -13,6 +13,7 @@ from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
 from gateway.agent.turn import TurnRunner
+from gateway.agent.voice import Listener
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
@@ -22,7 +23,7 @@ from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
-from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
+from gateway.ports import Channel, ChannelContext, Endpoint, Transcriber, WithAccounts
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
@@ -106,7 +107,11 @@ def make_turn_runner(
         elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
         streams=[name for name, channel in channels.items() if channel.streams],
         attachments=Attachments(
-            channels=channels, workspaces=core.workspaces.workspace, journal=store, redactor=core.redactor
+            channels=channels,
+            workspaces=core.workspaces.workspace,
+            journal=store,
+            redactor=core.redactor,
+            listener=Listener(transcriber=make_transcriber(core), redactor=core.redactor),
         ),
         limits=core.loaded.limits,
         currency=settings.model.currency,
@@ -120,6 +125,23 @@ def make_posting(core: Core) -> MessageService:
         for name, channel in core.loaded.channels.items()
     }
     return MessageService(people=core.people, channels=channels, turn=core.store.turn, redactor=core.redactor)
+
+
+def make_transcriber(core: Core) -> Transcriber | None:
+    """Return the configured server of voice messages; None without one."""
+    voice = core.loaded.settings.voice
+    if voice.base_url is None:
+        return None
+    from gateway.llm.voice import OpenAIVoice  # only where it is configured
+
+    return OpenAIVoice(
+        core.client,
+        base_url=voice.base_url,
+        api_key=voice.api_key.get_secret_value() if voice.api_key else None,
+        model=voice.model,
+        language=voice.language,
+        proxy=voice.proxy.way if voice.proxy else None,
+    )
 
 
 def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:

@@ -80,6 +80,11 @@ class Attachment:
     """Media type from the platform; empty when it sends none."""
     size: int
     """Bytes according to the platform; 0 when it sends no size."""
+    spoken: bool = False
+    """True for a voice message of the sender: its words are the message. A forwarded recording is a file, and so is one
+    that was chosen to go with a text."""
+    seconds: int = 0
+    """Length of a recording according to the platform; 0 when it sends none."""
 
 
 NEXT_PART_WITHIN = timedelta(seconds=1.5)
@@ -133,6 +138,11 @@ class Inbound:
     for its reader. Not stored with the message."""
 
 
+def is_spoken(message: Inbound) -> bool:
+    """Return whether a message has words that were spoken: they decide nothing, and answer no card and no question."""
+    return any(one.spoken for one in message.attachments)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """Event that is not a message, with the reason. Stored as a row; it never blocks later events."""
@@ -159,6 +169,10 @@ class FetchedFile:
     """Media type by the first bytes where they tell, else the platform's."""
     trouble: str = ""
     """Reason for a failed fetch, one sentence."""
+    heard: str = ""
+    """Transcript of a recording, on one line; empty without one."""
+    unheard: str = ""
+    """Reason for a missing transcript of a recording, for its sender."""
 
 
 CONTEXT_KEPT = 50

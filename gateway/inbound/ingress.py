@@ -10,7 +10,7 @@ from __future__ import annotations
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.live import JOBS, JobsStopped
-from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.messages import Inbound, Press, Refused, is_spoken
 from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -179,7 +179,7 @@ class Ingress:
                 if self._reasons.is_rest(message):
                     await self._drop(message, Drop(reason=DropReason.EMPTY, told=False))
                     return None
-                if message.reply_to and await self._denied_by(message):
+                if message.reply_to and not is_spoken(message) and await self._denied_by(message):
                     return None
                 kind = TurnKind.MODEL
         accepted = await self._intake.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)

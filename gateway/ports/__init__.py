@@ -60,6 +60,7 @@ from gateway.ports.tools import (
     ToolContext,
 )
 from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
+from gateway.ports.voice import Transcriber
 
 __all__ = [
     "CHANNEL_API",
@@ -124,6 +125,7 @@ __all__ = [
     "Task",
     "ToolContext",
     "ToolHost",
+    "Transcriber",
     "TurnJournal",
     "TurnQueue",
     "TurnedAway",

@@ -240,8 +240,13 @@ class TurnJournal(Protocol):
         """
         ...
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-        """Store the fetched attachments of a message (`Received.files`). The first write wins; repeating is safe."""
+    async def brought(
+        self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
+    ) -> None:
+        """Store the fetched attachments of a message (`Received.files`), and the slots that show them.
+
+        The first write wins; repeating is safe. The slots of a STOPPING turn are not shown.
+        """
         ...
 
     async def leave_plan(self, lease: Lease, n: int) -> None:

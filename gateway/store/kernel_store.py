@@ -191,9 +191,11 @@ class KernelStore(ABC):
         """Give the session of a turn the preset before its present one."""
         await self.run(lambda part: sessions.leave_plan(part, lease, n))
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-        """Store the outcome of fetching a message's attachments."""
-        await self.run(lambda part: journal.brought(part, lease, message, files))
+    async def brought(
+        self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
+    ) -> None:
+        """Store the outcome of fetching a message's attachments, and the slots that show it."""
+        await self.run(lambda part: journal.brought(part, lease, message, files, slots))
 
     # --- children and usage -----------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.ids import InboundId, SessionId
 from gateway.domain.live import Changed, session_topic
 from gateway.domain.messages import Received
-from gateway.domain.slots import NewSlot, SlotKind, SlotState
+from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.tools import Artifact, ResultStatus
 from gateway.domain.turns import TurnState
 from gateway.errors import LeaseLost, NotFound
@@ -28,6 +30,36 @@ async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
     (received,) = (await scene.view(lease.turn)).inputs
     assert (received.message.attachments, received.files) == ((PHOTO, PAPER), None)
     assert await scene.received("look") == received
+
+
+@pytest.mark.conformance
+async def test_what_was_heard_is_shown_once(scene: Scene) -> None:
+    """Its slot is stored with it; a repeated transcription shows nothing."""
+    await scene.say("", attachments=(replace(PHOTO, spoken=True, seconds=3),))
+    lease = await scene.claim()
+    (received,) = (await scene.view(lease.turn)).inputs
+    outcome, slot = (
+        replace(brought("inbox/1.ogg"), heard="hi"),
+        NewSlot(conversation=CHAT, kind=SlotKind.REPLY, text="hi"),
+    )
+    await scene.store.brought(lease, received.id, [outcome], [slot])
+    await scene.store.brought(lease, received.id, [brought("inbox/2.ogg")], [slot])
+
+    (found,) = (await scene.view(lease.turn)).inputs
+    assert (found.files, found.message.attachments[0].seconds) == ((outcome,), 3)
+    assert [one.text for one in await scene.items(Slot) if one.kind is SlotKind.REPLY] == ["hi"]
+
+
+@pytest.mark.conformance
+async def test_a_stopping_turn_shows_nothing_that_was_heard(scene: Scene) -> None:
+    await scene.say("", attachments=(PHOTO,))
+    lease = await scene.claim()
+    (received,) = (await scene.view(lease.turn)).inputs
+    await scene.stop()
+    slot = NewSlot(conversation=CHAT, kind=SlotKind.REPLY, text="hi")
+    await scene.store.brought(lease, received.id, [brought("inbox/1.ogg")], [slot])
+
+    assert "hi" not in [one.text for one in await scene.items(Slot)]
 
 
 async def test_a_message_without_files_has_none(scene: Scene) -> None:

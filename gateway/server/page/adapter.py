@@ -259,7 +259,7 @@ class WebChannel:
                 await page.send_all(outbound.newest(found, page.card, older=True))
             case inbound.Say(id, message, files):
                 found = self._uploads.claim(page.owner, files)
-                await self._open_sink().message(replace(message, attachments=found))
+                await self._open_sink().message(replace(message, attachments=inbound.with_speech(message.text, found)))
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
                 await self._fail_point("J3")
             case inbound.PagePress(id, press):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
 from gateway.domain.ids import Handle, OwnerName, SessionId
-from gateway.domain.messages import Inbound, Press
+from gateway.domain.messages import Attachment, Inbound, Press
 from gateway.domain.questions import ANSWER_CHARS
 from gateway.errors import BadRequest
 from gateway.server.page import ids
@@ -109,6 +110,12 @@ def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
         sent_at=now,
     )
     return Say(_text(frame, "id"), message, files)
+
+
+def with_speech(text: str, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Return the files of a message; recordings that came without a text are its words."""
+    silent = not text.strip()
+    return tuple(replace(one, spoken=silent and one.media_type.startswith("audio/")) for one in files)
 
 
 def _press(frame: dict[str, Any], owner: OwnerName) -> PagePress:

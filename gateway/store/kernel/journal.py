@@ -244,13 +244,18 @@ def _view_if_whole(part: Part, turn: TurnId) -> TurnView | None:
         return None
 
 
-def brought(part: Part, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-    """Store the outcome of fetching a message's attachments."""
+def brought(
+    part: Part, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot]
+) -> None:
+    """Store the outcome of fetching a message's attachments, and the slots that show it, once."""
     row = turns.held(part, lease)
     if message not in row.inputs:
         raise NotFound(f"The turn {lease.turn} has no message {message}.")
-    if part.messages[message].received.files is None:
-        part.set_message(message, files=tuple(files))
+    if part.messages[message].received.files is not None:
+        return
+    part.set_message(message, files=tuple(files))
+    for slot in () if row.turn.state is TurnState.STOPPING else slots:
+        add_slot(part, slot, row.turn.session, lease.turn)
 
 
 def _step(part: Part, row: TurnRow, n: int) -> StepRow:

@@ -36,6 +36,20 @@ def test_a_file_of_a_message_can_be_asked_for_by_its_id() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "text", "spoken"),
+    [
+        ({"mimetype": "audio/webm", "subtype": "slack_audio", "duration_ms": 7_400}, "look", True),
+        ({"mimetype": "audio/mpeg", "duration_ms": 7_400}, " ", True),
+        ({"mimetype": "audio/mpeg", "duration_ms": 7_400}, "look", False),
+        ({"mimetype": "video/mp4", "duration_ms": 7_400}, "", False),
+    ],
+)
+def test_a_recording_of_the_persons_own_is_speech(fields: dict[str, Any], text: str, spoken: bool) -> None:
+    (file,), _ = attached(SlackFields({"files": [{**FILE, **fields}], "text": text}))
+    assert (file.spoken, file.seconds) == (spoken, 7)
+
+
+@pytest.mark.parametrize(
     ("fields", "place"),
     [
         ({"subtype": "file_share"}, ""),

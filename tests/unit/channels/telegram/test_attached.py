@@ -49,7 +49,26 @@ def public(**fields: Any) -> Inbound:
 def test_every_kind_of_file_can_be_fetched(field: str, told: object, name: str, media_type: str) -> None:
     found = public(text=None, caption="look", **{field: told})
     assert (found.text, found.unread) == ("look", "")
-    assert found.attachments == (Attachment(source="AgAC-1", name=name, media_type=media_type, size=1_000),)
+    spoken = field in ("voice", "video_note")
+    assert found.attachments == (
+        Attachment(source="AgAC-1", name=name, media_type=media_type, size=1_000, spoken=spoken),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "spoken"),
+    [
+        ({"voice": {**FILE, "duration": 7}}, True),
+        ({"video_note": {**FILE, "duration": 7}}, True),
+        ({"audio": {**FILE, "duration": 7}}, True),
+        ({"audio": {**FILE, "duration": 7}, "caption": "a song"}, False),
+        ({"video": {**FILE, "duration": 7}}, False),
+        ({"voice": {**FILE, "duration": 7}, "forward_date": 1}, False),
+    ],
+)
+def test_a_recording_of_the_persons_own_is_speech(fields: dict[str, Any], spoken: bool) -> None:
+    (file,) = said(text=None, **fields).attachments
+    assert (file.spoken, file.seconds) == (spoken, 7)
 
 
 def test_of_a_photo_the_largest_is_taken() -> None:

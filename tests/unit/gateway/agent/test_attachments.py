@@ -14,6 +14,7 @@ from gateway.agent import attachments
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST, MESSAGE_AT_MOST, Attachments, ending, sniffed, stated
 from gateway.domain.ids import InboundId, SessionId, main_session
 from gateway.domain.messages import Attachment, FetchedFile, Received
+from gateway.domain.slots import NewSlot
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, FetchFailed, LeaseLost, StoreError
@@ -37,7 +38,9 @@ class Told(FailingStore):
         self.told: list[tuple[InboundId, tuple[FetchedFile, ...]]] = []
         self.fails: Exception | None = None
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
+    async def brought(
+        self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
+    ) -> None:
         """Record the outcome, or fail."""
         assert lease == LEASE
         if self.fails is not None:

@@ -18,7 +18,7 @@ from gateway.domain.turns import TurnState
 from gateway.domain.waits import Pressed, PressResult, Verb, Wait, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, FakeTool, calls
-from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound
 
 STRANGER = Principal("telegram:9009")
 
@@ -98,6 +98,17 @@ async def test_the_press_asks_and_the_reply_denies_with_its_reason_and_withdraws
     view = await engine.store.turn(first.turn)
     assert [one.message.text for one in view.inputs] == ["do it"]
     assert view.turn.state is TurnState.DONE
+
+
+async def test_a_voice_message_is_no_reason(engine: Engine) -> None:
+    """Its words are not known yet, and a transcript may be wrong."""
+    first, _ = await asked(engine)
+    await press(engine, first)
+    note = replace(attachment("voice.ogg", media_type="audio/ogg"), spoken=True)
+    accepted = await engine.ingress.message(replace(inbound(""), reply_to="c2", attachments=(note,)))
+
+    assert accepted is not None
+    assert await state(engine, first.id) is WaitState.OPEN
 
 
 async def test_a_reason_that_came_with_the_press_denies_at_once(engine: Engine) -> None:
