@@ -104,8 +104,9 @@ class Intake(Protocol):
         by `control`, says "Interrupted.", and a new turn is queued. In every other case a new turn is queued.
 
         A MODEL message of text that may steer a turn with an open question answers that question, or the oldest of the
-        turn's sub-sessions; `Accepted.answers`. It is stored without a turn: the call's result has its text. A reply to
-        another message than the question's card answers nothing, unless it quotes the question.
+        turn's sub-sessions (`Accepted.answers`). A reply to the card answers a sub-session's after that turn too. The
+        message is stored without a turn: the call's result has its text. A reply to another message than the card
+        answers nothing, unless it quotes the question.
 
         A direct message becomes its principal's last direct conversation. When the session's model turn is parked, also
         store a REPLY slot with the text of `say_if_waiting` for its open waits, unless that is empty or None. Only a

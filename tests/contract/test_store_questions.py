@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.children import SpawnMode
 from gateway.domain.ids import Principal, SessionId, WaitId, mint
 from gateway.domain.messages import Conversation, Received
 from gateway.domain.questions import Inquiry, Pick, Question
@@ -200,6 +201,21 @@ async def test_a_message_answers_a_sub_session_below(scene: QuestionScene) -> No
     assert (await scene.write("Sunday")).answers
     assert await scene.answers(wait) == (("Sunday",),)
     assert (await scene.claim()).turn == lease.turn
+
+
+async def test_a_reply_answers_a_sub_session_that_works_on(scene: QuestionScene) -> None:
+    child = await scene.child(SpawnMode.SESSION)
+    assert await scene.finish(child.parent)
+    lease = await scene.work(child)
+    await scene.begin_calls(lease)
+    wait = await scene.put(lease, scene.new(DAY))
+    assert await scene.store.park(lease)
+    (card,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
+    await scene.store.slot_sent(card, "70")
+    for who, where, reply in ((BOB, CHAT, "70"), (ANN_TELEGRAM, OTHER_CHAT, "70"), (ANN_TELEGRAM, CHAT, "69")):
+        assert not (await scene.write("Sunday", who=who, where=where, reply_to=reply)).answers
+    assert (await scene.write("Sunday", reply_to="70")).answers
+    assert await scene.answers(wait) == (("Sunday",),)
 
 
 # --- late, twice, stopped -------------------------------------------------------------------

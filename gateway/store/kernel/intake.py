@@ -54,8 +54,9 @@ def accept(
     kind = kind if continued is None else continued.turn.kind
     active = _active(part, route.session) if kind is TurnKind.MODEL else None
     same = active if active is not None and _may_steer(active.turn, message) else None
-    if same is not None and continued is None and (answered := questions.answered_by(part, same, message)):
-        return _answer(part, route, message, same, *answered)
+    may_answer = kind is TurnKind.MODEL and continued is None
+    if may_answer and (answered := questions.answered_by(part, session, same, message)):
+        return _answer(part, route, message, *answered)
     if same is not None and running is WhileRunning.INTERRUPT and continued is None:
         turns.stop(part, same.turn.id, INTERRUPTED_TEXT)
         active = None
@@ -78,12 +79,12 @@ def accept(
     return Accepted(inbound=received.id, turn=turn, steered=steered, waiting=parked is not None)
 
 
-def _answer(part: Part, route: Route, message: Inbound, active: TurnRow, wait: Wait, pick: Pick) -> Accepted:
+def _answer(part: Part, route: Route, message: Inbound, wait: Wait, pick: Pick) -> Accepted:
     """Store a message that answers a question. No turn is given it: the call's result has its text."""
     received = messages.receive(part, route.session, message, None)
-    part.events.put(event_of(message), f"{received.id} {active.turn.id}")
+    part.events.put(event_of(message), f"{received.id} {wait.turn}")
     questions.answer(part, wait, pick, message.principal)
-    return Accepted(inbound=received.id, turn=active.turn.id, answers=True)
+    return Accepted(inbound=received.id, turn=wait.turn, answers=True)
 
 
 def _joined(part: Part, inbound: InboundId, row: TurnRow) -> Accepted:

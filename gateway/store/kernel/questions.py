@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gateway.domain.ids import Principal, WaitId
 from gateway.domain.messages import Inbound
@@ -14,7 +14,7 @@ from gateway.domain.waits import NewWait, PressResult, PressVerdict, Wait, WaitK
 from gateway.errors import NotFound
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import TurnRow
+from gateway.store.kernel.rows import SessionRow, TurnRow
 from gateway.store.kernel.slots import add_slot
 
 
@@ -71,21 +71,35 @@ def answer(part: Part, wait: Wait, pick: Pick, who: Principal) -> Wait:
     return ended
 
 
-def answered_by(part: Part, active: TurnRow, message: Inbound) -> tuple[Wait, Pick] | None:
-    """Return the open question that a message of the turn's own person answers, here or in a sub-session below it.
+def answered_by(part: Part, session: SessionRow, active: TurnRow | None, message: Inbound) -> tuple[Wait, Pick] | None:
+    """Return the open question that a message answers. `active`: the turn of its person that it may steer, if any.
 
-    Only a text answers. A reply to another message than the question's card is a message.
+    The oldest one of that turn and of the sub-sessions that it spawned; for a reply, also one of a sub-session that
+    works on after its parent's turn. Only a text answers. A reply to another message than the card is a message.
     """
     forwarded = bool(message.quoted) and not message.reply_to
     if forwarded or not message.text.strip() or message.attachments or message.unread:
         return None
-    found = _first_open(part, active)
-    if found is None:
+    found = None if active is None else _first_open(part, active)
+    if found is None and message.reply_to:
+        found = next((one for one in _below(part, session, message) if _is_about(part, *one, message)), None)
+    if found is None or (message.reply_to and not _is_about(part, *found, message)):
         return None
     wait, inquiry = found
-    if message.reply_to and not _is_about(part, wait, inquiry, message):
-        return None
     return wait, Pick(question=inquiry.current or 0, text=message.text.strip())
+
+
+def _below(part: Part, session: SessionRow, message: Inbound) -> Iterator[tuple[Wait, Inquiry]]:
+    """Yield the open questions of live sub-sessions that were asked of this person, in this conversation."""
+    for child in session.live_below:
+        task = part.sessions[child].task
+        row = None if task is None else part.turns[task]
+        if row is None or row.turn.principal != message.principal:
+            continue
+        found = _first_open(part, row)
+        lineage = part.sessions[child].session.lineage
+        if found is not None and lineage is not None and lineage.conversation == message.conversation:
+            yield found
 
 
 def _is_about(part: Part, wait: Wait, inquiry: Inquiry, reply: Inbound) -> bool:
