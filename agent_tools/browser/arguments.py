@@ -95,7 +95,7 @@ _REF_OR_PLACE = r"^(((f\d+)?e|x)\d+|\d+,\d+)$"
 """Pattern of a ref or a place, for models; `_short` limits both."""
 _LONGEST_REF = 20
 """Most characters of either."""
-HOW = frozenset({"double", "right", "middle", "Shift", "Control", "Alt", "Meta"})
+HOW = frozenset({"double", "hold", "right", "middle", "Shift", "Control", "Alt", "Meta"})
 """Ways to click, and the modifier keys held meanwhile."""
 TAKES: Mapping[str, str] = MappingProxyType(
     {
@@ -195,7 +195,7 @@ class Args(BaseModel):
     ] = None
     how: Annotated[
         str | None,
-        Field(description="click: double, right, Shift, joined by +."),
+        Field(description="click: double, right, hold, Shift, joined by +."),
     ] = None
     text: Annotated[
         str | None,

@@ -42,6 +42,7 @@ async def opened(session: PageSession, dialog: Dialog, how_many: int) -> None:
         session.dialogs.append(dialog)
         if session.interrupt is not None:
             session.interrupt.reschedule(asyncio.get_running_loop().time())
+            session.interrupt = None  # a second dialog must not end it again
 
 
 async def _end(session: PageSession, dialog: Dialog) -> None:

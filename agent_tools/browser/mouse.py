@@ -20,6 +20,7 @@ from gateway.domain.text import one_line
 
 _ASK_S = 3.0
 _BUTTONS = frozenset({"right", "middle"})
+_HOLD_MS = 1200
 _DRAG_STEPS = 12
 _REST_S = 0.05
 """Seconds between the moves of a drag, in which a page follows the pointer."""
@@ -36,6 +37,8 @@ class How(NamedTuple):
 
     button: Button
     clicks: int
+    hold_ms: float
+    """Milliseconds between press and release."""
     modifiers: tuple[Modifier, ...]
 
 
@@ -43,8 +46,9 @@ def how_of(text: str | None) -> How:
     """Parse `double+Shift`."""
     ways = text.split("+") if text else []
     button = next((one for one in ways if one in _BUTTONS), "left")
-    modifiers = tuple(one for one in ways if one not in _BUTTONS and one != "double")
-    return How(cast("Button", button), 2 if "double" in ways else 1, cast("tuple[Modifier, ...]", modifiers))
+    modifiers = tuple(one for one in ways if one not in _BUTTONS and one not in ("double", "hold"))
+    held = cast("tuple[Modifier, ...]", modifiers)
+    return How(cast("Button", button), 2 if "double" in ways else 1, _HOLD_MS if "hold" in ways else 0, held)
 
 
 def is_place(ref: str) -> bool:
@@ -59,12 +63,13 @@ async def click(session: PageSession, page: Page, ref: str, how: How) -> str:
         spot = await place(session, page, ref)
         what = await _steady(page, spot)
         async with _holding(page, how.modifiers), asyncio.timeout(ACT_S):
-            await page.mouse.click(*spot, button=how.button, click_count=how.clicks)
+            await page.mouse.click(*spot, button=how.button, click_count=how.clicks, delay=how.hold_ms)
         return f"{done} at {ref}, on {what}."
     element = await locate(page, ref)
     await element.click(
         button=how.button,
         click_count=how.clicks,
+        delay=how.hold_ms,
         modifiers=list(how.modifiers),
         timeout=ACT_S * 1000,
         no_wait_after=True,

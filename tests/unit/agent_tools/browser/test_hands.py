@@ -170,10 +170,11 @@ async def test_a_line_that_was_cut_is_left_out(line: str) -> None:
 @pytest.mark.parametrize(
     ("text", "how"),
     [
-        (None, How("left", 1, ())),
-        ("double", How("left", 2, ())),
-        ("right+Shift", How("right", 1, ("Shift",))),
-        ("Control+Alt+double", How("left", 2, ("Control", "Alt"))),
+        (None, How("left", 1, 0, ())),
+        ("double", How("left", 2, 0, ())),
+        ("hold", How("left", 1, 1200, ())),
+        ("right+Shift", How("right", 1, 0, ("Shift",))),
+        ("Control+Alt+double", How("left", 2, 0, ("Control", "Alt"))),
     ],
 )
 async def test_ways_to_click(text: str | None, how: How) -> None:

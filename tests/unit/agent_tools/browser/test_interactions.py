@@ -23,7 +23,6 @@ FIRST = (
 """These stay in a plain run."""
 OTHERS = sorted(path.stem for path in INTERACTIONS.glob("*.html") if path.stem not in FIRST)
 UNSOLVED = {
-    "hold_for_a_second": "a click presses and releases at once; no action holds the button",
     "two_fingers": "the browser has a mouse and a keyboard, no touch screen",
     "runaway_button": "it leaves as soon as the pointer comes",
 }

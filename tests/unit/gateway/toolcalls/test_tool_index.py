@@ -104,7 +104,14 @@ def test_tools_of_earlier_turns_are_offered_whole() -> None:
 
 QUESTIONS = {
     "apply_patch": ["apply a patch", "change several files with one diff", "rename a file", "delete a file by patch"],
-    "browser": ["open a web page", "click a button on a page", "take a screenshot of a site", "download from a link"],
+    "browser": [
+        "open a web page",
+        "click a button on a page",
+        "take a screenshot of a site",
+        "download from a link",
+        "fill in a form on a page",
+        "drag a slider on a web page",
+    ],
     "edit": ["replace text in a file", "change one line of a file", "edit the configuration file"],
     "multiedit": ["replace in many files at once", "edit several files", "all or none of the edits"],
     "read": ["show a file with line numbers", "look at a picture", "read notes.md"],
