@@ -27,6 +27,7 @@ MOST_FRAMES = 10
 """Most frames of a page that are searched."""
 _MOST_HEARD = 60
 """Most elements whose event listeners are looked at: a message each."""
+_MOST_LISTENERS = 20_000
 _MOST_CHARS = 12_000
 """Most characters that a frame's elements may take."""
 _ASK_S = 3.0
@@ -161,6 +162,12 @@ async def _worlds(cdp: CDPSession) -> list[int]:
 
 
 async def _listeners(cdp: CDPSession, of: str) -> list[dict[str, Any]]:
+    """Return the event listeners of an object and all below it; none when a page has very many, by the browser's count.
+
+    The answer has 200 bytes for each, and is read as a whole.
+    """
+    if (await ask(cdp, "Memory.getDOMCounters"))["jsEventListeners"] > _MOST_LISTENERS:
+        return []
     root = (await ask(cdp, "Runtime.evaluate", {"expression": of}))["result"].get("objectId")
     if root is None:
         return []

@@ -125,6 +125,17 @@ async def test_thousands_of_elements_with_handlers_cost_little(desk: Desk) -> No
 
 
 @chromium
+async def test_a_flood_of_listeners_is_not_read(new_desk: Desk) -> None:
+    """A page may have any number of them, and each is a part of one message."""
+    await new_desk.open("/listeners")
+    started = time.monotonic()
+    result = await new_desk("snapshot")
+    assert time.monotonic() - started < 3
+    assert "One" in result.text
+    assert "[click]" not in result.text
+
+
+@chromium
 async def test_200_popups_leave_ten_tabs(new_desk: Desk) -> None:
     await new_desk.open("/200")
     await new_desk.click("Open many")
