@@ -22,6 +22,7 @@ from gateway.app.parts import own_version
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import check_tools, load_tools
+from gateway.domain.posts import PostAct
 from gateway.domain.tools import CallScope, Risk, ToolResult
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
@@ -226,6 +227,25 @@ def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
     (shell,) = [tool for tool in source.snapshot() if tool.spec.name == "shell"]
     assert source.name == "builtin"
     assert (shell.policy.availability.value, shell.policy.timeout_s) == ("always", 7)
+
+
+def missing_of(good: Loaded, tmp_path: Path, name: str) -> str:
+    ((source,), _) = load_tools(good, places(tmp_path).of)
+    (found,) = [tool for tool in source.snapshot() if tool.spec.name == name]
+    return found.missing
+
+
+def test_a_tool_of_a_channel_needs_that_channel(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"7:{'A' * 35}")
+    (tmp_path / "token").chmod(0o600)
+    good = loaded(tmp_path, f'[channels.telegram]\ntoken = "file:{tmp_path / "token"}"\n')
+
+    assert missing_of(good, tmp_path, "telegram") == ""
+    assert "configure [channels.slack]" in missing_of(good, tmp_path, "slack")
+    channel = good.channels["telegram"]
+    older = replace(channel, spec=replace(channel.spec, posts=frozenset({PostAct.SEND, PostAct.FILE, PostAct.EDIT})))
+    why = missing_of(replace(good, channels={"telegram": older}), tmp_path, "telegram")
+    assert why == "The channel telegram cannot show pin, poll, react. For the owner: update it."
 
 
 def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
