@@ -66,10 +66,10 @@ PAGES = {
     "/crowd": """<title>Crowd</title><div id=all></div><script>for (let n = 0; n < 3000; n++) {
         const one = document.createElement('span'); one.textContent = 'item ' + n; one.onclick = () => 1;
         all.append(one, ' '); }</script>""",
-    "/listeners": """<title>Listeners</title><div id=all>One</div><script>for (let n = 0; n < 300; n++) {
+    "/listeners": """<title>Listeners</title><p id=p>One</p><div id=all></div><script>for (let n = 0; n < 300; n++) {
         const one = document.createElement('i'); all.append(one);
         for (let m = 0; m < 100; m++) one.addEventListener('click', () => m); }
-        all.onclick = () => 1;</script>""",
+        p.addEventListener('dblclick', () => 1);</script>""",
     "/200": """<title>200</title><button onclick="for (let i = 0; i < 200; i++) window.open('/plain?' + i)">Open
         many</button>""",
     "/alerts": "<title>Alerts</title><button onclick=\"while (true) alert('again')\">Ask for ever</button>",
