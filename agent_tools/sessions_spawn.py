@@ -48,7 +48,7 @@ class Args(BaseModel):
         Field(description="What to do, with all that it must know."),
     ]
     agent: Annotated[Name | None, Field(description="A configured agent.")] = None
-    model: Annotated[Name | None, Field(description="A configured model; this session's when not given.")] = None
+    model: Annotated[Name | None, Field(description="A configured model.")] = None
     preset: Annotated[Name | None, Field(description="A preset that limits it further, such as explore.")] = None
     tools: Annotated[
         list[Name] | None, Field(max_length=100, description="The only tools it may use; all of yours when not given.")
@@ -66,7 +66,7 @@ class Args(BaseModel):
             ge=1,
             le=86_400,
             validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds of work after which it is stopped, at most what the owner allows.",
+            description="Seconds of work after which it is stopped.",
         ),
     ] = None
 

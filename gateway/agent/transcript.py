@@ -36,6 +36,7 @@ CHARS_OF_A_CHILD = 20_000
 HEARD = "Messages of other people in the group, from before the message below"
 QUOTED = "The message that the message below answers"
 ANSWERED = "What the sub-session answered"
+INPUTS = "What other sub-sessions answered"
 SUMMARY = "What was said before the messages below, in short"
 SPOKEN = "[Transcript of a voice message; words may be wrong]"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
@@ -227,7 +228,10 @@ def _text(messages: Sequence[Inbound], *, command: bool) -> str:
 
 def _quoted(messages: Sequence[Inbound], mark: str) -> str:
     """Return the block of messages that this one answers."""
-    return block(QUOTED, [_short(message.quoted) for message in messages if message.quoted], mark)
+    quoted = [message for message in messages if message.quoted]
+    if quoted and all(message.principal == SYSTEM_PARENT for message in quoted):  # a step of a workflow
+        return block(INPUTS, [_short(message.quoted, CHARS_OF_A_CHILD) for message in quoted], mark)
+    return block(QUOTED, [_short(message.quoted) for message in quoted], mark)
 
 
 def _ended(message: Inbound, mark: str) -> str:

@@ -74,6 +74,11 @@ def child_session(turn: TurnId, n: int) -> SessionId:
     return SessionId(f"child:{turn}.{n}")
 
 
+def step_session(turn: TurnId, n: int, place: int) -> SessionId:
+    """Return the id of the session that does a step of the workflow of step `n`. `place`: its place, from 1."""
+    return SessionId(f"child:{turn}.{n}.{place}")
+
+
 def status_slot(turn: TurnId) -> SlotId:
     """Return the id of a turn's status line."""
     return SlotId(f"s{turn}")

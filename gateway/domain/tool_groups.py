@@ -44,7 +44,7 @@ GROUPS: Mapping[str, ToolGroup] = MappingProxyType(
         "agents": _group(
             7, "sub-sessions",
             "sessions_spawn", "sessions_list", "sessions_stop", "sessions_send", "sessions_history",
-            "workflow_orchestrate",
+            "workflow",
         ),
         "evolution": _group(8, "improve the agent itself", "strategy_optimize", "tool_create", "self_evaluate"),
     }

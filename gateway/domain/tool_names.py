@@ -20,6 +20,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "question": "ask_user",
         "spawn_agent": "sessions_spawn",
         "agent_message": "sessions_send",
+        "workflow_orchestrate": "workflow",
         "browser_action": "browser",
     }
 )

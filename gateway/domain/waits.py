@@ -122,8 +122,8 @@ class Wait:
     state: WaitState
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    """Data of the other kinds. For a child: `child`, its session; after its end, all of `ChildEnd`. For a question: its
-    `Inquiry`."""
+    """Data of the other kinds. For a child: `child`, its session; after its end, all of `ChildEnd`. For a workflow
+    also `workflow`: its steps, with the child, state and result of each. For a question: its `Inquiry`."""
     opened_at: datetime
     expires_at: datetime
     decided_by: Principal | None = None

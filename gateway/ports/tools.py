@@ -17,6 +17,7 @@ from gateway.domain.tools import Park, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.domain.web import Fetched
 from gateway.domain.workers import WorkerFile
+from gateway.domain.workflows import WorkflowStep
 from gateway.ports.outputs import Artifacts, Messages, Output
 from gateway.ports.people import People
 
@@ -70,6 +71,13 @@ class Subsessions(Protocol):
         """Start a sub-session. Idempotent by the step; checks the rights of the session whatever the call asks for.
 
         RUN returns `Park`, SESSION a result with the child's id. A refusal is a result too.
+        """
+        ...
+
+    async def workflow(self, steps: Sequence[WorkflowStep]) -> ToolResult | Park:
+        """Start a workflow whose shape was checked. Idempotent by the step; each step has a part of the rights here.
+
+        Returns `Park`, or a refusal as a result.
         """
         ...
 

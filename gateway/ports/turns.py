@@ -23,6 +23,7 @@ from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import ChildLine, Claimed, Spent, TurnView
 from gateway.domain.waits import NewWait, StartOutcome
+from gateway.domain.workflows import NewStep
 
 
 class TurnQueue(Protocol):
@@ -107,6 +108,15 @@ class Children(Protocol):
         The turn's conversation is `child_place`, its principal the spawning turn's. RUN: open a CHILD wait on the
         STARTED step `n`, which becomes ASKED, and return its id. SESSION: return None; the caller finishes the step as
         usual. A refusal wrote nothing.
+        """
+        ...
+
+    async def begin_workflow(self, lease: Lease, n: int, steps: Sequence[NewStep]) -> WaitId | SpawnRefusal:
+        """Store a workflow in one CHILD wait on the STARTED step `n`, which becomes ASKED; idempotent by the step.
+
+        Ready steps begin at once, as many as there is room for; each is a child as of `spawn`, with the id
+        `step_session`. The end of one begins the next in the same transition, with the results of its needs `quoted`.
+        The last end makes the wait ANSWERED and wakes the turn. A step that failed ends all that need it.
         """
         ...
 

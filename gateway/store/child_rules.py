@@ -19,7 +19,7 @@ from gateway.domain.children import (
     SpawnRefusal,
     child_place,
 )
-from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, child_session
+from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, TurnId, child_session, step_session
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, SlotKind
@@ -48,6 +48,12 @@ def expect_of_step(lease: Lease, n: int, child: SessionId) -> None:
         raise NotFound(f"The session {child} is not the one that step {n} of the turn {lease.turn} spawns.")
 
 
+def expect_of_workflow(lease: Lease, n: int, place: int, child: SessionId) -> None:
+    """Raise `NotFound` unless this is the id of the child at this place of the workflow of step `n`."""
+    if child != step_session(lease.turn, n, place):
+        raise NotFound(f"The session {child} is not the one at place {place} of the workflow of step {n}.")
+
+
 def not_started(lease: Lease, n: int) -> NotFound:
     """Return the error for a spawning step that was not started under this lease."""
     return NotFound(f"The turn {lease.turn} has no step {n} that was started under this lease.")
@@ -58,15 +64,15 @@ def of_another(child: SessionId) -> Forbidden:
     return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked for it can stop it.")
 
 
-def lineage_below(parent: Session, lease: Lease, n: int, began: Conversation, child: NewChild) -> Lineage:
-    """Return a child's lineage, which limits count by. `began`: the conversation where the leased turn began."""
+def lineage_below(parent: Session, turn: TurnId, n: int, began: Conversation, child: NewChild) -> Lineage:
+    """Return a child's lineage, which limits count by. `began`: the conversation where the turn `turn` began."""
     above = parent.lineage
     return Lineage(
         parent=parent.id,
-        turn=lease.turn,
+        turn=turn,
         n=n,
         root=above.root if above else parent.id,
-        root_turn=above.root_turn if above else lease.turn,
+        root_turn=above.root_turn if above else turn,
         conversation=above.conversation if above else began,
         depth=above.depth + 1 if above else 1,
         mode=child.mode,
@@ -86,8 +92,8 @@ def refusal(depth: int, *, in_turn: int, live: int) -> SpawnRefusal | None:
     return SpawnRefusal.TOO_MANY_LIVE if live >= LIVE_BELOW_A_ROOT else None
 
 
-def first_message(child: NewChild, now: datetime) -> Inbound:
-    """Return the task as the first message of a child."""
+def first_message(child: NewChild, now: datetime, quoted: str = "") -> Inbound:
+    """Return the task as the first message of a child. `quoted`: results of other children that it is given."""
     return Inbound(
         event_key=f"child/{child.session}/spawn",
         conversation=child_place(child.session),
@@ -97,6 +103,7 @@ def first_message(child: NewChild, now: datetime) -> Inbound:
         addressed=True,
         text=child.task,
         sent_at=now,
+        quoted=quoted,
     )
 
 

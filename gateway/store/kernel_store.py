@@ -22,6 +22,7 @@ from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, NamedLease, TurnKind, TurnState
 from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
+from gateway.domain.workflows import NewStep
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
 from gateway.store.kernel import (
@@ -206,6 +207,10 @@ class KernelStore(ABC):
     async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
         """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
         return await self.run(lambda part: children.spawn(part, lease, n, child))
+
+    async def begin_workflow(self, lease: Lease, n: int, steps: Sequence[NewStep]) -> WaitId | SpawnRefusal:
+        """Store a workflow in the wait of its call's step, and begin the ready steps."""
+        return await self.run(lambda part: children.begin_workflow(part, lease, n, steps))
 
     async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
         """Stop a child and all below it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from gateway.domain.children import (
     SpawnRefusal,
 )
 from gateway.domain.decisions import DenyReason
-from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
+from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session, step_session
 from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line
@@ -30,6 +30,7 @@ from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
+from gateway.domain.workflows import NewStep, WorkflowStep
 from gateway.ports import Children, Clock, EventBus, Models, Queries, Task, TurnJournal
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
@@ -229,7 +230,7 @@ class CallSubsessions:
     async def spawn(self, task: Task) -> ToolResult | Park:
         """Start a child, with at most the rights of this session."""
         async with self.subsessions.spawning:
-            child = self._new_child(task, await self._left())
+            child = self._new_child(task, await self._left(), child_session(self.view.turn.id, self.n))
             if isinstance(child, SpawnDenied):
                 return ToolResult(status=child.status, text="", code=child.code, hint=child.hint)
             spawned = await self.subsessions.children.spawn(self.lease, self.n, child)
@@ -241,6 +242,18 @@ class CallSubsessions:
         return ToolResult(
             status=ResultStatus.OK, text=f"{child.session} has begun. Its last answer comes later, as a message."
         )
+
+    async def workflow(self, steps: Sequence[WorkflowStep]) -> ToolResult | Park:
+        """Start a workflow, each step with at most the rights of this session."""
+        async with self.subsessions.spawning:
+            new = self._new_steps(steps, await self._left())
+            if isinstance(new, SpawnDenied):
+                return ToolResult(status=new.status, text="", code=new.code, hint=new.hint)
+            begun = await self.subsessions.children.begin_workflow(self.lease, self.n, new)
+        if isinstance(begun, SpawnRefusal):
+            refusal = _limit(begun)
+            return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
+        return Park(wait=begun)
 
     async def members(self) -> Sequence[ChildLine]:
         """Return all descendants of this session."""
@@ -266,10 +279,10 @@ class CallSubsessions:
         await self.subsessions.journal.leave_plan(self.lease, self.n)
 
     async def _left(self) -> Left:
-        """Return the turn's remaining budget. A child of this very call, left by a crash, does not count."""
+        """Return the turn's remaining budget. Children of this very call, left by a crash, do not count."""
         service, turn = self.subsessions, self.view.turn
-        own = child_session(turn.id, self.n)
-        others = [line for line in await service.children.children_of(turn.id) if line.session.id != own]
+        family = await service.children.children_of(turn.id)
+        others = [line for line in family if line.session.lineage is not None and line.session.lineage.n != self.n]
         now = await service.queries.turn(turn.id)  # read last: a child that ends in between counts twice, not never
         given = await service.tokens_of(others, told_of(now))
         most = rights_of(self.view.session, (), service.limits)
@@ -278,7 +291,24 @@ class CallSubsessions:
             tokens=most.tokens - tokens_used(now) - given,
         )
 
-    def _new_child(self, task: Task, left: Left) -> NewChild | SpawnDenied:
+    def _new_steps(self, steps: Sequence[WorkflowStep], left: Left) -> list[NewStep] | SpawnDenied:
+        """Return the children of a workflow: each has an equal part of what is left, so that all have it together."""
+        tokens, new = left.tokens // len(steps), list[NewStep]()
+        for place, step in enumerate(steps, 1):
+            part = min(tokens, step.tokens) if step.tokens else tokens
+            task = Task(
+                text=step.task, agent=step.agent, preset=step.preset, tools=step.tools, timeout_s=step.timeout_s
+            )
+            id_ = step_session(self.view.turn.id, self.n, place)
+            child = self._new_child(task, replace(left, tokens=part), id_)
+            if isinstance(child, SpawnDenied):
+                return replace(child, hint=f"The step {step.name!r}: {child.hint} Nothing was run.")
+            if step.tokens and not child.tokens:  # the parent has no limit to cut from
+                child = replace(child, tokens=step.tokens)
+            new.append(NewStep(name=step.name, needs=step.needs, child=child))
+        return new
+
+    def _new_child(self, task: Task, left: Left, session: SessionId) -> NewChild | SpawnDenied:
         service = self.subsessions
         if not task.text.strip():
             return SpawnDenied(
@@ -306,7 +336,7 @@ class CallSubsessions:
             return rights
         above = self.view.session.lineage
         return NewChild(
-            session=child_session(self.view.turn.id, self.n),
+            session=session,
             title=title_of(service.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools - newer)),

@@ -104,6 +104,8 @@ def of_child(wait: Wait) -> ToolResult:
         hint = "The sub-session ended in an unknown way."
         return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
     status, code, hint = _CHILD_ENDED[end.state]
+    if "workflow" in wait.payload and end.state is TurnState.FAILED:
+        code, hint = "steps_failed", "Not every step was done; the results say why."
     text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
     if dropped:
         hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()

@@ -78,6 +78,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "undo": {},
     "webfetch": {"url": "https://example.org"},
     "websearch": {"query": "rye bread"},
+    "workflow": {"steps": [{"name": "count", "task": "Count the files."}]},
     "write": {"path": "notes", "content": "b\nsecond line\n"},
 }
 """A valid call of each tool in the workspace that `ToolBench.open` prepares. A new tool needs a line here."""

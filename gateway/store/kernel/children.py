@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from gateway.domain.children import Lineage, NewChild, SpawnMode, SpawnRefusal
+from collections.abc import Sequence
+
+from gateway.domain.children import NewChild, SpawnMode, SpawnRefusal
 from gateway.domain.ids import Principal, SessionId, WaitId
-from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import NewWait, WaitKind
+from gateway.domain.workflows import NewStep
 from gateway.errors import NotFound
-from gateway.store import child_rules
+from gateway.store import child_rules, workflow_rules
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import SessionRow, TurnRow
+from gateway.store.kernel.rows import TurnRow
 
 
 def spawn(part: Part, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
@@ -28,45 +30,44 @@ def spawn(part: Part, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRe
     if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
         raise child_rules.not_started(lease, n)
     parent = part.sessions[row.turn.session].session
-    lineage = child_rules.lineage_below(parent, lease, n, row.turn.conversation, child)
+    lineage = child_rules.lineage_below(parent, lease.turn, n, row.turn.conversation, child)
     live = len(part.sessions[lineage.root].live_below)
     refused = child_rules.refusal(lineage.depth, in_turn=len(row.children), live=live)
     if refused is not None:
         return refused
     wait = WaitId(part.mint("w")) if lineage.mode is SpawnMode.RUN else None
-    _begin_child(part, row, child, parent, lineage, wait)
+    turns.begin_child(part, row, n, child, wait)
     if wait is not None:
         _wait_for(part, row, n, wait, child)
     return wait
 
 
-def _begin_child(
-    part: Part, row: TurnRow, child: NewChild, parent: Session, lineage: Lineage, wait: WaitId | None
-) -> None:
-    session = Session(
-        id=child.session,
-        kind=SessionKind.NON_MAIN,
-        origin=Origin.CHILD,
-        owner=parent.owner,
-        title=child.title,
-        epoch=0,
-        root_kind=parent.root_kind,
-        tools=child.tools,
-        created_at=part.now,
-        active_at=part.now,
-        lineage=lineage,
-        preset=child.preset,
-        presets_above=(*parent.presets_above, parent.preset),
-        tools_off=parent.tools_off,
-    )
-    known = SessionRow(session=session, live=True, parent_wait=wait)
-    part.sessions.put(session.id, known)
-    root = part.sessions[lineage.root]
-    part.set_session(lineage.root, live_below=(*root.live_below, session.id))
-    part.relink_turn(row.turn.id, children=(*row.children, session.id))
-    message = child_rules.first_message(child, part.now)
-    task = turns.begin_turn(part, known, row.turn.principal, message)
-    part.set_session(session.id, task=task.turn.id)
+def begin_workflow(part: Part, lease: Lease, n: int, steps: Sequence[NewStep]) -> WaitId | SpawnRefusal:
+    """Store a workflow in the wait of its call's step, and begin the ready steps."""
+    row = turns.held(part, lease)
+    for place, new in enumerate(steps, 1):
+        child_rules.expect_of_workflow(lease, n, place, new.child.session)
+    known = [wait.id for wait in turns.waits_of(part, row) if wait.n == n and workflow_rules.rows_of(wait.payload)]
+    if known:
+        return known[0]
+    if row.turn.state is TurnState.STOPPING:
+        return SpawnRefusal.STOPPING
+    step = part.steps.get((lease.turn, n))
+    if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
+        raise child_rules.not_started(lease, n)
+    parent = part.sessions[row.turn.session].session
+    lineage = child_rules.lineage_below(parent, lease.turn, n, row.turn.conversation, steps[0].child)
+    live = len(part.sessions[lineage.root].live_below)
+    refused = child_rules.refusal(lineage.depth, in_turn=len(row.children), live=live)
+    if refused is not None:
+        return refused
+    part.set_step(row.turn.id, n, state=StepState.ASKED)
+    id_, lasts = WaitId(part.mint("w")), steps[0].child.expires_in
+    payload = workflow_rules.payload_of(steps)
+    new = NewWait(id=id_, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_in=lasts)
+    turns.open_wait(part, row, new)
+    turns.go_on(part, part.waits[id_].wait)
+    return id_
 
 
 def _wait_for(part: Part, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:

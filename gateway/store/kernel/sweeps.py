@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from gateway.domain.ids import NodeId, OwnerName, SlotId, TurnId, child_session
+from gateway.domain.ids import NodeId, OwnerName, SlotId, TurnId
 from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
@@ -35,7 +35,7 @@ def expire_waits(part: Part) -> int:
         expired += 1
         turns.set_wait(part, id_, state=WaitState.EXPIRED)
         if wait.kind is WaitKind.CHILD:
-            turns.stop_below(part, child_session(wait.turn, wait.n), NOBODY_WAITS)
+            turns.stop_awaited(part, wait, NOBODY_WAITS)
         turns.wake(part, wait.turn)
     return expired
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from gateway.domain.children import LIVE_BELOW_A_ROOT, NewChild
 from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session
 from gateway.domain.messages import Inbound, Received
+from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Step, StepState, Usage
 from gateway.domain.tools import ToolResult, outcome_unknown
@@ -15,11 +17,13 @@ from gateway.domain.turns import ENDED, STOPPED_TEXT, Lease, Turn, TurnKind, Tur
 from gateway.domain.views import TurnView
 from gateway.domain.waits import NewWait, Wait, WaitKind, WaitState
 from gateway.errors import LeaseLost, StoreError
-from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message
+from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message, first_message, lineage_below
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for
 from gateway.store.kernel.slots import say, show_cards_anew
+from gateway.store.workflow_rules import answer_of as workflow_answer
+from gateway.store.workflow_rules import begin_ready, has_ended, rows_of, sessions_of, with_end
 
 DAMAGED = "deploy/RUNBOOK.md (The store is damaged) says how to restore a backup."
 
@@ -300,7 +304,13 @@ def cancel_waits(part: Part, waits: Iterable[Wait], below: str) -> None:
         if wait.state in UNDECIDED:
             set_wait(part, wait.id, state=WaitState.CANCELLED)
             if wait.kind is WaitKind.CHILD:
-                stop_below(part, child_session(wait.turn, wait.n), below)
+                stop_awaited(part, wait, below)
+
+
+def stop_awaited(part: Part, wait: Wait, text: str) -> None:
+    """Stop the children that a wait is for, with all below them."""
+    for child in sessions_of(wait.payload) or [child_session(wait.turn, wait.n)]:
+        stop_below(part, child, text)
 
 
 def approvals_asked_by(part: Part, session: SessionId, requester: Principal) -> int:
@@ -319,6 +329,47 @@ def begin_turn(part: Part, session: SessionRow, principal: Principal, message: I
     receive(part, row.turn.session, message, row.turn.id)
     offer(part, row.turn.id)
     return part.turns[row.turn.id]
+
+
+def begin_child(part: Part, row: TurnRow, n: int, child: NewChild, wait: WaitId | None, quoted: str = "") -> None:
+    """Store a child of step `n` of a turn, with its queued task. `quoted`: the results that it is given."""
+    parent = part.sessions[row.turn.session].session
+    lineage = lineage_below(parent, row.turn.id, n, row.turn.conversation, child)
+    session = Session(
+        id=child.session,
+        kind=SessionKind.NON_MAIN,
+        origin=Origin.CHILD,
+        owner=parent.owner,
+        title=child.title,
+        epoch=0,
+        root_kind=parent.root_kind,
+        tools=child.tools,
+        created_at=part.now,
+        active_at=part.now,
+        lineage=lineage,
+        preset=child.preset,
+        presets_above=(*parent.presets_above, parent.preset),
+        tools_off=parent.tools_off,
+    )
+    known = SessionRow(session=session, live=True, parent_wait=wait)
+    part.sessions.put(session.id, known)
+    root = part.sessions[lineage.root]
+    part.set_session(lineage.root, live_below=(*root.live_below, session.id))
+    part.relink_turn(row.turn.id, children=(*part.turns[row.turn.id].children, session.id))
+    task = begin_turn(part, known, row.turn.principal, first_message(child, part.now, quoted))
+    part.set_session(session.id, task=task.turn.id)
+
+
+def go_on(part: Part, wait: Wait) -> None:
+    """Begin the ready steps of a workflow, as far as its root has room for live children."""
+    row = part.turns[wait.turn]
+    above = part.sessions[row.turn.session].session.lineage
+    root = above.root if above else row.turn.session
+    room = LIVE_BELOW_A_ROOT - len(part.sessions[root].live_below)
+    payload, begun = begin_ready(wait.payload, room)
+    set_wait(part, wait.id, payload=payload)
+    for child, quoted in begun:
+        begin_child(part, row, wait.n, child, wait.id, quoted)
 
 
 def is_below(part: Part, session: SessionId, above: SessionId) -> bool:
@@ -379,12 +430,25 @@ def _notify_parent(part: Part, child: SessionRow, row: TurnRow, words: str, stop
     if child.parent_wait is not None:
         wait = part.waits[child.parent_wait].wait
         if wait.state is WaitState.OPEN:
-            payload = answer_of(end, row.turn.active_ms, _spent_by(part, row))
-            set_wait(part, wait.id, state=WaitState.ANSWERED, payload=payload)
-            wake(part, wait.turn)
+            _tell_wait(part, wait, end, row.turn.active_ms, _spent_by(part, row))
     elif state is not TurnState.STOPPED and not stopping:
         _message_parent(part, part.turns[lineage.turn].turn, end)
     _stop_orphans(part, session.id, lineage.root, stopped if state is TurnState.STOPPED else NOBODY_WAITS)
+
+
+def _tell_wait(part: Part, wait: Wait, end: End, active_ms: int, spent: Usage) -> None:
+    """Store a child's end in its wait, and wake the turn; a workflow goes on until its last step has ended."""
+    payload = answer_of(end, active_ms, spent)
+    if rows_of(wait.payload):
+        payload = with_end(wait.payload, end, active_ms, spent)
+        if not has_ended(payload):
+            wait = set_wait(part, wait.id, payload=payload)
+            if part.turns[wait.turn].turn.state is not TurnState.STOPPING:
+                go_on(part, wait)
+            return
+        payload = workflow_answer(payload)
+    set_wait(part, wait.id, state=WaitState.ANSWERED, payload=payload)
+    wake(part, wait.turn)
 
 
 def _stop_orphans(part: Part, child: SessionId, root: SessionId, text: str) -> None:

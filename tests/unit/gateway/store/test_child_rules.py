@@ -95,13 +95,13 @@ def test_where_a_child_comes_from_is_what_the_store_knows() -> None:
     given = {"mode": SpawnMode.RUN, "agent": "careful", "model": "small", "active_s": 7, "tokens": 9}
     ann = main_session(ANN)
 
-    found = lineage_below(session(), LEASE, 2, OTHER_CHAT, COUNT)
+    found = lineage_below(session(), LEASE.turn, 2, OTHER_CHAT, COUNT)
     assert (found.parent, found.turn, found.n, found.depth) == (ann, "t7", 2, 1)
     assert (found.root, found.root_turn, found.conversation) == (ann, "t7", OTHER_CHAT)
     assert {name: getattr(found, name) for name in given} == given
 
     above = replace(lineage(), root=SessionId("main:cleo"), root_turn=TurnId("t1"))
-    below = lineage_below(session(of=above, id="child:t1.4"), LEASE, 2, OTHER_CHAT, COUNT)
+    below = lineage_below(session(of=above, id="child:t1.4"), LEASE.turn, 2, OTHER_CHAT, COUNT)
     assert (below.parent, below.turn, below.n, below.depth) == ("child:t1.4", "t7", 2, 2)
     assert (below.root, below.root_turn, below.conversation) == ("main:cleo", "t1", CHAT)
     assert {name: getattr(below, name) for name in given} == given

@@ -120,6 +120,7 @@ QUESTIONS = {
     "sessions_spawn": ["start a sub-session", "delegate a task to another agent", "spawn a child for research"],
     "sessions_stop": ["stop a sub-session", "end the child"],
     "shell": ["run a command", "execute a bash script", "print the disk usage with a shell"],
+    "workflow": ["run a graph of tasks", "a workflow of steps that need each other"],
     "shell_kill": ["end a background job", "kill the running job of the shell"],
     "shell_poll": ["look at the output of a background job", "type into the terminal of a job"],
     "slack": ["pin a message on slack", "post to a slack channel", "upload a file to slack"],
