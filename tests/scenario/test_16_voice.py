@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import FilePayload, expect
 
 from gateway.server.page.upload_requests import NAME_HEADER
 from tests.scenario.test_11_files import ANN, CONFIG, FAST, SLACK, TELEGRAM, TO_ANN, last_said
+from tests.support.browser import at_the_page
 from tests.support.daemon import Daemon, page_of, running
 from tests.support.model_server import Reply, ScriptedModel
 from tests.support.slack.rig import slack_rig
@@ -133,3 +135,17 @@ async def test_a_voice_never_approves(
 
     assert await telegram.see(ANN, "touch made", button="Once") is card
     assert not [*daemon.state.glob("workspaces/*/made")]
+
+
+@pytest.mark.whole("a real Chromium for seconds; Telegram and Slack stay")
+async def test_the_page_shows_what_was_heard_as_it_is(tmp_path: Path, model: ScriptedModel, ear: VoiceServer) -> None:
+    ear.outcomes = ["**what** is <b>the</b> [time](https://example.org)?"]
+    model.replies.append(Reply(text="Noon."))
+    note: FilePayload = {"name": "note.ogg", "mimeType": "audio/ogg", "buffer": OGG}
+    async with running(tmp_path, settings(model, ear)) as daemon, at_the_page(daemon) as ann:
+        await ann.page.get_by_test_id("file-input").set_input_files([note])
+        await expect(ann.page.get_by_test_id("chip").and_(ann.page.locator("[data-state=ready]"))).to_have_count(1)
+        await ann.page.get_by_test_id("composer").press("Enter")
+        await ann.sees("Noon.")
+        await ann.sees("Heard: **what** is <b>the</b> [time](https://example.org)?")
+        await ann.shot("voice-heard")
