@@ -27,6 +27,13 @@ def _model(text: str) -> str:
     return text
 
 
+def _speech(text: str) -> str:
+    model, _, voice = text.rpartition("/")
+    if text and not (model and voice):
+        raise Flaw(f"{text!r} names no model and voice", 'Write both, as in "tts-1/alloy"')
+    return _model(text) if text else text
+
+
 class VoiceSettings(Table):
     """`[voice]`."""
 
@@ -47,6 +54,11 @@ class VoiceSettings(Table):
         default="",
         pattern=r"^([a-z]{2,3})?$",
         description='The language that people speak, as in "en" or "de". Default: the server finds it out.',
+    )
+
+    speak: Annotated[str, AfterValidator(_speech)] = Field(
+        default="",
+        description='Model and voice of spoken answers to voice messages in chats: "tts-1/alloy". Default: none.',
     )
 
     def warnings(self) -> list[str]:

@@ -30,6 +30,8 @@ HEAD_LINES = 400
 """Lines of such a beginning."""
 END_UNITS = 1_000
 """UTF-16 units of the note below the beginning of a text that goes as a file."""
+SPEECH = "audio/ogg"
+"""Media type of a file that is sent as a voice message."""
 GOES_ON = "…"
 QUESTION_CHARS = 288
 """Characters of a poll's question: 300 of the Bot API, less the re-sent mark."""
@@ -116,7 +118,9 @@ class TelegramRenderer:
         if file is not None and (can or showing.slot.platform_id):
             name = plain(file.name).replace('"', "'")[:NAME_CHARS] or file.file
             photo = can and path is not None and is_photo(path, size)
-            return [TelegramStoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
+            spoken = file.media_type == SPEECH
+            part = TelegramStoredPart(name=name, path=path if can else None, photo=photo, voice=spoken, caption=caption)
+            return [part]
         why = too_large("Telegram") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
         return [TelegramTextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
 

@@ -70,6 +70,8 @@ class TelegramStoredPart:
     """None when the file is gone; then only an existing message can be edited."""
     photo: bool
     """True to send the file as a photo."""
+    voice: bool
+    """True to send the file as a voice message."""
     caption: Rich
     mark: str = ""
 

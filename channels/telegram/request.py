@@ -34,7 +34,7 @@ DESCRIPTION_AT_MOST = 300
 """Characters kept of Telegram's error description."""
 WAIT_AT_MOST_S = 1_000_000.0
 """Longest accepted Retry-After in seconds, eleven days: above any real one, and small enough to add to a clock."""
-CREATES = frozenset({"sendMessage", "sendDocument", "sendPhoto", "sendPoll"})
+CREATES = frozenset({"sendMessage", "sendDocument", "sendPhoto", "sendPoll", "sendVoice"})
 """Methods that create a message."""
 
 _JSON = {"Content-Type": "application/json"}

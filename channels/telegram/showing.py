@@ -51,7 +51,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
     async def _create(self, at: int, part: Part) -> str:
         found = await self._made(part)
         if found is TelegramRemedy.AS_FILE and isinstance(part, TelegramStoredPart):
-            found = await self._made(replace(part, photo=False))
+            found = await self._made(replace(part, photo=False, voice=False))
         assert not isinstance(found, TelegramRemedy), "only edits and deletions are done without an answer"
         self.digests.put(self._key(found), part.digest)
         return found
@@ -94,6 +94,11 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         else:
             with content:
                 file = InputFile(content, filename=part.name, read_file_handle=False)
+                if part.voice:
+                    made = await self.bot.send_voice(
+                        self.chat, file, message_thread_id=self._thread, **_caption(payload)
+                    )
+                    return str(made.message_id)
                 if not part.photo:
                     return await self._send_document(file, payload)
                 made = await self.bot.send_photo(self.chat, file, message_thread_id=self._thread, **_caption(payload))

@@ -18,6 +18,7 @@ from gateway.agent.attachments import Attachments, files_told
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.limits import active_limit, beyond
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
+from gateway.agent.speech import SpokenAnswers
 from gateway.agent.transcript import ungiven
 from gateway.agent.window import HISTORY_TURNS, LongHistory
 from gateway.domain.ids import OwnerName, WaitId, mint
@@ -77,6 +78,8 @@ class TurnRunner:
     """Owners with a direct chat, to which answers go that nobody saw on the page."""
     streams: Collection[str] = frozenset()
     """Channels that show an answer while it is written."""
+    speech: SpokenAnswers | None = None
+    """None: answers are not spoken."""
     limits: TurnLimits = field(default_factory=TurnLimits)
     currency: str = "USD"
     """Currency of the prices, for the status line."""
@@ -280,6 +283,8 @@ class TurnRun:
         if view.session.lineage is not None:  # the text leaves the session: its parent's model and page get it
             answer = replace(answer, text=self.by.redactor.text(answer.text))
         slots = said(view, answer, self.by.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
+        if self.by.speech is not None:
+            slots += await self.by.speech.slots(view, answer.text)
         timers, closing = self._timers(view, slots[0]), self._status.closing(view, answer)
         ended = await self.by.queue.finish_turn(
             lease, TurnState.DONE, answer=answer, given=given, slots=[*slots, *closing], timers=timers

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.agent.attachments import Attachments
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
+from gateway.agent.speech import SpokenAnswers
 from gateway.agent.turn import TurnRunner
 from gateway.agent.voice import Listener
 from gateway.agent.worker import TurnWorker
@@ -23,7 +24,7 @@ from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
-from gateway.ports import Channel, ChannelContext, Endpoint, Transcriber, WithAccounts
+from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
@@ -38,6 +39,9 @@ from gateway.toolcalls.subsessions import SubsessionService
 
 SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
 CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
+
+if TYPE_CHECKING:  # imported only where it is configured
+    from gateway.llm.voice import OpenAIVoice
 
 
 def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> TurnWorker:
@@ -88,6 +92,7 @@ def make_turn_runner(
 ) -> TurnRunner:
     """Wire the running of a claimed turn."""
     store, settings = core.store, core.loaded.settings
+    voice = make_voice(core)
     return TurnRunner(
         queue=store,
         journal=store,
@@ -111,8 +116,9 @@ def make_turn_runner(
             workspaces=core.workspaces.workspace,
             journal=store,
             redactor=core.redactor,
-            listener=Listener(transcriber=make_transcriber(core), redactor=core.redactor),
+            listener=Listener(transcriber=voice, redactor=core.redactor),
         ),
+        speech=make_speech(core, voice),
         limits=core.loaded.limits,
         currency=settings.model.currency,
     )
@@ -127,7 +133,14 @@ def make_posting(core: Core) -> MessageService:
     return MessageService(people=core.people, channels=channels, turn=core.store.turn, redactor=core.redactor)
 
 
-def make_transcriber(core: Core) -> Transcriber | None:
+def make_speech(core: Core, voice: OpenAIVoice | None) -> SpokenAnswers | None:
+    """Return the maker of spoken answers; None where they are not configured."""
+    if voice is None or not core.loaded.settings.voice.speak:
+        return None
+    return SpokenAnswers(speaker=voice, outputs=core.workspaces.outputs, redactor=core.redactor)
+
+
+def make_voice(core: Core) -> OpenAIVoice | None:
     """Return the configured server of voice messages; None without one."""
     voice = core.loaded.settings.voice
     if voice.base_url is None:
@@ -140,6 +153,7 @@ def make_transcriber(core: Core) -> Transcriber | None:
         api_key=voice.api_key.get_secret_value() if voice.api_key else None,
         model=voice.model,
         language=voice.language,
+        speech=voice.speak,
         proxy=voice.proxy.way if voice.proxy else None,
     )
 

@@ -19,6 +19,10 @@ CONNECT_S = 10.0
 """Timeout in seconds for the connection."""
 TRANSCRIBED_WITHIN_S = 120.0
 """Timeout in seconds for a whole transcription."""
+SPOKEN_WITHIN_S = 30.0
+"""Timeout in seconds for a spoken answer: its text waits for it."""
+SPEECH_BYTES = 5_000_000
+"""Bytes of a spoken answer."""
 BODY_BYTES = 1_000_000
 """Bytes of a response that are read."""
 _WHY_CHARS = 200
@@ -37,12 +41,15 @@ class OpenAIVoice:
         model: str,
         language: str = "",
         proxy: Proxy | None = None,
+        speech: str = "",
         within_s: float = TRANSCRIBED_WITHIN_S,
     ) -> None:
         """Take the settings, which are checked already; the session belongs to the caller."""
         self._session = session
         url = URL(base_url)
         self._url = url.with_path(f"{url.path.rstrip('/')}/audio/transcriptions")
+        self._speech_url = url.with_path(f"{url.path.rstrip('/')}/audio/speech")
+        self._speech_model, _, self._voice = speech.rpartition("/")
         self._server = url.authority
         self._key = (api_key or "").strip()
         self._model = model
@@ -59,29 +66,48 @@ class OpenAIVoice:
         if self._language:
             form.add_field("language", self._language)
         form.add_field("file", recording, filename=name, content_type="application/octet-stream")
+        status, kind, body = await self._asked(self._url, form, self._within_s, BODY_BYTES)
+        return self._words(status, kind, body)
+
+    async def speak(self, text: str) -> bytes:
+        """Return the text as speech; see `ports.Speaker`."""
+        asked = {"model": self._speech_model, "voice": self._voice, "input": text, "response_format": "opus"}
+        payload = aiohttp.JsonPayload(asked)
+        status, _, body = await self._asked(
+            self._speech_url, payload, min(self._within_s, SPOKEN_WITHIN_S), SPEECH_BYTES
+        )
+        if not 200 <= status < 300:
+            raise self._refusal(status, body)
+        if not body.startswith(b"OggS") or len(body) > SPEECH_BYTES:
+            raise ModelError(f"The voice server {self._server} gave no speech.", cure="Check [voice] speak.")
+        return body
+
+    async def _asked(
+        self, url: URL, data: aiohttp.FormData | aiohttp.JsonPayload, within_s: float, most: int
+    ) -> tuple[int, str, bytes]:
+        """Return status, media type and body of a response. Raises `ModelError`."""
         try:
-            async with asyncio.timeout(self._within_s):
-                status, kind, body = await self._post(form)
+            async with asyncio.timeout(within_s):
+                return await self._post(url, data, most)
         except TimeoutError:
             raise ModelError(
                 f"The voice server {self._server} did not answer in time.", cure="Send it again in a moment."
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None  # the cause may contain the request's headers, and the key
-        return self._words(status, kind, body)
 
-    async def _post(self, form: aiohttp.FormData) -> tuple[int, str, bytes]:
-        headers = {"Accept": "application/json"}
+    async def _post(self, url: URL, data: aiohttp.FormData | aiohttp.JsonPayload, most: int) -> tuple[int, str, bytes]:
+        headers = {"Accept": "*/*"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         times = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         # Redirects are not followed: they would send the key and the recording to another host.
         async with self._session.post(
-            self._url, data=form, headers=headers, timeout=times, allow_redirects=False, proxy=through(self._proxy)
+            url, data=data, headers=headers, timeout=times, allow_redirects=False, proxy=through(self._proxy)
         ) as response:
             body = bytearray()
-            while len(body) <= BODY_BYTES and (data := await response.content.readany()):
-                body += data
+            while len(body) <= most and (more := await response.content.readany()):
+                body += more
             return response.status, media_type(response.headers.get("Content-Type", "")), bytes(body)
 
     def _words(self, status: int, kind: str, body: bytes) -> str:

@@ -60,7 +60,7 @@ from gateway.ports.tools import (
     ToolContext,
 )
 from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
-from gateway.ports.voice import Transcriber
+from gateway.ports.voice import Speaker, Transcriber
 
 __all__ = [
     "CHANNEL_API",
@@ -118,6 +118,7 @@ __all__ = [
     "SessionChange",
     "SignIns",
     "Sink",
+    "Speaker",
     "StatefulTool",
     "Store",
     "Subsessions",

@@ -1,8 +1,16 @@
-"""Protocol of the server that turns recordings into text. Implemented by `gateway.llm`, used by `gateway.agent`."""
+"""Protocols of the server for recordings and speech. Implemented by `gateway.llm`, used by `gateway.agent`."""
 
 from __future__ import annotations
 
 from typing import BinaryIO, Protocol
+
+
+class Speaker(Protocol):
+    """Server that reads text aloud."""
+
+    async def speak(self, text: str) -> bytes:
+        """Return the text as speech: Opus in an Ogg file. Safe to repeat. Raises `ModelError`."""
+        ...
 
 
 class Transcriber(Protocol):

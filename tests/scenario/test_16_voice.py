@@ -25,6 +25,7 @@ VOICE = """
 [voice]
 base_url = "{voice}"
 language = "en"
+speak = "tts-1/alloy"
 """
 
 
@@ -74,6 +75,9 @@ async def test_a_voice_message_from_telegram_is_understood(
     shown = [one.text for one in telegram.shown(ANN)]
     assert shown.index(HEARD) < shown.index("Noon.")
     assert f"words may be wrong]\n{WORDS}" in words(model)
+    await telegram.until(lambda: any("voice" in one.payload for one in telegram.shown(ANN)))
+    assert [one.document.content for one in telegram.shown(ANN) if one.document] == [OGG]
+    assert ear.spoken == [("tts-1", "alloy", "Noon.")]
     assert [(one.model, one.language, one.data) for one in ear.asked] == [("whisper-1", "en", OGG)]
 
 

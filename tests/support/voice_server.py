@@ -1,4 +1,5 @@
-"""Stands in for a server of recordings on loopback: speaks `/v1/audio/transcriptions` as strictly as OpenAI's.
+"""Stands in for a server of recordings on loopback: speaks `/v1/audio/transcriptions` and
+`/v1/audio/speech` as strictly as OpenAI's.
 
 `async with VoiceServer(["hello"]) as server:` and ask `server.base_url`.
 """
@@ -47,6 +48,9 @@ class VoiceServer:
     """Key that it wants; empty for none."""
     port: int = 0
     asked: list[Transcription] = field(default_factory=list[Transcription])
+    spoken: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """Model, voice and text of each speech."""
+    speech: bytes = OGG
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     on_request: Callable[[], None] = lambda: None
     """Called for each request, before it is answered."""
@@ -62,6 +66,7 @@ class VoiceServer:
         """Listen on loopback."""
         app = web.Application(client_max_size=30_000_000)
         app.router.add_post("/v1/audio/transcriptions", self._transcriptions)
+        app.router.add_post("/v1/audio/speech", self._speech)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -93,6 +98,15 @@ class VoiceServer:
         self.arrived.set()
         self.on_request()
         return await self._answer(self.outcomes[min(len(self.asked), len(self.outcomes)) - 1])
+
+    async def _speech(self, request: web.Request) -> web.StreamResponse:
+        if self.api_key and request.headers.get("Authorization") != f"Bearer {self.api_key}":
+            return _error(401, "Incorrect API key provided.")
+        asked: dict[str, str] = await request.json()
+        if {*asked} != {"model", "voice", "input", "response_format"} or asked["response_format"] != "opus":
+            return _error(400, f"Unknown or missing parameters: {sorted(asked)}")
+        self.spoken.append((asked["model"], asked["voice"], asked["input"]))
+        return web.Response(body=self.speech, content_type="audio/ogg")
 
     async def _answer(self, outcome: str | Odd) -> web.StreamResponse:
         if isinstance(outcome, str):

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.telegram.checks import Json
 
 SHOWING = frozenset(
-    {"sendMessage", "sendDocument", "sendPhoto", "sendPoll", "sendMessageDraft", "sendChatAction"}
+    {"sendMessage", "sendDocument", "sendPhoto", "sendPoll", "sendVoice", "sendMessageDraft", "sendChatAction"}
     | {"editMessageText", "editMessageCaption", "editMessageReplyMarkup"}
 )
 """The methods that a ban holds up."""

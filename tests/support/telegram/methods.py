@@ -90,6 +90,23 @@ def send_photo(chats: Chats, p: Json) -> Json:
     return message.payload
 
 
+def send_voice(chats: Chats, p: Json) -> Json:
+    """A new voice message: Opus in an Ogg file, or it is no voice message."""
+    chat = chats.chat(p)
+    caption, entities = caption_text(p)
+    rows = keyboard(p.get("reply_markup"))
+    voice = _uploaded(chats, p.get("voice"), "voice")
+    if not voice.content.startswith(b"OggS"):
+        raise bad("VOICE_CONTENT_INVALID")
+    known: Json = {"file_id": voice.file_id, "file_unique_id": f"u{voice.file_id}", "file_size": len(voice.content)}
+    fields: Json = {"voice": {**known, "duration": 3}}
+    if caption:
+        fields |= {"caption": caption, **({"caption_entities": entities} if entities else {})}
+    message = _sent(chats, chat, p, rows, fields)
+    message.document = voice
+    return message.payload
+
+
 def edit_caption(chats: Chats, p: Json) -> Json:
     """Other words beside a file, or none."""
     message = _to_edit(chats, p)
@@ -355,6 +372,7 @@ METHODS: Mapping[str, Callable[[Chats, Json], Any]] = {
     "sendMessage": send_message,
     "sendDocument": send_document,
     "sendPhoto": send_photo,
+    "sendVoice": send_voice,
     "editMessageText": edit_text,
     "editMessageCaption": edit_caption,
     "editMessageReplyMarkup": edit_buttons,

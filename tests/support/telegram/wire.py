@@ -49,6 +49,7 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
         "disable_content_type_detection": "bool",
     },
     "sendPhoto": {**_SENDING, "photo": "file", "caption": "str", "caption_entities": "list", "parse_mode": "str"},
+    "sendVoice": {**_SENDING, "voice": "file", "caption": "str", "caption_entities": "list", "parse_mode": "str"},
     "editMessageCaption": {**_SHOWN, "caption": "str", "caption_entities": "list", "parse_mode": "str"},
     "sendChatAction": {"chat_id": "chat", "message_thread_id": "int", "action": "str"},
     "editMessageText": {**_SHOWN, **_TEXT},

@@ -9,16 +9,19 @@ from typing import BinaryIO
 import pytest
 
 from gateway.agent.attachments import Attachments
+from gateway.agent.speech import SpokenAnswers
 from gateway.agent.transcript import SPOKEN
 from gateway.agent.voice import NO_SERVER, Listener, as_text, suffix_of
+from gateway.domain.ids import main_session
 from gateway.domain.messages import Attachment
 from gateway.domain.prompts import UserText
 from gateway.domain.slots import SlotKind
+from gateway.domain.steps import Answer
 from gateway.errors import LeaseLost, ModelError
 from gateway.system.redaction import HIDDEN
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool
-from tests.support.makers import attachment, inbound
+from tests.support.makers import ANN, attachment, inbound
 from tests.support.voice_server import OGG
 
 NOTE = replace(attachment("voice.ogg", media_type="audio/ogg"), spoken=True, seconds=3)
@@ -216,3 +219,45 @@ def test_a_transcript_is_shown_as_it_is() -> None:
 )
 def test_a_recording_is_known_by_its_first_bytes(head: bytes, suffix: str) -> None:
     assert suffix_of(head) == suffix
+
+
+@dataclass(slots=True)
+class Mouth:
+    """Speaker with one outcome."""
+
+    outcome: bytes | ModelError = OGG
+    spoken: list[str] = field(default_factory=list[str])
+
+    async def speak(self, text: str) -> bytes:
+        """Give the outcome."""
+        self.spoken.append(text)
+        if isinstance(self.outcome, ModelError):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.mark.parametrize(
+    ("note", "answer", "outcome", "spoken"),
+    [
+        (NOTE, "Noon.", OGG, 1),
+        (NOTE, f"It is {SECRET}.", OGG, 1),
+        (NOTE, "x" * 1_501, OGG, 0),
+        (NOTE, "Noon.", ModelError("It is down."), 0),
+        (SONG, "Noon.", OGG, 0),
+    ],
+)
+async def test_an_answer_is_spoken_beside_its_text(
+    engine: Engine, note: Attachment, answer: str, outcome: bytes | ModelError, spoken: int
+) -> None:
+    mouth = Mouth(outcome)
+    engine.turns.speech = SpokenAnswers(speaker=mouth, outputs=engine.workspaces.outputs, redactor=engine.redactor)
+    engine.model.script = [Answer(text=answer, model="scripted")]
+    await says(engine, note)
+
+    slots = await engine.slots()
+    assert [one.text for one in slots if one.kind is SlotKind.ANSWER] == [answer.replace(SECRET, HIDDEN)]
+    files = [one.file.file for one in slots if one.kind is SlotKind.FILE and one.file is not None]
+    assert len(files) == spoken
+    assert SECRET not in "".join(mouth.spoken)
+    folder = engine.workspaces.outputs(slots[0].session or main_session(ANN))
+    assert [(folder / name).read_bytes() for name in files] == [OGG] * spoken

@@ -76,3 +76,16 @@ async def test_a_server_that_is_not_there_is_an_error() -> None:
         voice = OpenAIVoice(session, base_url="http://127.0.0.1:1/v1", api_key=None, model="w")
         with pytest.raises(ModelError, match="cannot be reached"):
             await voice.transcribe(BytesIO(OGG), "recording.ogg")
+
+
+@pytest.mark.parametrize(("speech", "fails"), [(OGG, False), (b"<html>", True), (b"OggS" + bytes(5_000_001), True)])
+async def test_an_answer_is_spoken_within_limits(speech: bytes, fails: bool) -> None:
+    async with VoiceServer([], speech=speech) as server, aiohttp.ClientSession() as session:
+        voice = OpenAIVoice(session, base_url=server.base_url, api_key=None, model="w", speech="a/b/alloy")
+        if fails:
+            with pytest.raises(ModelError, match="gave no speech"):
+                await voice.speak("Noon.")
+        else:
+            assert await voice.speak("Noon.") == OGG
+
+    assert server.spoken == [("a/b", "alloy", "Noon.")]
