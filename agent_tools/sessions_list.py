@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.domain.views import ChildLine
@@ -10,7 +13,7 @@ from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
     name="sessions_list",
-    description="List the sub-sessions of this session: id, state, tokens, task.",
+    description="List your sub-sessions by state or name: id, state, tokens.",
     risk=Risk.NONE,
     effect=Effect.PURE,
     availability=Availability.ALWAYS,
@@ -20,16 +23,45 @@ SPEC = ToolSpec(
 )
 
 
+LISTED_AT_MOST = 50
+"""Most sub-sessions in one list; filters choose among these."""
+
+State = Literal["queued", "running", "parked", "stopping", "done", "stopped", "failed"]
+
+
 class Args(BaseModel):
-    """No arguments."""
+    """The arguments of one call: all filters must match."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    state: Annotated[State | None, Field(description="Only those in this state.")] = None
+    name: Annotated[
+        Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)] | None,
+        Field(description="Only those whose id or task has this text, in any case."),
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=LISTED_AT_MOST, description="Most lines.")] = LISTED_AT_MOST
 
-async def run(ctx: ToolContext, _args: Args) -> ToolResult:
-    """List the sub-sessions, running ones first; at most fifty."""
-    lines = [_line(one) for one in await ctx.sessions.members()]
-    return ToolResult(status=ResultStatus.OK, text="\n".join(lines) or "There are no sub-sessions.")
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """List the sub-sessions that match, running ones first; say how many the limit leaves out."""
+    family = await ctx.sessions.members()
+    text = _listed([one for one in family if _matches(one, args)], args.limit)
+    none = "No sub-session matches; leave filters out to see all." if family else "There are no sub-sessions."
+    return ToolResult(status=ResultStatus.OK, text=text or none)
+
+
+def _matches(one: ChildLine, args: Args) -> bool:
+    if args.state is not None and one.turn.state != args.state:
+        return False
+    named = (args.name or "").casefold()
+    return named in one.session.id.casefold() or named in one.session.title.casefold()
+
+
+def _listed(found: Sequence[ChildLine], limit: int) -> str:
+    lines = [_line(one) for one in found[:limit]]
+    if len(found) > limit:
+        lines.append(f"{len(found) - limit} more match; raise limit to see them.")
+    return "\n".join(lines)
 
 
 def _line(one: ChildLine) -> str:

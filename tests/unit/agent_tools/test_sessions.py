@@ -174,6 +174,42 @@ async def test_an_empty_list_says_so(call: Call) -> None:
     assert (await sessions_list.run(call, sessions_list.Args())).text == "There are no sub-sessions."
 
 
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ({"state": "parked"}, ["below"]),
+        ({"name": " COUNT "}, ["count the files", "Count again"]),
+        ({"name": "t2.1"}, ["below"]),
+        ({"name": "count", "state": "done"}, ["Count again"]),
+        ({"limit": 3}, ["count the files", "below", "Count again"]),
+        ({"limit": 1}, ["count the files", "2 more match; raise limit to see them."]),
+        ({"name": "count", "limit": 1}, ["count the files", "1 more match; raise limit to see them."]),
+        ({"state": "failed"}, ["No sub-session matches; leave filters out to see all."]),
+    ],
+)
+async def test_a_list_has_only_what_is_asked_for(call: Call, args: dict[str, Any], shown: list[str]) -> None:
+    call.family.lines = [
+        line("count the files"),
+        line("below", depth=2, state=TurnState.PARKED),
+        line("Count again", state=TurnState.DONE),
+    ]
+    found = await sessions_list.run(call, sessions_list.Args.model_validate(args))
+
+    assert [each.rpartition(": ")[2] for each in found.text.splitlines()] == shown
+
+
+def test_a_list_can_be_asked_for_every_state() -> None:
+    assert [sessions_list.Args.model_validate({"state": one}).state for one in TurnState] == list(TurnState)
+
+
+@pytest.mark.parametrize(
+    "args", [{"state": "asleep"}, {"name": " "}, {"name": "x" * 101}, {"limit": 0}, {"limit": 51}, {"owner": "ann"}]
+)
+def test_a_list_has_no_other_filters(args: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        sessions_list.Args.model_validate(args)
+
+
 async def test_stopping_twice_is_safe_and_says_so(call: Call) -> None:
     args = sessions_stop.Args(session=KNOWN)
 
