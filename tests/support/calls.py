@@ -9,7 +9,7 @@ from typing import Any
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
 from gateway.domain.workers import WorkerFile
-from gateway.ports import FileChanges, Net, People, ProcessEnd, ProcessText, Subsessions
+from gateway.ports import FileChanges, Messages, Net, People, ProcessEnd, ProcessText, Subsessions
 from gateway.toolcalls.files import WorkspaceFiles
 
 
@@ -49,6 +49,11 @@ class BareCall:
     def sessions(self) -> Subsessions:
         """None, unless a test says so."""
         raise AssertionError("this tool spawns no session")
+
+    @property
+    def messages(self) -> Messages:
+        """None, unless a test says so."""
+        raise AssertionError("this tool sends no message")
 
     @property
     def people(self) -> People:

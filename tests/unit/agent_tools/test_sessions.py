@@ -19,6 +19,7 @@ from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine
+from gateway.domain.workflows import WorkflowStep
 from gateway.errors import NotFound
 from gateway.ports import Task
 from gateway.system.redaction import Redactor
@@ -45,6 +46,9 @@ class FakeFamily:
     async def spawn(self, task: Task) -> ToolResult | Park:
         self.tasks.append(task)
         return PARKED
+
+    async def workflow(self, steps: Sequence[WorkflowStep]) -> ToolResult | Park:
+        raise AssertionError(f"these tools declare no workflow, not even of {len(steps)} steps")
 
     async def members(self) -> Sequence[ChildLine]:
         return self.lines
