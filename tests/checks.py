@@ -58,7 +58,8 @@ FEW_WORKERS = WORKERS - 3
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 DAEMONS = ("tests/fault", "tests/scenario")
 """Folders of tests that mostly wait for daemons. A plain run has them beside the others, in processes of their own."""
-DAEMON_WORKERS = WORKERS - 2
+HALF_WORKERS = WORKERS - 2
+"""Processes of each of the two: while some wait, the others compute."""
 PRODUCT = ("gateway", "channels", "agent_tools", "config")
 """Folders whose types a plain run checks. Those of the tests take as long again."""
 LARGE_TIMEOUT_S = 900
@@ -143,9 +144,9 @@ def main(arguments: Sequence[str]) -> int:
             report.run("pytest", lambda: pytest([*most, *options], environment))
         else:
             waiting = [*most, *options, *DAEMONS]
-            daemons = beside.submit(timed, lambda: pytest(waiting, environment, workers=DAEMON_WORKERS, shown=False))
+            daemons = beside.submit(timed, lambda: pytest(waiting, environment, workers=HALF_WORKERS, shown=False))
             rest = [*most, *options, *(f"--ignore={folder}" for folder in DAEMONS)]
-            report.run("pytest", lambda: pytest(rest, environment, workers=FEW_WORKERS))
+            report.run("pytest", lambda: pytest(rest, environment, workers=HALF_WORKERS))
             report.add("pytest, daemons", *daemons.result())
         report.add("pyright", *checked.result())
     report.run(

@@ -380,7 +380,7 @@ async def test_stop_button_is_stop_in_its_thread(slack: FakeSlack, scene: Scene,
         slack.press_stop(ANN, root, channel=None)
         await until(lambda: len(scene.sink.refused) == 2)
         await slack.heard()
-    said, stop = scene.sink.messages[1:]
+    said, stop = (next(one for one in scene.sink.messages if one.text == text) for text in ("faster", "/stop"))
     assert (stop.text, stop.addressed, stop.direct) == ("/stop", True, True)
     assert (stop.conversation, stop.principal, stop.outsider) == (said.conversation, said.principal, said.outsider)
     assert {refused.detail for refused in scene.sink.refused} == {"agent_session_stopped without a user and a channel"}
