@@ -224,6 +224,7 @@ async def test_a_fifth_of_a_hundred_messages_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.by_the_clock
+@pytest.mark.whole("eight seconds by the clock; the fifth of a hundred that is refused stays")
 async def test_growing_answers_are_edited_once_a_second_a_channel(tmp_path: Path) -> None:
     """Three answers grow in the threads of one channel and three elsewhere, within Slack's tiers for the workspace."""
     async with wire(tmp_path, rules=TOLD_SLOWLY, limits="") as one:
