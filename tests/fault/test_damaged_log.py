@@ -172,9 +172,9 @@ async def test_what_a_power_cut_can_leave_opens_and_is_told(daemon: Daemon) -> N
     without_index(flipped(100, 100))(daemon.state)
     await daemon.start()
     assert await daemon.stop() == 0
-    assert "not wholly written when the machine went down" in daemon.log
+    told = "not wholly written when the machine went down" in daemon.log
     left = await found(daemon.state)
-    assert left in (SAID, SAID[:-1])
+    assert left == SAID or (left == SAID[:-1] and told), daemon.log  # a log that was begun anew ends in old bytes
     put(daemon.state, files)
     assert await found(daemon.state) == SAID
 

@@ -116,7 +116,8 @@ async def test_last_words_keep_a_distance_to_the_last_edit(per_s: float, passed_
         world.clock.advance(passed_s)
         began = time.monotonic()
         assert await world.messages.of(slot.id).finish() == 0
-        assert time.monotonic() - began == pytest.approx(waits_s, abs=0.1)
+        waited_s = time.monotonic() - began
+        assert waits_s - 0.05 <= waited_s <= waits_s + 0.6, waited_s  # the first is the promise
 
 
 async def test_last_words_keep_no_distance_when_it_stops() -> None:
