@@ -36,4 +36,4 @@ def covers(wide: str, narrow: str) -> bool:
     if _ANY[0] in f"{wide}{narrow}" or _ONE in f"{wide}{narrow}":
         return False
     ends = [narrow, narrow[:-2]] if narrow.endswith(" *") else [narrow]
-    return all(fits(wide, one.replace("*", _ANY).replace("?", _ONE)) for one in ends)
+    return all(fits(wide, one.replace("*", filled).replace("?", _ONE)) for one in ends for filled in ("", _ANY))
