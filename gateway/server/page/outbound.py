@@ -194,10 +194,10 @@ def _attachments(received: Received) -> list[tuple[Attachment, FetchedFile | Non
 
 
 def _attached(file: Attachment, found: FetchedFile | None) -> Json:
-    """Return an attachment's name, its size if known, and the reason if it could not be fetched."""
+    """Return an attachment's name, its size if known, its path in the workspace, and why it could not be fetched."""
     size = found.size if found is not None and found.path else file.size
-    trouble = found.trouble if found is not None else ""
-    return {"name": shown_name(file.name), "size": size, "trouble": trouble}
+    path, trouble = (found.path, found.trouble) if found is not None else ("", "")
+    return {"name": shown_name(file.name), "size": size, "path": path, "trouble": trouble}
 
 
 def _role(message: Inbound) -> Json:

@@ -8,7 +8,7 @@
  * @typedef {{name: string, usage: string, about: string}} Command
  * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
  * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
- *   given: boolean, files: {name: string, size: number, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
+ *   given: boolean, files: {name: string, size: number, path: string, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
  * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,

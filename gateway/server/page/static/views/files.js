@@ -4,10 +4,10 @@ import { bytes } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "./icons.js";
 
-/** @param {{name: string, size?: number, trouble?: string}} props  file of a message */
-export function FileChip({ name, size, trouble }) {
+/** @param {{name: string, size?: number, path?: string, trouble?: string}} props  file of a message */
+export function FileChip({ name, size, path, trouble }) {
   return html`<span class=${trouble ? "file-chip bad" : "file-chip"} data-testid="attached"><${Icon} name=${trouble ? "warn" : "file"} />
-    <bdi class="name" title=${name}>${name}</bdi>${size ? html`<span class="muted">${bytes(size)}</span>` : null}${trouble && html`<span class="why">${trouble}</span>`}</span>`;
+    <bdi class="name" title=${name}>${name}</bdi>${size ? html`<span class="muted">${bytes(size)}</span>` : null}${path && html`<code class="muted">${path}</code>`}${trouble && html`<span class="why">${trouble}</span>`}</span>`;
 }
 
 /** The paperclip. */

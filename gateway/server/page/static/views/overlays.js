@@ -32,7 +32,7 @@ export function Help() {
     ref.current.close();
   }, [open]);
   const close = () => (helpOpen.value = false);
-  // The event comes a task after the dialog closed; by then the help may be wanted again.
+  // A task later: the help may be wanted again.
   const onClosed = () => (closing.current ? (closing.current = false) : close());
   return html`<dialog class="help" ref=${ref} aria-labelledby="help-title" onClose=${onClosed} onClick=${(/** @type {any} */ event) => event.target === ref.current && close()}>
     <header><h2 id="help-title">Keyboard</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="cross" /></button></header>
