@@ -2,8 +2,8 @@
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
 `--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole`, the usual
-sizes of those that a plain run makes smaller, the types of the tests, and the coverage. `--large` does the same with
-tests of faults and of the store that are much larger (1,000 deaths, 100,000 moves), for hours.
+sizes of those that a plain run makes smaller, and the coverage. `--large` does the same with the tests of faults and of
+the store much larger (1,000 deaths, 100,000 moves), for hours.
 `DRAGOMAN_SEED` chooses what is random in them.
 """
 
@@ -60,8 +60,6 @@ DAEMONS = ("tests/fault", "tests/scenario")
 """Folders of tests that mostly wait for daemons. A plain run has them beside the others, in processes of their own."""
 HALF_WORKERS = WORKERS - 2
 """Processes of each of the two: while some wait, the others compute."""
-PRODUCT = ("gateway", "channels", "agent_tools", "config")
-"""Folders whose types a plain run checks. Those of the tests take as long again."""
 LARGE_TIMEOUT_S = 900
 """Timeout in seconds for one test with `--large`, unless it names its own."""
 DOWNLOAD_S = 300
@@ -122,6 +120,7 @@ def main(arguments: Sequence[str]) -> int:
         return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
     fast = "--fast" in arguments
     options = [a for a in arguments if a != "--fast"]
+    compile_tests()
     report = Report()
     report.run("ruff check", lambda: tool("ruff", "check", "."))
     report.run("ruff format", lambda: tool("ruff", "format", "--check", "."))
@@ -137,9 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     left_out = "" if whole else f" and not {WHOLE}"
     most = [*(("--cov", "--cov-report=") if whole else ()), "-m", f"not {BY_THE_CLOCK}{left_out}"]
     few = ["-m", f"{BY_THE_CLOCK}{left_out}", *(str(path) for path in files_with(BY_THE_CLOCK))]
-    compile_tests()
     with ThreadPoolExecutor(2) as beside:
-        checked = beside.submit(timed, lambda: types([] if whole else PRODUCT))
+        checked = beside.submit(timed, types)
         if whole:
             report.run("pytest", lambda: pytest([*most, *options], environment))
         else:
@@ -180,10 +178,10 @@ def tool(name: str, *arguments: str) -> Outcome:
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
-def types(folders: Sequence[str]) -> Outcome:
-    """Check the types of some folders, none meaning all, beside the tests: it fills the time in which they wait."""
+def types() -> Outcome:
+    """Check the types, beside the tests: it fills the time in which they wait."""
     program = str(Path(sys.executable).with_name("pyright"))
-    command = ["nice", "-n", str(TYPES_NICE), program, *(folders or ("--project", "pyproject.toml"))]
+    command = ["nice", "-n", str(TYPES_NICE), program, "--project", "pyproject.toml"]
     code, text = captured(command, seconds=TYPES_S)
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 

@@ -64,6 +64,10 @@ async def found(state: Path) -> list[str]:
 # --- the write-ahead log --------------------------------------------------------------------------
 
 
+SECTOR = 512
+"""Bytes that a disk writes as one."""
+
+
 def flipped(percent: int, count: int) -> Damage:
     """Some bytes of the log are turned around."""
 
@@ -76,6 +80,24 @@ def flipped(percent: int, count: int) -> Damage:
         log.write_bytes(content)
 
     return damage
+
+
+def ended_by_a_commit(state: Path) -> None:
+    """Cut what stands behind the last commit of the log whose damage can be told: one of 64 begins in two sectors.
+
+    The format of SQLite's log: a header of 32 bytes, the page size at 8 and the salts at 16; then frames of 24 bytes and
+    a page each. A frame has the header's salts at 8, and at 4 something that is not zero where it is a commit.
+    """
+    log = state / "dragoman.db-wal"
+    content = log.read_bytes()
+    frame, salts = 24 + int.from_bytes(content[8:12], "big"), content[16:24]
+    at, end = 32, 0
+    while content[at + 8 : at + 16] == salts:
+        if any(content[at + 4 : at + 8]) and (at + 8) % SECTOR:
+            end = at + frame
+        at += frame
+    assert end
+    log.write_bytes(content[:end])
 
 
 def cut(percent: int) -> Damage:
@@ -169,12 +191,13 @@ async def test_what_lies_before_the_damage_is_kept_by_the_runbooks_step(daemon: 
 async def test_what_a_power_cut_can_leave_opens_and_is_told(daemon: Daemon) -> None:
     """The last transaction is not whole, and no index says more: the rest is there, and a line in the log says so."""
     files = await killed_after(daemon, SAID)
+    ended_by_a_commit(daemon.state)
     without_index(flipped(100, 100))(daemon.state)
     await daemon.start()
     assert await daemon.stop() == 0
-    told = "not wholly written when the machine went down" in daemon.log
+    assert "not wholly written when the machine went down" in daemon.log
     left = await found(daemon.state)
-    assert left == SAID or (left == SAID[:-1] and told), daemon.log  # a log that was begun anew ends in old bytes
+    assert left in (SAID, SAID[:-1])
     put(daemon.state, files)
     assert await found(daemon.state) == SAID
 

@@ -74,7 +74,9 @@ async def test_files_are_added_in_three_ways_and_reach_the_agent(page: Served, a
     page.engine.model.script = [Answer(text="Pears.", model="scripted")]
     await page.engine.run(await page.engine.claim())
     await ann.sees("Pears.")
-    await expect(ann.page.get_by_test_id("attached").filter(has_text="notes.txt").locator("code")).to_contain_text("inbox/")
+    await expect(ann.page.get_by_test_id("attached").filter(has_text="notes.txt").locator("code")).to_contain_text(
+        "inbox/"
+    )
     (message,) = await received(page)
     assert [one.name for one in message.message.attachments] == ["notes.txt", "shot.png", "shot.png"]
     assert [one.trouble for one in message.files or ()] == ["", "", ""]
