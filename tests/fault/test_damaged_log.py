@@ -85,8 +85,8 @@ def flipped(percent: int, count: int) -> Damage:
 def ended_by_a_commit(state: Path) -> None:
     """Cut what stands behind the last commit of the log whose damage can be told: one of 64 begins in two sectors.
 
-    The format of SQLite's log: a header of 32 bytes, the page size at 8 and the salts at 16; then frames of 24 bytes and
-    a page each. A frame has the header's salts at 8, and at 4 something that is not zero where it is a commit.
+    The format of SQLite's log: a header of 32 bytes, the page size at 8 and the salts at 16; then frames of 24 bytes
+    and a page each. A frame has the header's salts at 8, and at 4 something that is not zero where it is a commit.
     """
     log = state / "dragoman.db-wal"
     content = log.read_bytes()
