@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -106,9 +106,10 @@ class _Worker:
             return f"its import takes more than {IMPORT_S:g} s. Do no work when it is imported"
         except (ValueError, OSError):
             return self.why or "it ends the process when it is imported. Do no work when it is imported"
-        if "functions" not in answer:
+        # The file's own code may have written the answer, with values of any type.
+        if not isinstance(functions := answer.get("functions"), list):
             return f"{cut(plain(str(answer.get('error'))), ERROR_CHARS)}. Correct its code"
-        if not self.file.functions <= {str(name) for name in answer["functions"]}:
+        if not self.file.functions <= set(map(str, cast("list[object]", functions))):
             return "it has other tools when it runs than its text says. Decorate each function once, at the top level"
         return ""
 

@@ -228,6 +228,28 @@ async def test_a_file_that_fails_on_import_is_one_line(tmp_path: Path) -> None:
     assert "has other tools when it runs" in why["file_other"]
 
 
+FORGED = """
+for fd in os.listdir('/proc/self/fd'):
+    if os.path.exists(f'/proc/self/fd/{fd}') and os.readlink(f'/proc/self/fd/{fd}').startswith('socket:'):
+        os.write(int(fd), b'{"functions": 5}' + bytes([10]))
+time.sleep(600)
+"""
+
+
+async def test_a_file_that_forges_its_answer_is_one_line(tmp_path: Path) -> None:
+    async with place(tmp_path) as at:
+        at.save("forges.py", after(FORGED))
+        at.save("add.py", ADD)
+
+        await at.source.settle()
+        why = at.why()
+
+        assert why["add"] == ""
+        assert "forges.py cannot be used" in why["file_forges"]
+        with pytest.raises(BadRequest, match="cannot be used"):
+            await at.call("forges", {})
+
+
 @pytest.mark.whole("takes the five seconds that an import may take; the other ways to fail stay")
 async def test_a_file_that_blocks_on_import_is_one_line(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
