@@ -31,7 +31,7 @@ _BROKEN = (
     zlib.error,
     expat.ExpatError,
     EOFError,
-    NotImplementedError,
+    NotImplementedError,  # of zipfile: a way to compress that it does not know
     ValueError,
     KeyError,
     OSError,

@@ -251,7 +251,7 @@ def _article(source: str, form: str, url: str) -> str:
             source, url=url or None, output_format="markdown" if form == "markdown" else "txt",
             include_links=form == "markdown", include_tables=True, include_comments=False,
         ) or ""  # fmt: skip
-    except Exception:  # noqa: BLE001 - trafilatura promises no errors; the visible text is the result then
+    except Exception:  # noqa: BLE001 - it raises whatever its parsers meet in a page; then the visible text is shown
         return ""
 
 
@@ -275,7 +275,7 @@ def read_pdf(data: bytes) -> dict[str, Any]:
         title = str((reader.metadata and reader.metadata.title) or "")[:300]
     except (MemoryError, RecursionError):
         return {"error": "too_much"}
-    except Exception:  # noqa: BLE001 - pypdf promises no errors; a bad document is a result
+    except Exception:  # noqa: BLE001 - a malformed file makes pypdf raise any error; the person is told that it is broken
         return {"error": "broken"}
     if not any(text.partition("\n")[2].strip() for text in texts):
         return {"error": "no_text"}
@@ -285,9 +285,11 @@ def read_pdf(data: bytes) -> dict[str, Any]:
 
 def _opens(reader: Any) -> bool:
     """Return whether an encrypted PDF opens without a password, as one does that only forbids printing."""
+    from pypdf.errors import DependencyError
+
     try:
         return bool(reader.decrypt(""))
-    except Exception:  # noqa: BLE001 - a cipher may need a library that is not there
+    except (DependencyError, NotImplementedError):  # a cipher that needs a library that is not there, or is unknown
         return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 SHARED_CHARS = 8_000_000
 """Characters of the strings that the sheets of a workbook share."""
@@ -22,14 +22,14 @@ class Workbook:
     def __init__(self) -> None:
         """Begin."""
         self.sheets: list[tuple[str, str]] = []
-        self.since = datetime(1899, 12, 30)  # noqa: DTZ001 - a sheet's dates have no zone
+        self.since = datetime(1899, 12, 30, tzinfo=UTC)
 
     def start(self, tag: str, given: Attributes) -> None:
         """Take a sheet."""
         if tag == "sheet":
             self.sheets.append((given.get("name", ""), given.get("r:id", "")))
         elif tag == "workbookPr" and given.get("date1904") in ("1", "true"):
-            self.since = datetime(1904, 1, 1)  # noqa: DTZ001
+            self.since = datetime(1904, 1, 1, tzinfo=UTC)
 
     def end(self, tag: str) -> None:
         """Ignore the end of an element."""
@@ -157,6 +157,7 @@ def _column(reference: str) -> int:
 
 
 def _date(value: str, since: datetime) -> str:
+    """Return a day number as its date and time; a sheet knows no zone, and none is written."""
     try:
         found = since + timedelta(seconds=round(float(value) * 86_400))
     except (ValueError, OverflowError):

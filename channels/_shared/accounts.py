@@ -48,7 +48,7 @@ class PlatformAccount(ABC):
         while True:
             try:
                 await self.run(sink)
-            except Exception:  # noqa: BLE001 - the loop of an account: one fault must not end it (house rule 9)
+            except Exception:  # noqa: BLE001 - one fault must not end the loop of an account: it is told and begun again
                 self._log.exception("the %s account %s broke", self.platform, self.name)
                 self._trouble = "It broke and is being started again; the log says why."
             await asyncio.sleep(pause_s)

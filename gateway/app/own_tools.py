@@ -31,7 +31,7 @@ from gateway.system.logging_setup import log
 from gateway.toolcalls.registry import ToolSource
 from gateway.toolcalls.schema_arguments import SchemaArguments
 from gateway.toolcalls.tool_set import Run, Tool
-from gateway.toolcalls.worker_program import as_text
+from gateway.toolcalls.worker_program import TextLoader, as_text
 from gateway.toolcalls.workers import Workers
 
 PACKAGE = Path(own.__file__)
@@ -91,7 +91,7 @@ class FolderSource:
         """Try all files once, so that the first turn need not wait. Never raises."""
         try:
             await self.settle()
-        except Exception:  # noqa: BLE001 - a chore's failure is a line in the log; the next turn tries again (rule 9)
+        except Exception:  # noqa: BLE001 - it runs beside the daemon, which it must not end; the next turn tries again
             self._log.exception("own tools cannot be tried")
 
     def _untried(self) -> list[OwnFile]:
@@ -234,15 +234,15 @@ async def _never(_ctx: ToolContext, _arguments: Any) -> ToolResult:
 def import_trusted(file: OwnFile) -> ModuleType | str:
     """Import a trusted file in the daemon, by the text that was read. Return the module, or what is wrong."""
     name = f"{FOLDER_MODULES}.{file.path.stem}"
-    module = ModuleType(name)
-    module.__file__ = str(file.path)
+    loader = TextLoader(str(file.path), file.source)
+    module = loader.module(name)
     before = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        exec(compile(file.source, str(file.path), "exec"), vars(module))  # noqa: S102 - the owner trusts this file
+        loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything (house rule 9)
+    except BaseException as error:  # noqa: BLE001 - the owner's code may raise anything, also SystemExit: that is told
         if before is None:
             del sys.modules[name]
         else:

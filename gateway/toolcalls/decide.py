@@ -160,7 +160,7 @@ class CallDecider:
         """Return a planned call for the hooks before it; None when it is not valid, so that `first` refuses it."""
         try:
             call = self._prepare(view, step, ())
-        except Exception:  # noqa: BLE001 - `first` refuses a call that no hook saw (house rules 3, 9)
+        except Exception:  # noqa: BLE001 - a tool's own code reads its arguments; `first` refuses a call that no hook saw
             self._log.exception("call not prepared", turn=step.turn, n=step.n)
             return None
         return None if isinstance(call, Deny) else call

@@ -251,7 +251,7 @@ class Jobs:
             job.end, job.why = JobEnd.FAILED, str(error)
         except asyncio.CancelledError:
             cancelled = True
-        except Exception:  # noqa: BLE001 - a job runs a tool's program: its failure is its state (rule 9)
+        except Exception:  # noqa: BLE001 - nobody awaits a job: its failure becomes its state, which is told
             self._log.exception("a job failed", job=job.id)
             job.end, job.why = JobEnd.FAILED, "It failed by a fault of its own."
         finally:

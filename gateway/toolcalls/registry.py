@@ -79,13 +79,13 @@ class Registry:
         for source in self._settling:
             try:
                 await source.settle()
-            except Exception:  # noqa: BLE001 - as in `_read`
+            except Exception:  # noqa: BLE001 - a source may be foreign code; the turn begins with its last tools
                 self._log.exception("changed tools cannot be looked at")
 
     def _read(self, source: ToolSource, last: Sequence[Tool]) -> Sequence[Tool]:
         try:
             return source.snapshot()
-        except Exception:  # noqa: BLE001 - a source may be foreign code; the other tools must stay (house rule 9)
+        except Exception:  # noqa: BLE001 - a source may be foreign code; the other tools must stay
             self._log.exception("tools cannot be listed", source=source.name)
             return last
 

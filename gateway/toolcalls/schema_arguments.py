@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, Union, cast
+from functools import reduce
+from typing import Any, Literal, NotRequired, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # typing's own is not accepted by pydantic before Python 3.12
@@ -69,7 +70,7 @@ def _type(schema: Mapping[str, Any]) -> Any:
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     if "anyOf" in schema:
-        return Union[tuple(_type(one) for one in schema["anyOf"])]  # noqa: UP007 - its parts are known at run time only
+        return reduce(lambda one, other: one | other, (_type(one) for one in schema["anyOf"]))
     match schema.get("type"):
         case None:
             return Any

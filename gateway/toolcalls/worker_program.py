@@ -17,6 +17,10 @@ import sys
 import threading
 import traceback
 import types
+from contextlib import suppress
+from importlib.abc import ExecutionLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from typing import Any
 
 MARK = "__dragoman_tool__"
@@ -34,10 +38,10 @@ def main(descriptor: int, package: str) -> None:
     begun_in = os.getpid()
     first = json.loads(lines.readline())
     sys.path[:0] = [package, first["folder"]]
-    module = types.ModuleType(first["name"])
-    module.__file__ = first["file"]
+    loader = TextLoader(first["file"], first["source"])
+    module = loader.module(first["name"])
     sys.modules[first["name"]] = module
-    why = _load(module, first["source"])
+    why = _load(module, loader)
     if os.getpid() != begun_in:
         os._exit(1)  # a process that the file forked: only its parent answers
     if not why and _has_children():
@@ -53,14 +57,36 @@ def main(descriptor: int, package: str) -> None:
         _send(wire, {"id": call["id"], "leaves": leaves, **answer})
 
 
-def _load(module: types.ModuleType, source: str) -> str:
+class TextLoader(ExecutionLoader):
+    """Loader of a module from a text that was read before: what was checked is what runs."""
+
+    def __init__(self, path: str, text: str) -> None:
+        """Take the path that tracebacks name."""
+        self.path, self.text = path, text
+
+    def get_filename(self, fullname: str) -> str:
+        """Return the path."""
+        return self.path
+
+    def get_source(self, fullname: str) -> str:
+        """Return the text."""
+        return self.text
+
+    def module(self, name: str) -> types.ModuleType:
+        """Return the module before it runs."""
+        spec = ModuleSpec(name, self, origin=self.path)
+        spec.has_location = True  # so that the module has its path
+        return module_from_spec(spec)
+
+
+def _load(module: types.ModuleType, loader: TextLoader) -> str:
     """Run the file; return why that failed, empty when it did not."""
     try:
-        exec(compile(source, str(module.__file__), "exec"), vars(module))  # noqa: S102 - that is what a worker is for
+        loader.exec_module(module)
     except SystemExit as error:
-        return f"it exits when it is imported ({_text_of(error)})"
-    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything (house rule 9)
-        return f"it cannot be imported ({type(error).__name__}: {_text_of(error)})"
+        return f"it exits when it is imported ({_text_of(error).removeprefix('SystemExit: ')})"
+    except BaseException as error:  # noqa: BLE001 - the owner's code may raise anything: that is the answer
+        return f"it cannot be imported ({_text_of(error)})"
     finally:
         _flush()
     return ""
@@ -73,9 +99,9 @@ def _called(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
         return {"text": _cut(as_text(result))}
-    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything (house rule 9)
+    except BaseException as error:  # noqa: BLE001 - the owner's code may raise anything: that is the answer
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return {"error": f"{type(error).__name__}: {_text_of(error)} (line {where.lineno} of {where.name})"}
+        return {"error": f"{_text_of(error)} (line {where.lineno} of {where.name})"}
     finally:
         _flush()
 
@@ -83,10 +109,8 @@ def _called(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
 def _flush() -> None:
     """Write out what was printed, so that it is read before the answer."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(AttributeError, OSError, ValueError):  # the tool may have removed or closed it
             stream.flush()
-        except Exception:  # noqa: BLE001, S112 - the tool may have closed or replaced it
-            continue
 
 
 def as_text(result: object) -> str:
@@ -108,10 +132,8 @@ def _cut(text: str) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)[:WHY_CHARS]
-    except BaseException:  # noqa: BLE001 - its __str__ is foreign code too
-        return "it does not say why"
+    """Return the type and the words of an error; `traceback` bears one that cannot say any."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())[:WHY_CHARS]
 
 
 def _has_children() -> bool:

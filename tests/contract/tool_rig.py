@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from config.load import Loaded, load
 from config.plugins import tool_specs
@@ -314,7 +314,7 @@ def hangs(begun: asyncio.Event, stays: Callable[[str], bool] = always, after: bo
     def around(tool: Tool) -> Tool:
         async def run(ctx: ToolContext, arguments: Any) -> ToolResult | Park:
             if not after:
-                return await tool.run(HangingContext(ctx, begun, stays), arguments)  # pyright: ignore[reportArgumentType]
+                return await tool.run(cast("ToolContext", HangingContext(ctx, begun, stays)), arguments)
             await tool.run(ctx, arguments)
             begun.set()
             await asyncio.Event().wait()

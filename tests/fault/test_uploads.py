@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from tests.fault.rig import until
 from tests.support.daemon import Daemon, page_of, signed_in
 
 KEY = "upload-0001"
@@ -24,9 +24,7 @@ def kept(daemon: Daemon) -> list[Path]:
 async def half(daemon: Daemon) -> AsyncIterator[bytes]:
     """Send half of the file; then the daemon dies."""
     yield WHOLE[: len(WHOLE) // 2]
-    async with asyncio.timeout(10):
-        while not any(path.stat().st_size > 60_000 for path in kept(daemon)):  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
+    await until(lambda: any(path.stat().st_size > 60_000 for path in kept(daemon)))
     await daemon.kill()
     yield WHOLE[len(WHOLE) // 2 :]
 
@@ -41,9 +39,7 @@ async def test_a_kill_in_mid_upload_leaves_no_half_file(tmp_path: Path) -> None:
         (left,) = kept(daemon)
         assert left.suffix == ".part"
         await daemon.start()
-        async with asyncio.timeout(10):
-            while kept(daemon):  # noqa: ASYNC110 - the sweep at start tells nobody
-                await asyncio.sleep(0.01)
+        await until(lambda: not kept(daemon))
         async with page_of(daemon) as page:
             for _ in range(2):
                 async with page.client.put(f"{daemon.url}/api/uploads/{KEY}", data=WHOLE) as answer:

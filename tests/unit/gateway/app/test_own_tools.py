@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,12 +19,13 @@ from config.settings import ToolSettings
 from gateway.app.own_tools import PACKAGE, FolderSource, worker_file
 from gateway.domain.tools import Availability, Effect, Risk, SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
-from gateway.ports import Output, ProcessEnd
+from gateway.ports import Output, ProcessEnd, ToolContext
 from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
 from gateway.toolcalls.arguments import InvalidArguments
 from gateway.toolcalls.schema_arguments import SchemaArguments
 from gateway.toolcalls.workers import Workers
 from tests.support.fakes import NO_SANDBOX
+from tests.support.surroundings import until
 
 HEAD = "from agent_tools.own import tool\nimport os, sys, time\n"
 ADD = f"""{HEAD}
@@ -281,7 +282,7 @@ async def test_a_trusted_file_runs_in_the_daemon(tmp_path: Path) -> None:
         at.save("add.py", ADD)
         at.save("bad.py", after("sys.exit(1)"))
         (add, _, pid) = at.source.snapshot()
-        result = await pid.run(None, pid.arguments.parse("{}"))  # type: ignore[arg-type]
+        result = await pid.run(cast("ToolContext", None), pid.arguments.parse("{}"))
 
     assert (pid.missing, pid.spec.sandbox) == ("", None)
     assert getattr(result, "text", "") == str(os.getpid())
@@ -413,9 +414,7 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
 
         async with asyncio.TaskGroup() as group:
             calling = group.create_task(at.call("returns", {"code": code}))
-            async with asyncio.timeout(20):
-                while not (at.workspace / "begun").exists():  # noqa: ASYNC110 - another process makes it
-                    await asyncio.sleep(0.01)
+            await until((at.workspace / "begun").exists, within_s=20)
             calling.cancel()
 
         assert not at.workers.count

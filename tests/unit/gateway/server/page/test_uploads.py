@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO
 from tests.support.makers import ANN
+from tests.support.surroundings import until
 
 KEY = "upload-0001"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
@@ -68,13 +69,6 @@ async def say(page: Served, *frames: dict[str, Any], owner: OwnerName = ANN) -> 
                     pass
             answers.append(answer)
         return answers
-
-
-async def until(done: Callable[[], bool]) -> None:
-    """Wait until the server has noticed that its client is gone."""
-    async with asyncio.timeout(5):
-        while not done():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
 
 
 def protocol(cookie: str) -> list[str]:
