@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_what_counts_as_noticed(
         survived,
         stale,
     )
+
+
+def test_mutant_out_of_time_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    codes = {"slow": -24, "loud": 3, "killed": 1, "alive": 0, "uncalled": 33, "waiting": None}
+    Path("mutants").mkdir()
+    Path("mutants", "a.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
+    chosen = [one for one in codes if one != "loud"]
+    assert mutants.hung_among(chosen, ["a.py"]) == ["slow"]
+    assert mutants.hung_among(["loud"], ["a.py"]) == ["loud"]
 
 
 @pytest.mark.parametrize(("killed", "survived", "good"), [(85, 15, True), (84, 16, False), (0, 0, False), (9, 0, True)])
