@@ -39,7 +39,7 @@ CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["gateway", "channels", "agent_tools", "config"]
 only_mutate = {files}
-also_copy = ["README.md", "run", "deploy", "conftest.py"]
+also_copy = ["README.md", "docs", "run", "deploy", "conftest.py"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "--timeout=600"]
 pytest_add_cli_args_test_selection = {tests}
 timeout_multiplier = 3.0
