@@ -58,6 +58,8 @@ class Ask:
     """The call waits for a button press by an authorised person."""
 
     because: str
+    warning: str = ""
+    """Sentence for the card about what the action as shown does not say; empty when there is none."""
     rule: Rule | None = field(default=None, compare=False)
     """As in `Allow`."""
 

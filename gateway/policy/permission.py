@@ -32,7 +32,15 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.policy.layers import NO_PRESET, beyond, rules_above, rules_of_call, withheld_by
-from gateway.policy.rules import denied_outright, evaluate, only_reads, place_of, some_part_reads, written_outside
+from gateway.policy.rules import (
+    denied_outright,
+    evaluate,
+    files_taken,
+    only_reads,
+    place_of,
+    some_part_reads,
+    written_outside,
+)
 
 DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
@@ -43,6 +51,9 @@ DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
         Risk.NETWORK: ApprovalMode.ASK,
     }
 )
+
+FILES_NAMED = 3
+"""Patterns of files that a question names, at most."""
 
 Note = Callable[[str], None]
 """Receiver of one line about each step of a decision, in order. `explain` prints them."""
@@ -234,9 +245,19 @@ def _by_rules(
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
         case ApprovalMode.ASK:
-            return Ask(because=f"{risk} needs an approval", rule=rule)
+            return _asked(f"{risk} needs an approval", rule, rules, call_scope, kind)
         case _:  # closed by default: any other value denies
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
+
+
+def _asked(because: str, rule: Rule | None, rules: Sequence[Rule], call_scope: CallScope, kind: str) -> Ask:
+    """Return the question about a call. It names files that `git` may take along: no word of the call does."""
+    files = () if rule is None else files_taken(rules, call_scope, kind)
+    if not files:
+        return Ask(because=because, rule=rule)
+    named = ", ".join([*(repr(one) for one in files[:FILES_NAMED]), *(["…"] if len(files) > FILES_NAMED else [])])
+    text = f"may take along or show files that fit {named}"
+    return Ask(because=f"git {text}", warning=f"Git {text}.", rule=rule)
 
 
 def _closed_chat(
@@ -265,7 +286,8 @@ def _under_parents(
         if rule is not None and rule.decision is Verdict.DENY:
             return _denied_by(rule, spec)
         if rule is not None and rule.decision is Verdict.ASK and isinstance(found, Allow):
-            found = Ask(because=f"{rule.where} asks about {rule.pattern!r}", rule=rule)
+            because = f"{rule.where} asks about {rule.pattern!r}"
+            found = _asked(because, rule, rules, call_scope, session.root_kind.value)
     return found
 
 

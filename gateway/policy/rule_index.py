@@ -11,6 +11,7 @@ from operator import is_
 from gateway.domain.patterns import expression
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.policy.shell.folders import folder_of, is_about_command
+from gateway.policy.shell.taking import is_about_files
 
 WILDCARD = re.compile(r"[*?]")
 
@@ -94,6 +95,8 @@ class Index:
     """Those of them about paths in folders."""
     restricting: list[Rule] = field(default_factory=list[Rule])
     """Rules that deny or ask, the last one first."""
+    files: list[Rule] = field(default_factory=list[Rule])
+    """Those of them about files."""
 
     def beneath_folder(self, rule: Rule) -> None:
         """Add the folder that a rule's pattern names."""
@@ -148,6 +151,8 @@ def _index(rules: _Same, kind: str) -> Index:
             index.beneath.add(one)
             index.beneath_folder(rule)
         index.restricting.insert(0, rule)
+        if is_about_files(rule.pattern):
+            index.files.insert(0, rule)
         if rule.locked:
             index.locked.add(one)
             index.locks = True

@@ -25,6 +25,7 @@ from gateway.policy.shell.folders import (
 from gateway.policy.shell.git_options import configures_git
 from gateway.policy.shell.places import SHARED, as_pattern, is_outside, overlap, paths_in, resolved
 from gateway.policy.shell.reading import ANYWHERE, is_standard
+from gateway.policy.shell.taking import takes
 from gateway.policy.shell.walking import prints_names_only
 
 ANY_NAME = "\0"
@@ -70,6 +71,15 @@ def written_outside(rules: Sequence[Rule], subjects: Sequence[str], kind: str, p
             if outside and not outside[0].startswith(SHARED) and _part(index, script, part, place) is None:
                 return part.words[0]
     return ""
+
+
+def files_taken(rules: Sequence[Rule], call_scope: CallScope, kind: str) -> tuple[str, ...]:
+    """Return the patterns of files that deny or ask rules are about and that `git` may take along or print."""
+    index, place = indexed(rules, kind), place_of(call_scope)
+    texts = (one[len(_COMMAND) :] for one in call_scope.subjects if one.startswith(_COMMAND))
+    parts = (part for text in texts for part in parse(text).parts)
+    found = (rule.pattern for part in parts for rule in _rules_taken(index, part, place))
+    return tuple(dict.fromkeys(found))
 
 
 def place_of(call_scope: CallScope) -> Place:
@@ -205,14 +215,16 @@ def _part(index: Index, script: Script, part: Part, place: Place) -> Placed | No
         return block
     known = script.plain and not script.why_ask
     allow = _allow(index.allows, part, place, max(_after(exact), _after(block))) if known else None
-    found = allow or block or exact
-    if (
-        index.restricting
-        and (found is None or found is allow)
-        and (hidden := _hidden(index, part) or _rule_below(index, part, named, place)) is not None
-    ):
+    found, hidden = allow or block or exact, None
+    if index.restricting and (found is None or found is allow):
+        hidden = (
+            _hidden(index, part) or _rule_below(index, part, named, place) or _rule_taken(index, part, place, allow)
+        )
+    if hidden is not None:
         found = _asking(hidden)
     granted = _allow(index.grants, part, place) if known and _may_be_granted(found) else None
+    if granted is not None and hidden is not None and WILDCARD.search(granted.rule.pattern):
+        granted = None  # as wide as an allow, which does not cover this either
     return granted or found
 
 
@@ -252,6 +264,19 @@ def _rule_below(index: Index, part: Part, named: Sequence[str], place: Place) ->
         ),
         None,
     )
+
+
+def _rule_taken(index: Index, part: Part, place: Place, allow: Placed | None) -> Rule | None:
+    """Return a deny or ask rule about files that `git` may take along, unless a rule allows this very command."""
+    if allow is not None and not WILDCARD.search(allow.rule.pattern):
+        return None
+    return next(_rules_taken(index, part, place), None)
+
+
+def _rules_taken(index: Index, part: Part, place: Place) -> Iterator[Rule]:
+    may_take = takes(part, place) if index.files else None
+    if may_take is not None:
+        yield from (rule for rule in index.files if may_take(rule.pattern))
 
 
 def _lies_below(folder: str, place: Place) -> bool:

@@ -241,8 +241,8 @@ class CallDecider:
                         "The same call was made over and over in this turn, and nobody can be asked whether to go on."
                     )
                     return self.refuse(Deny(reason=DenyReason.LOOP, hint=hint))
-                case Ask():
-                    return self._request(view, call, repeated)
+                case Ask(warning=warning):
+                    return self._request(view, call, repeated, warning)
         except Exception:  # noqa: BLE001 - a failed decision is a refusal, and so a result (house rules 3, 9)
             self._log.exception("decision failed", turn=step.turn, n=step.n)
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
@@ -445,7 +445,7 @@ class CallDecider:
     def _workspace(self, session: Session) -> Callable[[], str]:
         return lambda: str(self.workspaces.workspace(works_in(session)))
 
-    def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
+    def _request(self, view: TurnView, call: Prepared, repeated: int, warning: str = "") -> Asked | ToolResult:
         # Redact configured secrets only: text that merely looks like a secret is part of the action.
         # Redact before rendering, which may escape a secret, and after it, where keys are text too.
         arguments, within = self.redactor.known_in(dict(call.action.arguments))
@@ -462,7 +462,7 @@ class CallDecider:
                     hint="It is longer than 64 KiB as shown, too long to be read before a decision. Make it shorter.",
                 )
             )
-        notes: list[str] = []
+        notes = [warning] if warning else []
         if call.action.sandbox is SandboxMode.OFF:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
         if call.step.hook_outcome is not None and call.step.hook_outcome.arguments is not None:

@@ -1,4 +1,4 @@
-"""Options of `git` in front of its subcommand. Pure; used by `walking` and `gateway.policy.rules`."""
+"""Options of `git` in front of its subcommand. Pure; used by `walking`, `taking` and `gateway.policy.rules`."""
 
 from __future__ import annotations
 
@@ -28,3 +28,9 @@ def subcommand_of(args: Sequence[str]) -> Sequence[str]:
     while args and args[0].startswith("-"):
         args = args[2 if args[0] in _VALUED or args[0] in ("-c", *_SETTINGS) else 1 :]
     return args
+
+
+def goes_elsewhere(args: Sequence[str]) -> bool:
+    """Return whether options in front of the subcommand name another folder, so that paths stand in that one."""
+    own = args[: len(args) - len(subcommand_of(args))]
+    return any(word == "-C" or word.startswith(("--git-dir", "--work-tree")) for word in own)

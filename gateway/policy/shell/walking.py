@@ -111,6 +111,12 @@ def prints_names_only(words: Sequence[str]) -> bool:
     return program in _NAMES_ONLY
 
 
+def begins_one(word: str, long: Sequence[str]) -> bool:
+    """Return whether a word is one of the long options, or a beginning of one."""
+    name = word.partition("=")[0]
+    return len(name) > 2 and any(one.startswith(name) for one in long)
+
+
 def _walks(walker: Walker, args: Sequence[str]) -> bool:
     if walker.letters is None:
         return True
@@ -120,14 +126,8 @@ def _walks(walker: Walker, args: Sequence[str]) -> bool:
 def _has(word: str, letters: str, long: Sequence[str]) -> bool:
     """Return whether a word is one of the options. A letter counts anywhere in its group."""
     if word.startswith("--"):
-        return _begins_one(word, long)
+        return begins_one(word, long)
     return word.startswith("-") and any(letter in letters for letter in word[1:])
-
-
-def _begins_one(word: str, long: Sequence[str]) -> bool:
-    """Return whether a word is one of the long options, or a beginning of one."""
-    name = word.partition("=")[0]
-    return len(name) > 2 and any(one.startswith(name) for one in long)
 
 
 def _operands(walker: Walker, args: Sequence[str]) -> Sequence[str]:
@@ -150,7 +150,7 @@ def _operands(walker: Walker, args: Sequence[str]) -> Sequence[str]:
 
 def _takes_next(walker: Walker, word: str) -> bool:
     if word.startswith("--"):
-        return "=" not in word and _begins_one(word, walker.valued_long)
+        return "=" not in word and begins_one(word, walker.valued_long)
     return word[-1] in walker.valued
 
 

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from gateway.approvals import action_key, action_sha
 from gateway.domain.ids import TurnId, main_session
+from gateway.domain.rules import Verdict
 from gateway.domain.steps import Step, StepState
 from gateway.domain.tools import (
     Action,
@@ -33,6 +34,7 @@ from gateway.toolcalls.workspaces import Workspaces
 from tests.support.fakes import Text
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
 from tests.support.turns import turn_view
+from tests.unit.gateway.policy.test_rules import rule
 from tests.unit.gateway.toolcalls.rig import SECRET, asked, counted, deciding, first, reaching, step, tool, waiting
 
 ERROR, DENIED = ResultStatus.ERROR, ResultStatus.DENIED
@@ -231,6 +233,15 @@ def test_a_card_says_what_should_give_pause(
 
     assert isinstance(found, Asked)
     assert found.request.note == note
+
+
+def test_card_names_the_files_that_git_may_take_along(tmp_path: Path) -> None:
+    made = reaching(CallScope(risk=Risk.EXECUTE, subjects=("command:git push",)))
+    rules = (rule("*", Verdict.ALLOW), rule("*.env", Verdict.DENY))
+    found = first(deciding(tmp_path, replace(made, policy=replace(made.policy, rules=rules))), step())
+
+    assert isinstance(found, Asked)
+    assert found.request.note.startswith("Git may take along or show files that fit '*.env'.")
 
 
 def test_a_loop_about_which_nobody_can_be_asked_ends(tmp_path: Path) -> None:
