@@ -37,6 +37,10 @@ from gateway.toolcalls.workers import Workers
 PACKAGE = Path(own.__file__)
 """File with the decorator, which workers import."""
 MB = 1024 * 1024
+SIDE_BY_SIDE = 8
+"""Files that are tried at once."""
+BEGIN_S = 1.0
+"""Seconds of one settling in which a file's try may begin."""
 BAD_ARGUMENTS = SchemaArguments({"type": "object", "properties": {}, "additionalProperties": False})
 
 
@@ -78,19 +82,38 @@ class FolderSource:
         return self._tools
 
     async def settle(self) -> None:
-        """Try each new or changed untrusted file in a worker: its import may fail, block or fork."""
+        """Try new and changed untrusted files in workers, side by side: an import may fail, block or fork.
+
+        A file is tried once until it changes. One that gets no place within a second, because others block, is left for
+        the next time: so the wait is that of one import.
+        """
         self.snapshot()
         if not self._containment.can_bwrap or not self._untried():
             return
         async with self._one_at_a_time:
-            for file in self._untried():
-                self._tried[file.sha] = await self._workers.try_file(worker_file(file))
+            waiting = self._untried()
+            last = asyncio.get_running_loop().time() + BEGIN_S
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(waiting), SIDE_BY_SIDE)):
+                    group.create_task(self._try_each(waiting, last), name="try own tools")
             self._build()
+
+    async def _try_each(self, waiting: list[OwnFile], last: float) -> None:
+        """Try files from the front of `waiting`. Begin none after the loop's time `last`."""
+        while waiting and asyncio.get_running_loop().time() < last:
+            file = waiting.pop(0)
+            self._tried[file.sha] = await self._workers.try_file(worker_file(file))
+
+    async def settle_all(self) -> None:
+        """Settle until no file is left."""
+        await self.settle()
+        while self._containment.can_bwrap and self._untried():
+            await self.settle()
 
     async def follow(self) -> None:
         """Try all files once, so that the first turn need not wait. Never raises."""
         try:
-            await self.settle()
+            await self.settle_all()
         except Exception:  # noqa: BLE001 - it runs beside the daemon, which it must not end; the next turn tries again
             self._log.exception("own tools cannot be tried")
 

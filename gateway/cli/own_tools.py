@@ -48,7 +48,7 @@ class Tools:
         sources, _ = load_tools(loaded, hosts.of)
         folder = load_folder(loaded, sources, make_workers(loaded, containment), containment)
         if folder is not None:
-            asyncio.run(folder.settle())
+            asyncio.run(folder.settle_all())
         every = [*sources, *([] if folder is None else [folder])]
         self._found = {tool.spec.name: (source.name, tool) for source in every for tool in source.snapshot()}
 

@@ -16,8 +16,9 @@ import pytest
 from config.own_files import OwnFile, read_file
 from config.own_folder import OwnFolder
 from config.settings import ToolSettings
-from gateway.app.own_tools import PACKAGE, FolderSource, worker_file
+from gateway.app.own_tools import PACKAGE, SIDE_BY_SIDE, FolderSource, worker_file
 from gateway.domain.tools import Availability, Effect, Risk, SandboxMode, SandboxPolicy
+from gateway.domain.workers import WorkerFile
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import Output, ProcessEnd, ToolContext
 from gateway.sandbox import Confinement, Containment, ProcessLimits, probe, run_contained
@@ -35,6 +36,7 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 """
 BASIC = Confinement(mode=SandboxMode.BASIC)
+CONTAINED = Containment(can_bwrap=True, can_pid_namespace=True)
 
 
 def after(code: str) -> str:
@@ -258,6 +260,46 @@ async def test_a_file_that_blocks_on_import_is_one_line(tmp_path: Path) -> None:
         await at.source.settle()
 
         assert "takes more than 5 s" in at.why()["file_blocks"]
+
+
+class Meeting(Workers):
+    """Workers whose tries end when as many files as it waits for are tried at once. They import nothing."""
+
+    def __init__(self, parties: int) -> None:
+        super().__init__(containment=CONTAINED, limits=ProcessLimits(), package=PACKAGE)
+        self.tried: list[str] = []
+        self._all_there = asyncio.Barrier(parties)
+
+    async def try_file(self, file: WorkerFile) -> str:
+        self.tried.append(file.name)
+        await self._all_there.wait()
+        return "it blocks"
+
+
+async def test_files_are_tried_side_by_side_and_once(tmp_path: Path) -> None:
+    workers, found = Meeting(3), CONTAINED
+    source = FolderSource(OwnFolder(path=tmp_path), taken=[], workers=workers, containment=found)
+    for stem in ("a", "b", "c"):
+        (tmp_path / f"{stem}.py").write_text(after("time.sleep(600)"))
+
+    async with asyncio.timeout(10):
+        await source.settle()
+    await source.settle()
+
+    assert sorted(workers.tried) == ["a.py", "b.py", "c.py"]
+    assert all("it blocks" in tool.missing for tool in source.snapshot())
+
+
+async def test_more_files_than_places_are_all_tried_once(tmp_path: Path) -> None:
+    workers, found = Meeting(1), CONTAINED
+    source = FolderSource(OwnFolder(path=tmp_path), taken=[], workers=workers, containment=found)
+    for n in range(2 * SIDE_BY_SIDE):
+        (tmp_path / f"t{n}.py").write_text(after(f"x = {n}"))
+
+    async with asyncio.timeout(10):
+        await source.settle_all()
+
+    assert len(workers.tried) == len(set(workers.tried)) == 2 * SIDE_BY_SIDE
 
 
 async def test_an_untrusted_file_is_not_run_by_the_daemon(tmp_path: Path) -> None:
