@@ -25,7 +25,9 @@ from tests.support.proof import LARGE, PROOF, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).with_name("fault") / "twins"
-COPIED = ("gateway", "channels", "agent_tools", "config", "tests", "deploy", "pyproject.toml", "README.md", "run")
+COPIED = (
+    "gateway", "channels", "agent_tools", "config", "tests", "deploy", "docs", "pyproject.toml", "README.md", "run",
+)  # fmt: skip
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "node_modules")
 AT_ONCE = min(2, os.cpu_count() or 1)
 WITHIN_S = 300
