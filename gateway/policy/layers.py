@@ -15,7 +15,7 @@ from gateway.domain.presets import BUILD, Ceiling, Preset, PresetMode, Presets
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import CallScope, Risk, SandboxPolicy, SubjectKind, ToolPolicy, ToolSpec
-from gateway.policy.rules import only_reads
+from gateway.policy.rules import only_looks
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
 UNDER_LIMITS = "You can read and look things up, and cannot change anything; nor can the session above you."
@@ -137,7 +137,7 @@ def _is_excepted(ceiling: Ceiling, call_scope: CallScope) -> bool:
         case Risk.WRITE:
             return _writes_only(ceiling, call_scope)
         case Risk.EXECUTE:
-            return Risk.READ in ceiling.risks and only_reads(call_scope)
+            return Risk.READ in ceiling.risks and only_looks(call_scope)
         case _:
             return False
 

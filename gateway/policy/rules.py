@@ -15,7 +15,7 @@ from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, SubjectKind
 from gateway.policy.rule_index import WILDCARD, Allows, Index, Placed, indexed
-from gateway.policy.shell import Part, PartKind, Place, Script, is_secret, parse, readers
+from gateway.policy.shell import Part, PartKind, Place, Script, changes_nothing, is_secret, parse, readers
 from gateway.policy.shell.folders import (
     file_words,
     is_above,
@@ -89,11 +89,20 @@ def place_of(call_scope: CallScope) -> Place:
 
 def only_reads(call_scope: CallScope) -> bool:
     """Return whether a call does nothing but run commands that only read inside the workspace."""
+    texts, place = _commands_alone(call_scope), place_of(call_scope)
+    return bool(texts) and all(found and all(found) for found in (readers(text, place) for text in texts))
+
+
+def only_looks(call_scope: CallScope) -> bool:
+    """Return whether a call does nothing but run commands that change nothing, though they may print secrets."""
+    texts, place = _commands_alone(call_scope), place_of(call_scope)
+    return bool(texts) and all(changes_nothing(text, place) for text in texts)
+
+
+def _commands_alone(call_scope: CallScope) -> Sequence[str]:
+    """Return the commands of a call that has no other subjects; none of another call."""
     texts = [one[len(_COMMAND) :] for one in call_scope.subjects if one.startswith(_COMMAND)]
-    if not texts or len(texts) != len(call_scope.subjects):
-        return False
-    place = place_of(call_scope)
-    return all(found and all(found) for found in (readers(text, place) for text in texts))
+    return texts if len(texts) == len(call_scope.subjects) else ()
 
 
 def some_part_reads(call_scope: CallScope, rule: Rule) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gateway.policy.shell.always import rule_for_always
 from gateway.policy.shell.parsing import parse
 from gateway.policy.shell.places import is_secret
-from gateway.policy.shell.reading import harmless, read_only, readers
+from gateway.policy.shell.reading import changes_nothing, harmless, read_only, readers
 from gateway.policy.shell.script import Part, PartKind, Place, Script
 from gateway.policy.shell.verdicts import LINES_AT_MOST, part_verdicts
 
@@ -18,6 +18,7 @@ __all__ = [
     "PartKind",
     "Place",
     "Script",
+    "changes_nothing",
     "harmless",
     "is_secret",
     "parse",

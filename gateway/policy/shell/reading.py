@@ -58,6 +58,17 @@ def readers(text: str, place: Place = ANYWHERE) -> tuple[bool, ...]:
     return tuple(known and harmless(part, place) for part in script.parts)
 
 
+@lru_cache(maxsize=64)
+def changes_nothing(text: str, place: Place = ANYWHERE) -> bool:
+    """Return whether a script does nothing but read, though it may print secret files that it does not name.
+
+    Such a script is asked about (`git diff`, `grep -r x .`). A preset that only reads permits it.
+    """
+    script = parse(text)
+    known = script.plain and not script.why_ask and bool(script.parts)
+    return known and all(harmless(part, place) or _shows(part, place) for part in script.parts)
+
+
 def harmless(part: Part, place: Place = ANYWHERE) -> bool:
     """Return whether a part of a plain script only reads."""
     if part.why_ask or part.expands:
@@ -71,6 +82,17 @@ def harmless(part: Part, place: Place = ANYWHERE) -> bool:
             return _assigns_nothing_special(part)
         case _:
             return False
+
+
+def _shows(part: Part, place: Place) -> bool:
+    """Return whether a command changes nothing, whatever files it prints."""
+    if part.kind is not PartKind.COMMAND or part.why_ask or part.expands or part.globs or not is_standard(part.program):
+        return False
+    program, args = part.words[0], part.words[1:]
+    if program == "git":
+        return _git_shows(args, part, place)
+    reader = None if program in _OWN_RULES else READERS.get(program)
+    return reader is not None and _reads(reader, args, part, place, anywhere=True)
 
 
 def is_standard(program: str) -> bool:
@@ -111,14 +133,24 @@ def _compares(args: Sequence[str], part: Part, place: Place) -> bool:
 
 
 def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+    own = _git_command(args)
+    return _git_shows(args, part, place) and not (own and may_print_secrets(own[0], own[1:]))
+
+
+def _git_command(args: Sequence[str]) -> Sequence[str]:
+    """Return the words from the subcommand on, behind options that change nothing."""
     while args and args[0] in _GIT_GLOBAL:
         args = args[1:]
+    return args
+
+
+def _git_shows(args: Sequence[str], part: Part, place: Place) -> bool:
+    """Return whether `git` changes nothing and is given no secret file, though it may print some."""
+    args = _git_command(args)
     if any("%G" in word for word in args):
         return False  # a format that checks signatures, by a program that the configuration names
     reader = _GIT_READERS.get(args[0]) if args else None
     if reader is not None and reader.contents and may_name_secrets(_without_patterns(reader, args[1:])):
-        return False
-    if args and may_print_secrets(args[0], args[1:]):
         return False
     return _reads(READERS["git"], args, part, place)
 
@@ -136,8 +168,8 @@ def _rg_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     return _reads(READERS["rg"], kept, part, place)
 
 
-def _reads(reader: Reader, args: Sequence[str], part: Part, place: Place) -> bool:
-    """Return whether a reader's command with these words only reads."""
+def _reads(reader: Reader, args: Sequence[str], part: Part, place: Place, *, anywhere: bool = False) -> bool:
+    """Return whether a reader's command with these words only reads. `anywhere`: also all of the workspace."""
     if not _words_are_fine(reader, args):
         return False
     if reader.subcommands:
@@ -146,7 +178,7 @@ def _reads(reader: Reader, args: Sequence[str], part: Part, place: Place) -> boo
         return below is not None and _reads(below, args[1:] if name else args, part, place)
     if part.globs and not _globs_are_fine(reader, part):
         return False
-    if _is_recursive(reader, args) and not _reads_below(reader, args, part, place):
+    if not anywhere and _is_recursive(reader, args) and not _reads_below(reader, args, part, place):
         return False
     return not reader.paths or _paths_are_fine(_without_patterns(reader, args), part.folders, place)
 

@@ -183,6 +183,32 @@ SHELL = replace(SPEC, subjects=frozenset({SubjectKind.COMMAND}))
         ("ls", Ask),
         ("git status", Ask),
         ("cat notes.md | head -3", Ask),
+        ("git diff", Ask),
+        ("git diff --cached HEAD~1 | head", Ask),
+        ("git log -p", Ask),
+        ("git show", Ask),
+        ("/usr/bin/git show HEAD", Ask),
+        ("git stash show -p", Ask),
+        ("git grep x HEAD", Ask),
+        ("grep -rn TODO .", Ask),
+        ("git diff > a.patch", Deny),
+        ("git diff --output=a.patch", Deny),
+        ("git diff --ext-diff", Deny),
+        ("git diff -- .env", Deny),
+        ("git diff -- '.e*'", Deny),
+        ("git log -p --format=%GS", Deny),
+        ("git diff $x", Deny),
+        ("git diff *", Deny),
+        ("./git diff", Deny),
+        ("git -C /srv diff", Deny),
+        ("git -c core.pager=x diff", Deny),
+        ("git diff; git stash", Deny),
+        ("git stash", Deny),
+        ("git add .", Deny),
+        ("git push", Deny),
+        ("grep -rn TODO /srv", Deny),
+        ("grep -rn TODO . .env", Deny),
+        ("find . -delete", Deny),
         ("rm -rf .", Deny),
         ("ls > list.txt", Deny),
         ("curl https://example.org", Deny),
@@ -203,6 +229,23 @@ def test_read_only_is_read_only_through_the_shell(command: str, expected: type[D
     for rules, grants in ((POLICY, ()), (policy, granted)):
         found = decide(SHELL, rules, HERE, scope, askable=True, preset=preset, granted=grants)
         assert isinstance(found, Deny) is (expected is Deny)
+
+
+@pytest.mark.parametrize("command", ["git diff", "git log -p -1", "grep -rn TODO ."])
+def test_read_only_preset_asks_about_what_may_print_secrets(command: str) -> None:
+    """As without a preset: it changes nothing, and an allow of the owner lets it run."""
+    scope = CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",), workspace="/work")
+    allowing = replace(POLICY, rules=(rule(Layer.CONFIGURATION, ALLOW, "*"),))
+    for preset in (Preset(name="build"), Preset(name="plan", ceilings=(PLAN,))):
+        assert isinstance(decide(SHELL, POLICY, HERE, scope, askable=True, preset=preset), Ask)
+        assert isinstance(decide(SHELL, POLICY, HERE, scope, askable=False, preset=preset), Deny)
+        assert isinstance(decide(SHELL, allowing, HERE, scope, askable=True, preset=preset), Allow)
+
+
+@pytest.mark.parametrize("subjects", [(), ("path:a.md",), ("command:git diff", "path:a.md"), ("command:",)])
+def test_read_only_preset_permits_commands_alone(subjects: tuple[str, ...]) -> None:
+    scope = CallScope(risk=Risk.EXECUTE, subjects=subjects, workspace="/work")
+    assert isinstance(beyond(Preset(name="plan", ceilings=(PLAN,)), SHELL, scope), Deny)
 
 
 def test_shell_stays_visible_where_some_commands_are_permitted() -> None:
