@@ -15,10 +15,7 @@ from gateway.ports import Task, ToolContext
 
 SPEC = ToolSpec(
     name="sessions_spawn",
-    description=(
-        "Give a task to a sub-session, which works by itself and sees nothing of this conversation. "
-        "Several calls in one answer work side by side."
-    ),
+    description="Give a task to a sub-session; it sees nothing else. Calls of one answer work side by side.",
     risk=Risk.NONE,
     effect=Effect.IDEMPOTENT,
     availability=Availability.ALWAYS,
@@ -45,19 +42,15 @@ class Args(BaseModel):
     task: Annotated[
         str,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=TASK_CHARS),
-        Field(description="What to do, with all that it must know."),
+        Field(description="All that it must know."),
     ]
-    agent: Annotated[Name | None, Field(description="A configured agent.")] = None
-    model: Annotated[Name | None, Field(description="A configured model.")] = None
-    preset: Annotated[Name | None, Field(description="A preset that limits it further, such as explore.")] = None
-    tools: Annotated[
-        list[Name] | None, Field(max_length=100, description="The only tools it may use; all of yours when not given.")
-    ] = None
+    agent: Annotated[Name | None, Field(description="One of the agents.")] = None
+    model: Annotated[Name | None, Field(description="Another model.")] = None
+    preset: Annotated[Name | None, Field(description="Limits it: explore.")] = None
+    tools: Annotated[list[Name] | None, Field(max_length=100, description="Only these; else all.")] = None
     mode: Annotated[
         Literal["run", "session"],
-        Field(
-            description="run: the result is its last answer. session: its id at once; the answer is a message later."
-        ),
+        Field(description="run: wait for its answer. session: it comes later."),
     ] = "run"
     # Not `timeout`: that limits the call itself, which returns at once.
     timeout_s: Annotated[
@@ -66,7 +59,7 @@ class Args(BaseModel):
             ge=1,
             le=86_400,
             validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds of work after which it is stopped.",
+            description="Seconds of work.",
         ),
     ] = None
 

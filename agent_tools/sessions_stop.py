@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import BaseModel, ConfigDict
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-
+from agent_tools._sessions import Session, out_of_reach
 from gateway.domain.ids import SessionId
 from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.errors import Forbidden, NotFound
@@ -30,23 +29,16 @@ class Args(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    session: Annotated[
-        str,
-        StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
-        Field(description="Its id, as sessions_list says."),
-    ]
+    session: Session
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
     """Stop the sub-session; no effect on one that has ended."""
     try:
         stopped = await ctx.sessions.stop(SessionId(args.session))
-    except NotFound:
-        # The same text for another session's child: must not reveal what else exists.
-        hint = "This session has no such sub-session; sessions_list names them."
-        return ToolResult(status=ResultStatus.ERROR, text="", code="not_found", hint=hint)
-    except Forbidden:
-        hint = "Somebody else asked for it in this conversation: they can stop it with /stop, or an owner can."
-        return ToolResult(status=ResultStatus.DENIED, text="", code="not_yours", hint=hint)
+    except (NotFound, Forbidden) as error:
+        missing = "This session has no such sub-session; sessions_list names them."
+        forbidden = "Somebody else asked for it in this conversation: they can stop it with /stop, or an owner can."
+        return out_of_reach(error, missing, forbidden)
     said = "Stopped." if stopped else "It had ended already."
     return ToolResult(status=ResultStatus.OK, text=said)

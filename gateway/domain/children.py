@@ -22,11 +22,11 @@ class SpawnMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """Origin and limits of a child. Never changes."""
+    """Origin and limits of a child. A further task changes all but its parent, root, depth, agent and model."""
 
     parent: SessionId
     turn: TurnId
-    """Turn of the parent whose step `n` spawned the child."""
+    """Turn of the parent whose step `n` gave the child its present task."""
     n: int
     root: SessionId
     """Topmost session, which was not spawned."""
@@ -52,7 +52,9 @@ MAX_DEPTH = 2
 LIVE_BELOW_A_ROOT = 5
 """Maximum live children below a root."""
 CHILDREN_A_TURN = 20
-"""Maximum children that one turn may spawn."""
+"""Maximum tasks that one turn may give: to new children, and to ended ones."""
+MAX_HOPS = 4
+"""Maximum messages in a row from session to session, without a word of a person between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +100,32 @@ class NewChild:
     """For RUN: time after which the parent stops waiting, and the child is stopped."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """Message to a child that is there already: it joins the task at work, or is a further task."""
+
+    child: SessionId
+    text: str
+    waits: timedelta | None
+    """Longest time that the sending turn waits for the answer; None: the answer is a message later."""
+    tools: tuple[str, ...]
+    """The only tools that it may have from now on, of those that it has."""
+    active_s: float
+    """Limits of a further task, as in `Lineage`; so is `tokens`."""
+    tokens: int
+
+
+class Delivery(StrEnum):
+    """Fate of a message to a child that nobody waits for."""
+
+    BEGUN = "begun"
+    """It is a further task of a child that had ended."""
+    JOINED = "joined"
+    """The child reads it in the task at work."""
+
+
 class SpawnRefusal(StrEnum):
-    """Reason why a child was not spawned."""
+    """Reason why a child was not spawned, or not given a further task."""
 
     TOO_DEEP = "too_deep"
     TOO_MANY_LIVE = "too_many_live"
@@ -107,6 +133,10 @@ class SpawnRefusal(StrEnum):
     TOO_MANY_IN_TURN = "too_many_in_turn"
     STOPPING = "stopping"
     """The parent's turn was stopped."""
+    ENDING = "ending"
+    """The child is being stopped."""
+    TOO_MANY_HOPS = "too_many_hops"
+    """`MAX_HOPS` messages between sessions led here, and no person has written since."""
 
 
 def child_place(session: SessionId) -> Conversation:

@@ -126,9 +126,11 @@ class ChildLine:
     session: Session
     """Session with its lineage."""
     turn: Turn
-    """Turn of its task."""
+    """Turn of its present task, or of an earlier one where a turn's tasks are listed."""
     waiting: int
     """Open approvals and questions."""
     input_tokens: int
     output_tokens: int
     """Output tokens of that turn so far, as `input_tokens` for the input."""
+    n: int = 0
+    """Step of the parent's turn that gave this task."""

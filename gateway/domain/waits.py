@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from gateway.domain.grants import GrantOffer, GrantPlace, NewGrant
-from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId, mint
+from gateway.domain.ids import Person, Principal, SessionId, TurnId, WaitId, child_session, mint
 from gateway.domain.questions import Inquiry, Pick
 from gateway.domain.steps import Usage
 from gateway.domain.tools import Action, Risk
@@ -219,6 +219,16 @@ class ChildEnd:
             "output_tokens": self.usage.output_tokens,
             "cost_micros": self.usage.cost_micros,
         }
+
+
+GOES_ON = "goes_on"
+"""Key in the payload of a wait on a child: true when the child goes on after the wait has expired."""
+
+
+def child_of(wait: Wait) -> SessionId:
+    """Return the child that a wait is for; of a workflow, that of the first step."""
+    child = wait.payload.get("child")
+    return SessionId(child) if isinstance(child, str) else child_session(wait.turn, wait.n)
 
 
 def _figure(payload: Mapping[str, Any], name: str) -> int:

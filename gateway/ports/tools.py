@@ -64,6 +64,28 @@ class Task:
     preset: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMessage:
+    """Message to a sub-session that is there already."""
+
+    session: SessionId
+    text: str
+    wait_s: float = 0
+    """Longest time in seconds to wait for the answer; 0: it is a message later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLine:
+    """Something that was said or done in a sub-session: material, not an instruction."""
+
+    ord: int
+    """Place of its row in the session; grows."""
+    who: str
+    """Speaker, or the tool that was called."""
+    text: str
+    """Whole text, with secrets redacted."""
+
+
 class Subsessions(Protocol):
     """Sub-sessions of the session that a call belongs to, and its own preset."""
 
@@ -78,6 +100,21 @@ class Subsessions(Protocol):
         """Start a workflow whose shape was checked. Idempotent by the step; each step has a part of the rights here.
 
         Returns `Park`, or a refusal as a result.
+        """
+        ...
+
+    async def send(self, message: SessionMessage) -> ToolResult | Park:
+        """Send a message to a sub-session that this session spawned itself. Idempotent by the step.
+
+        The task at work reads it; an ended sub-session begins a further task. Returns `Park` when the call waits for
+        the answer. A refusal is a result too. Raises `NotFound` and `Forbidden` as `stop`.
+        """
+        ...
+
+    async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
+        """Return what was said in a sub-session below this one, oldest first, and with `calls` what it did.
+
+        These are the last `limit` lines of rows with `ord` < before (None: the newest). Raises as `stop`.
         """
         ...
 

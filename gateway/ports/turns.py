@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
-from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, TurnId, WaitId
@@ -87,7 +87,7 @@ class TurnQueue(Protocol):
 
 
 class Children(Protocol):
-    """Sub-sessions: one task each; its end is reported to the parent once.
+    """Sub-sessions: one task at a time; its end is reported to the parent once.
 
     Called by tools, through `gateway.toolcalls`, and by `gateway.inbound` for people.
 
@@ -120,6 +120,21 @@ class Children(Protocol):
         """
         ...
 
+    async def send(
+        self, lease: Lease, n: int, message: NewMessage, only: Principal | None = None
+    ) -> WaitId | Delivery | SpawnRefusal:
+        """Store a message from the STARTED step `n` to a child that its session spawned; idempotent by the step.
+
+        The message joins the task at work. When that has ended, it is a further task: the same session with its
+        history, a new MODEL turn, and no right that its parent lacks now. With `waits`, open a CHILD wait on the step,
+        which becomes ASKED, and return its id; not when another call waits for the child already. The end of the task
+        is reported as that of `spawn`. When the wait expires, the child goes on, and its end is a message.
+
+        Raises `NotFound` for any other session. With `only`, raises `Forbidden` for a child whose task is another
+        principal's. Both, and a refusal, wrote nothing.
+        """
+        ...
+
     async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
         """Stop a child below `parent`, and all below it; each shows `text`. Return how many turns were stopped.
         Idempotent.
@@ -136,7 +151,7 @@ class Children(Protocol):
         ...
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
-        """Return the children that a turn spawned itself, in the order of its steps, however many the session has."""
+        """Return the tasks that a turn gave to children itself, in the order of its steps, each with its child."""
         ...
 
 

@@ -6,7 +6,7 @@ Shared by every store; their transitions read and write the rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +14,11 @@ from gateway.domain.children import (
     CHILDREN_A_TURN,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
+    MAX_HOPS,
     Lineage,
     NewChild,
+    NewMessage,
+    SpawnMode,
     SpawnRefusal,
     child_place,
 )
@@ -25,7 +28,6 @@ from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.turns import Lease, TurnState
-from gateway.domain.views import ChildLine
 from gateway.domain.waits import ChildEnd
 from gateway.errors import Forbidden, NotFound
 
@@ -60,8 +62,14 @@ def not_started(lease: Lease, n: int) -> NotFound:
 
 
 def of_another(child: SessionId) -> Forbidden:
-    """Return the error for stopping a child that works for another person."""
-    return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked for it can stop it.")
+    """Return the error for stopping or asking a child that works for another person."""
+    cure = "Whoever asked for it can stop it, or ask it again."
+    return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure=cure)
+
+
+def no_child(child: SessionId, parent: SessionId) -> NotFound:
+    """Return the error for a message to a session that the sender did not spawn itself."""
+    return NotFound(f"{parent} spawned no sub-session {child}.")
 
 
 def lineage_below(parent: Session, turn: TurnId, n: int, began: Conversation, child: NewChild) -> Lineage:
@@ -83,8 +91,35 @@ def lineage_below(parent: Session, turn: TurnId, n: int, began: Conversation, ch
     )
 
 
+def lineage_anew(child: Lineage, parent: Session, turn: TurnId, n: int, began: Conversation) -> Lineage:
+    """Return a child's lineage when step `n` of a turn of its parent waits for it from now on, or sends it a task."""
+    above = parent.lineage
+    return replace(
+        child,
+        turn=turn,
+        n=n,
+        root_turn=above.root_turn if above else turn,
+        conversation=above.conversation if above else began,
+    )
+
+
+def with_limits(lineage: Lineage, new: NewMessage) -> Lineage:
+    """Return a child's lineage for a further task."""
+    mode = SpawnMode.SESSION if new.waits is None else SpawnMode.RUN
+    return replace(lineage, mode=mode, active_s=new.active_s, tokens=new.tokens)
+
+
+def refusal_of_message(hops: int, task: TurnState, *, live_child: bool, in_turn: int, live: int) -> SpawnRefusal | None:
+    """Return why no message goes to a child. `hops`: those before it; `task`: state of the child's present task."""
+    if hops >= MAX_HOPS:
+        return SpawnRefusal.TOO_MANY_HOPS
+    if live_child:
+        return SpawnRefusal.ENDING if task is TurnState.STOPPING else None
+    return refusal(0, in_turn=in_turn, live=live)
+
+
 def refusal(depth: int, *, in_turn: int, live: int) -> SpawnRefusal | None:
-    """Return why no child may begin at this depth. `in_turn`: spawned by the turn; `live`: live below the root."""
+    """Return why no child may begin at this depth. `in_turn`: tasks given by the turn; `live`: live below the root."""
     if depth > MAX_DEPTH:
         return SpawnRefusal.TOO_DEEP
     if in_turn >= CHILDREN_A_TURN:
@@ -107,6 +142,20 @@ def first_message(child: NewChild, now: datetime, quoted: str = "") -> Inbound:
     )
 
 
+def message_to(new: NewMessage, lease: Lease, n: int, now: datetime) -> Inbound:
+    """Return a message to a child that is there already. Its key is that of its step, so that it arrives once."""
+    return Inbound(
+        event_key=f"child/{new.child}/{lease.turn}.{n}/send",
+        conversation=child_place(new.child),
+        principal=SYSTEM_PARENT,
+        name=TASK_NAME,
+        direct=True,
+        addressed=True,
+        text=new.text,
+        sent_at=now,
+    )
+
+
 # --- the end --------------------------------------------------------------------------------
 
 
@@ -115,6 +164,8 @@ class End:
     """End of a child's task: state and last text."""
 
     child: SessionId
+    task: TurnId
+    """Turn of the task."""
     title: str
     state: TurnState
     words: str
@@ -138,7 +189,7 @@ def end_message(end: End, place: Conversation, now: datetime) -> Inbound:
     """Return the message that reports a child's end to its parent. Model text is `quoted`: data, not instructions."""
     title = f"Task: {end.title}" if end.title else ""
     return Inbound(
-        event_key=f"child/{end.child}/end",
+        event_key=f"child/{end.child}/{end.task}/end",
         conversation=place,
         principal=SYSTEM_CHILD,
         name=NAME,
@@ -164,12 +215,6 @@ class ChildRows:
     """Increases with each child created."""
     ended: int
     """Increases with each task that ends; 0 while live."""
-
-
-def step_of(line: ChildLine) -> int:
-    """Return the number of the step of the parent's turn that spawned a child."""
-    assert line.session.lineage is not None
-    return line.session.lineage.n
 
 
 def in_order(family: Sequence[ChildRows]) -> list[SessionId]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
-from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
@@ -211,6 +211,12 @@ class KernelStore(ABC):
     async def begin_workflow(self, lease: Lease, n: int, steps: Sequence[NewStep]) -> WaitId | SpawnRefusal:
         """Store a workflow in the wait of its call's step, and begin the ready steps."""
         return await self.run(lambda part: children.begin_workflow(part, lease, n, steps))
+
+    async def send(
+        self, lease: Lease, n: int, message: NewMessage, only: Principal | None = None
+    ) -> WaitId | Delivery | SpawnRefusal:
+        """Store a message to a child: in the task at work, or as a further task."""
+        return await self.run(lambda part: children.send(part, lease, n, message, only))
 
     async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
         """Stop a child and all below it."""

@@ -44,6 +44,10 @@ class Arguments(Protocol):
         ...
 
 
+_OF_TEXT = ("minLength", "maxLength")
+"""Limits of texts in a schema: whoever breaks one is told so, and no model counts characters."""
+
+
 def _shorten(schema: dict[str, Any]) -> None:
     """Drop what a model need not read of an object's schema: an optional field may be left out."""
     schema.pop("title", None)
@@ -56,7 +60,10 @@ def _shorten(schema: dict[str, Any]) -> None:
         kinds = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) == 1:
             del field["anyOf"]
-            fields[name] = {**kinds[0], **field}
+            field = fields[name] = {**kinds[0], **field}
+        for one in (field, field.get("items", {})):
+            for limit in _OF_TEXT:
+                one.pop(limit, None)
 
 
 class ModelArguments:

@@ -16,13 +16,16 @@ from gateway.domain.children import (
     CHILDREN_A_TURN,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
+    MAX_HOPS,
     Agent,
+    Delivery,
     NewChild,
+    NewMessage,
     SpawnMode,
     SpawnRefusal,
 )
 from gateway.domain.decisions import DenyReason
-from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session, step_session
+from gateway.domain.ids import SYSTEM_CHILD, Principal, SessionId, child_session, step_session
 from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line
@@ -31,9 +34,11 @@ from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
 from gateway.domain.workflows import NewStep, WorkflowStep
-from gateway.ports import Children, Clock, EventBus, Models, Queries, Task, TurnJournal
+from gateway.errors import Forbidden, NotFound
+from gateway.ports import Children, Clock, EventBus, HistoryLine, Models, Queries, SessionMessage, Task, TurnJournal
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
+from gateway.toolcalls.session_history import lines_of
 
 PART_OF_TOKENS = 6
 """Divisor of the parent's token limit for one child: five live children leave the parent a sixth."""
@@ -43,6 +48,8 @@ TITLE_CHARS = 60
 """Characters of a child's title."""
 NAME_CHARS = 64
 """Characters of a name in a hint."""
+HISTORY_ROWS, HISTORY_PAGES = 200, 10
+"""Rows of a history that are read at once, and the most such reads of a call: many rows say nothing."""
 NAMES_IN_A_HINT = 20
 """Names listed in a hint."""
 STOPPED = "Stopped by the session that spawned it."
@@ -55,6 +62,18 @@ _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
         SpawnRefusal.TOO_MANY_LIVE: f"{LIVE_BELOW_A_ROOT} sub-sessions are at work already. Wait until one has ended.",
         SpawnRefusal.TOO_MANY_IN_TURN: f"This turn spawned {CHILDREN_A_TURN} already. Do the rest here.",
         SpawnRefusal.STOPPING: "The turn was stopped; nothing was spawned.",
+        SpawnRefusal.ENDING: "It is being stopped. Write to it again when it has ended.",
+        SpawnRefusal.TOO_MANY_HOPS: (
+            f"Sessions wrote to each other {MAX_HOPS} times in a row, and no person did. Say what is there, and ask."
+        ),
+    }
+)
+
+
+_DELIVERED: Mapping[Delivery, str] = MappingProxyType(
+    {
+        Delivery.BEGUN: "has begun again. Its answer comes later, as a message.",
+        Delivery.JOINED: "is at work and has your message. Its answer comes when its task ends.",
     }
 )
 
@@ -203,7 +222,7 @@ class SubsessionService:
                 continue
             if line.turn.state not in _USE_NO_MORE:
                 tokens += max(await self.used_by(line), lineage.tokens)
-            elif lineage.n not in told:
+            elif line.n not in told:
                 tokens += await self.used_by(line)
         return tokens
 
@@ -255,6 +274,50 @@ class CallSubsessions:
             return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
         return Park(wait=begun)
 
+    async def send(self, message: SessionMessage) -> ToolResult | Park:
+        """Send a message to a child; a further task has at most the rights of this session now."""
+        if not message.text.strip():
+            return ToolResult(status=ResultStatus.ERROR, text="", code="empty", hint="The message is empty.")
+        service = self.subsessions
+        async with service.spawning:
+            rights = self._rights(Task(text=message.text), await self._left(), None)
+            if isinstance(rights, SpawnDenied):
+                return ToolResult(status=rights.status, text="", code=rights.code, hint=rights.hint)
+            new = NewMessage(
+                child=message.session,
+                text=message.text,
+                waits=timedelta(seconds=message.wait_s) if message.wait_s > 0 else None,
+                tools=tuple(sorted(rights.tools)),
+                active_s=rights.active_s,
+                tokens=rights.tokens,
+            )
+            sent = await service.children.send(self.lease, self.n, new, self._only())
+        if isinstance(sent, SpawnRefusal):
+            refusal = _limit(sent)
+            return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
+        if isinstance(sent, Delivery):
+            return ToolResult(status=ResultStatus.OK, text=f"{message.session} {_DELIVERED[sent]}")
+        return Park(wait=sent)
+
+    async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
+        """Return what was said in a descendant; in a shared session, only in one for the same person."""
+        service, own = self.subsessions, self.view.session.id
+        found = await service.queries.session(child)
+        if found is None or found.lineage is None or own not in (found.lineage.parent, found.lineage.root):
+            raise NotFound(f"There is no sub-session {child} below {own}.")
+        only = self._only()
+        turn = await service.queries.turn(found.lineage.turn)
+        if only is not None and turn.turn.principal != only:
+            raise Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked can read it.")
+        lines = list[HistoryLine]()
+        for _ in range(HISTORY_PAGES):
+            page = await service.queries.older(child, before, HISTORY_ROWS)
+            lines[:0] = lines_of(page.rows, service.redactor.text, calls=calls)
+            if len(lines) >= limit or not page.more or not page.rows:
+                break
+            before = page.rows[0].ord
+        return lines[-limit:]
+
     async def members(self) -> Sequence[ChildLine]:
         """Return all descendants of this session."""
         return await self.subsessions.children.family(self.view.session.id)
@@ -265,14 +328,18 @@ class CallSubsessions:
         That holds for owners too: they are not known here, and have `/stop`.
         """
         session = self.view.session
-        # A child works for one person, whatever principal its later turns have; so do a main session and a dm.
-        shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
-        only = self.view.turn.principal if shared else None
-        stopped = await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
+        stopped = await self.subsessions.children.stop_child(session.id, child, STOPPED, self._only())
         why = "It was ended by sessions_stop."
         event = JobsStopped(session=works_in(session), only=None, why=why, below=child)
         self.subsessions.events.publish(JOBS, event)
         return stopped
+
+    def _only(self) -> Principal | None:
+        """Return whose children this call may reach; None: everybody's."""
+        # A child works for one person, whatever principal its later turns have; so do a main session and a dm.
+        session = self.view.session
+        shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
+        return self.view.turn.principal if shared else None
 
     async def leave_plan(self) -> None:
         """Give this session the preset before its present one, as the effect of this call's step."""
@@ -282,7 +349,7 @@ class CallSubsessions:
         """Return the turn's remaining budget. Children of this very call, left by a crash, do not count."""
         service, turn = self.subsessions, self.view.turn
         family = await service.children.children_of(turn.id)
-        others = [line for line in family if line.session.lineage is not None and line.session.lineage.n != self.n]
+        others = [line for line in family if line.n != self.n]
         now = await service.queries.turn(turn.id)  # read last: a child that ends in between counts twice, not never
         given = await service.tokens_of(others, told_of(now))
         most = rights_of(self.view.session, (), service.limits)
@@ -327,13 +394,11 @@ class CallSubsessions:
         unknown = _unknown("preset", preset, {one.name for one in tools.presets.for_children()})
         if unknown:
             return unknown
-        seen = [tool.spec for tool in tools.seen_by(self.view.session)]
-        newer = {spec.name for spec in seen if agent is not None and spec.generation > agent.generation}
-        parent = rights_of(self.view.session, [spec.name for spec in seen], service.limits)
-        at_most_s = service.limits.child_active.total_seconds()
-        rights = rights_of_child(parent, left, task, agent, at_most_s, tools.of_children)
+        rights = self._rights(task, left, agent)
         if isinstance(rights, SpawnDenied):
             return rights
+        specs = tools.specs
+        newer = {name for name in rights.tools if agent is not None and specs[name].generation > agent.generation}
         above = self.view.session.lineage
         return NewChild(
             session=session,
@@ -349,6 +414,15 @@ class CallSubsessions:
             tokens=rights.tokens,
             expires_in=ENDS_WITHIN,
         )
+
+    def _rights(self, task: Task, left: Left, agent: Agent | None) -> Rights | SpawnDenied:
+        """Return the rights of a child for a task, from those that this session has now."""
+        service = self.subsessions
+        tools = service.registry.snapshot()
+        seen = [tool.spec.name for tool in tools.seen_by(self.view.session)]
+        parent = rights_of(self.view.session, seen, service.limits)
+        at_most_s = service.limits.child_active.total_seconds()
+        return rights_of_child(parent, left, task, agent, at_most_s, tools.of_children)
 
 
 def _nobody_asked(view: TurnView) -> bool:

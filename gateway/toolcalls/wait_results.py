@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gateway.domain.text import head_and_tail_bytes
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import DECISION_GOOD_FOR_S, ChildEnd, Wait, WaitState, inquiry_of
+from gateway.domain.waits import DECISION_GOOD_FOR_S, GOES_ON, ChildEnd, Wait, WaitState, child_of, inquiry_of
 
 CHILD_BYTES = 32_768
 """Bytes of UTF-8 of a sub-session's answer that its parent gets, head and tail."""
@@ -95,7 +95,10 @@ def of_question(wait: Wait) -> ToolResult:
 
 
 def of_child(wait: Wait) -> ToolResult:
-    """Return the result of a call that spawned a child and waited for it."""
+    """Return the result of a call that waited for a child: it spawned it, or wrote to it."""
+    if wait.state is WaitState.EXPIRED and wait.payload.get(GOES_ON):
+        hint = f"{child_of(wait)} has not answered yet and goes on. Its answer comes later, as a message."
+        return ToolResult(status=ResultStatus.EXPIRED, text="", code="no_answer_yet", hint=hint)
     if wait.state in _CHILD_CUT:
         status, code, hint = _CHILD_CUT[wait.state]
         return ToolResult(status=status, text="", code=code, hint=hint)

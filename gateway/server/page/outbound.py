@@ -203,7 +203,7 @@ def _attached(file: Attachment, found: FetchedFile | None) -> Json:
 def _role(message: Inbound) -> Json:
     """Return the speaker's role: a person, the task from the parent session, or an ended sub-session."""
     if message.principal == SYSTEM_CHILD:
-        child = message.event_key.removeprefix("child/").removesuffix("/end")
+        child = message.event_key.removeprefix("child/").partition("/")[0]
         return {"role": "child", "child": child, "quoted": cut(message.quoted, QUOTED_AT_MOST)}
     return {"role": "task" if _is_child(message.conversation) else "person"}
 

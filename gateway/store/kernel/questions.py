@@ -115,9 +115,7 @@ def _first_open(part: Part, row: TurnRow) -> tuple[Wait, Inquiry] | None:
         inquiry = inquiry_of(wait)
         if wait.state is WaitState.OPEN and wait.expires_at > part.now and inquiry and inquiry.current is not None:
             return wait, inquiry
-    for child in row.children:
-        task = part.sessions[child].task
-        below = None if task is None else part.turns[task]
-        if below is not None and below.turn.state not in ENDED and (found := _first_open(part, below)):
+    for below in (part.turns[task] for task in row.tasks):
+        if below.turn.state not in ENDED and (found := _first_open(part, below)):
             return found
     return None

@@ -74,7 +74,7 @@ class SessionRow:
     summary_rev: int = 0
     """`ended_rev` of the last turn in the summary; 0 without one."""
     task: TurnId | None = None
-    """For a child: the turn of its task."""
+    """For a child: the turn of its present task, which may have ended."""
     parent_wait: WaitId | None = None
     """For a child in mode RUN: the wait of its parent."""
     live: bool = False
@@ -113,8 +113,14 @@ class TurnRow:
     """Draft slots that no answer took over yet, oldest first."""
     status: tuple[SlotId, ...] = ()
     """Its status lines, until it ends."""
-    children: tuple[SessionId, ...] = ()
-    """Children that it spawned itself."""
+    tasks: tuple[TurnId, ...] = ()
+    """Tasks that it gave to children itself, each the turn of a child, oldest first."""
+    given_by: TurnId | None = None
+    """For the task of a child: the turn that gave it."""
+    given_n: int = 0
+    """Step of that turn."""
+    hops: int = 0
+    """Messages in a row from session to session that led to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

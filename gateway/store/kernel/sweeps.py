@@ -35,7 +35,7 @@ def expire_waits(part: Part) -> int:
         expired += 1
         turns.set_wait(part, id_, state=WaitState.EXPIRED)
         if wait.kind is WaitKind.CHILD:
-            turns.stop_awaited(part, wait, NOBODY_WAITS)
+            turns.wait_no_longer(part, wait)
         turns.wake(part, wait.turn)
     return expired
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from gateway.domain.children import LIVE_BELOW_A_ROOT, NewChild
-from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session
+from gateway.domain.children import LIVE_BELOW_A_ROOT, NewChild, SpawnMode
+from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
@@ -15,10 +15,11 @@ from gateway.domain.steps import Step, StepState, Usage
 from gateway.domain.tools import ToolResult, outcome_unknown
 from gateway.domain.turns import ENDED, STOPPED_TEXT, Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
-from gateway.domain.waits import NewWait, Wait, WaitKind, WaitState
+from gateway.domain.waits import GOES_ON, NewWait, Wait, WaitKind, WaitState, child_of
 from gateway.errors import LeaseLost, StoreError
 from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message, first_message, lineage_below
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
+from gateway.store.kernel.family import give, hops_of, is_below
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for
 from gateway.store.kernel.slots import say, show_cards_anew
@@ -309,8 +310,19 @@ def cancel_waits(part: Part, waits: Iterable[Wait], below: str) -> None:
 
 def stop_awaited(part: Part, wait: Wait, text: str) -> None:
     """Stop the children that a wait is for, with all below them."""
-    for child in sessions_of(wait.payload) or [child_session(wait.turn, wait.n)]:
+    for child in sessions_of(wait.payload) or [child_of(wait)]:
         stop_below(part, child, text)
+
+
+def wait_no_longer(part: Part, wait: Wait) -> None:
+    """Stop the children of a wait that expired, or let the child go on: its end is a message to its parent then."""
+    if not wait.payload.get(GOES_ON):
+        stop_awaited(part, wait, NOBODY_WAITS)
+        return
+    row = part.sessions[child_of(wait)]
+    if row.parent_wait == wait.id and row.session.lineage is not None:
+        lineage = changed(row.session.lineage, mode=SpawnMode.SESSION)
+        part.set_session(row.session.id, session=changed(row.session, lineage=lineage), parent_wait=None)
 
 
 def approvals_asked_by(part: Part, session: SessionId, requester: Principal) -> int:
@@ -355,9 +367,9 @@ def begin_child(part: Part, row: TurnRow, n: int, child: NewChild, wait: WaitId 
     part.sessions.put(session.id, known)
     root = part.sessions[lineage.root]
     part.set_session(lineage.root, live_below=(*root.live_below, session.id))
-    part.relink_turn(row.turn.id, children=(*part.turns[row.turn.id].children, session.id))
     task = begin_turn(part, known, row.turn.principal, first_message(child, part.now, quoted))
     part.set_session(session.id, task=task.turn.id)
+    give(part, row.turn.id, n, task.turn.id)
 
 
 def go_on(part: Part, wait: Wait) -> None:
@@ -370,16 +382,6 @@ def go_on(part: Part, wait: Wait) -> None:
     set_wait(part, wait.id, payload=payload)
     for child, quoted in begun:
         begin_child(part, row, wait.n, child, wait.id, quoted)
-
-
-def is_below(part: Part, session: SessionId, above: SessionId) -> bool:
-    """Return whether a session is a child, at any depth, of another one."""
-    row = part.sessions.get(session)
-    while row is not None and row.session.lineage is not None:
-        if row.session.lineage.parent == above:
-            return True
-        row = part.sessions.get(row.session.lineage.parent)
-    return False
 
 
 def unended_below(part: Part, session: SessionId, only: Principal | None = None) -> list[TurnId]:
@@ -426,13 +428,13 @@ def _notify_parent(part: Part, child: SessionRow, row: TurnRow, words: str, stop
     part.set_session(session.id, live=False)
     root = part.sessions[lineage.root]
     part.set_session(lineage.root, live_below=tuple(one for one in root.live_below if one != session.id))
-    end = End(child=session.id, title=session.title, state=state, words=words)
+    end = End(child=session.id, task=row.turn.id, title=session.title, state=state, words=words)
     if child.parent_wait is not None:
         wait = part.waits[child.parent_wait].wait
         if wait.state is WaitState.OPEN:
             _tell_wait(part, wait, end, row.turn.active_ms, _spent_by(part, row))
     elif state is not TurnState.STOPPED and not stopping:
-        _message_parent(part, part.turns[lineage.turn].turn, end)
+        _message_parent(part, part.turns[lineage.turn].turn, end, hops_of(part, row.turn.id) + 1)
     _stop_orphans(part, session.id, lineage.root, stopped if state is TurnState.STOPPED else NOBODY_WAITS)
 
 
@@ -457,7 +459,7 @@ def _stop_orphans(part: Part, child: SessionId, root: SessionId, text: str) -> N
         stop_below(part, child, text)
 
 
-def _message_parent(part: Part, spawning: Turn, end: End) -> None:
+def _message_parent(part: Part, spawning: Turn, end: End, hops: int) -> None:
     """Report a child's end where the spawning turn began. A child as parent gets it only until its task ends."""
     parent = part.sessions[spawning.session]
     gone = parent.task is not None and not parent.live
@@ -467,10 +469,11 @@ def _message_parent(part: Part, spawning: Turn, end: End) -> None:
     message = end_message(end, spawning.conversation, part.now)
     joined = _unheard_end(part, spawning) if parent.task is None else parent.task
     if joined is None:
-        begin_turn(part, parent, spawning.principal, message)
+        joined = begin_turn(part, parent, spawning.principal, message).turn.id
     else:
         receive(part, parent.session.id, message, joined)
         part.touched.turns.add(joined)
+    part.relink_turn(joined, hops=max(part.turns[joined].hops, hops))
 
 
 def _unheard_end(part: Part, like: Turn) -> TurnId | None:
@@ -483,5 +486,4 @@ def _unheard_end(part: Part, like: Turn) -> TurnId | None:
 def _spent_by(part: Part, row: TurnRow) -> Usage:
     """Return the usage of its answers and of all descendants, whether awaited or not."""
     own = (step.answer.usage for step in steps_of(part, row) if step.answer is not None)
-    tasks = [part.sessions[child].task for child in row.children]
-    return sum((_spent_by(part, part.turns[task]) for task in tasks if task is not None), sum(own, Usage()))
+    return sum((_spent_by(part, part.turns[task]) for task in row.tasks), sum(own, Usage()))

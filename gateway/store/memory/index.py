@@ -209,9 +209,9 @@ class MemoryIndex(KernelStore):
         return sum(row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel) for row in rows)
 
     def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
-        """Return slots being sent with their senders; with `lapsed` only those that take too long."""
+        """Return slots being sent with their senders, oldest first; with `lapsed` only those that take too long."""
         rows = [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]
-        late = [row for row in rows if lapsed is None or _takes_too_long(row, lapsed)]
+        late = sorted((row for row in rows if lapsed is None or _takes_too_long(row, lapsed)), key=lambda row: row.seq)
         return [(row.slot.id, row.node) for row in late if row.node is not None]
 
     def expired_grants(self, now: datetime, limit: int) -> Sequence[GrantId]:

@@ -149,22 +149,21 @@ class MemoryQueries(MemoryIndex):
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
         """Return the children below a session, live ones first."""
-        family = [self._child_rows(row) for row in self._below(session)]
+        places = {id_: place for place, id_ in enumerate(self.sessions_by_id)}
+        family = [self._child_rows(row, places[row.session.id]) for row in self._below(session)]
         ordered = child_rules.in_order(family)[: max(0, limit)]
         return [self._child_line(self.sessions_by_id[child]) for child in ordered]
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
-        """Return the children that a turn spawned itself, in the order of its steps."""
+        """Return the tasks that a turn gave itself, in the order of its steps."""
         row = self.turns.get(turn)
-        children = () if row is None else row.children
-        lines = [self._child_line(self.sessions_by_id[child]) for child in children]
-        return sorted(lines, key=child_rules.step_of)
+        return sorted((self._task_line(task) for task in row.tasks) if row else (), key=lambda line: line.n)
 
     def _below(self, session: SessionId) -> list[SessionRow]:
         found = [row for row in self.sessions_by_id.values() if _parent(row) == session]
         return found + [row for child in found for row in self._below(child.session.id)]
 
-    def _child_rows(self, row: SessionRow) -> child_rules.ChildRows:
+    def _child_rows(self, row: SessionRow, place: int) -> child_rules.ChildRows:
         assert row.session.lineage is not None
         assert row.task is not None
         task = self.turns[row.task]
@@ -172,14 +171,18 @@ class MemoryQueries(MemoryIndex):
             session=row.session.id,
             parent=row.session.lineage.parent,
             live=row.live,
-            born=task.ord,
+            born=place,
             ended=0 if row.live else task.rev,
         )
 
     def _child_line(self, row: SessionRow) -> ChildLine:
         assert row.task is not None
-        task = self.turns[row.task]
-        steps = [self.steps[row.task, n].step for n in range(task.steps)]
+        return self._task_line(row.task)
+
+    def _task_line(self, id_: TurnId) -> ChildLine:
+        task = self.turns[id_]
+        row = self.sessions_by_id[task.turn.session]
+        steps = [self.steps[id_, n].step for n in range(task.steps)]
         usages = [step.answer.usage for step in steps if step.answer is not None]
         return ChildLine(
             session=replace(row.session, summary=""),
@@ -187,6 +190,7 @@ class MemoryQueries(MemoryIndex):
             waiting=self.waiting_in(row.session.id),
             input_tokens=sum(usage.input_tokens for usage in usages),
             output_tokens=sum(usage.output_tokens for usage in usages),
+            n=task.given_n,
         )
 
     # --- usage and grants -------------------------------------------------------------------

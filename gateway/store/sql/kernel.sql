@@ -10,12 +10,14 @@ FROM sessions WHERE id = ?;
 SELECT id, kind, state FROM turns INDEXED BY turns_lane WHERE session = ? AND ended_rev IS NULL ORDER BY ord;
 
 -- name: live_below
--- Live children of a root, oldest first.
-SELECT id FROM sessions INDEXED BY sessions_live WHERE root = ? AND live = 1 ORDER BY seq;
+-- Live children of a root, by their tasks, oldest first.
+SELECT s.id FROM sessions AS s INDEXED BY sessions_live JOIN turns AS t ON t.id = s.task_turn
+WHERE s.root = ? AND s.live = 1 ORDER BY t.ord;
 
 -- name: turn_row
 SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, stopped_text,
-    ord, rev, queued_at, queued_rev, head, node, fence, lease_until, held_since, gathers_until, ended_rev
+    ord, rev, queued_at, queued_rev, head, node, fence, lease_until, held_since, gathers_until, ended_rev, given_by,
+    given_n, hops
 FROM turns WHERE id = ?;
 
 -- name: message_rows
@@ -52,9 +54,9 @@ FROM waits WHERE id = ?;
 -- Draft slots and status lines of a turn, oldest first.
 SELECT id, early FROM slots INDEXED BY slots_early WHERE turn = ? AND early > 0 ORDER BY seq;
 
--- name: children_of_turn
--- Children spawned by a turn. Their ids begin with its id: ?1 is that id with a point, ?2 with the next character.
-SELECT id FROM sessions WHERE id > ?1 AND id < ?2;
+-- name: tasks_of_turn
+-- Tasks that a turn gave to children, oldest first.
+SELECT id FROM turns INDEXED BY turns_given WHERE given_by = ? ORDER BY ord;
 
 -- name: slot_row
 SELECT id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,

@@ -25,15 +25,8 @@ def family(reader: ReadTx, session: SessionId, limit: int) -> list[ChildLine]:
 
 
 def children_of(reader: ReadTx, turn: TurnId) -> list[ChildLine]:
-    """Return the children that a turn spawned itself, in the order of its steps."""
-    return sorted(_lines(reader, _spawned(reader, turn)), key=child_rules.step_of)
-
-
-def _spawned(reader: ReadTx, turn: TurnId) -> list[SessionId]:
-    return [
-        id_
-        for (id_,) in reader.run("children_of_turn", f"{child_rules.CHILDREN}{turn}.", f"{child_rules.CHILDREN}{turn}/")
-    ]
+    """Return the tasks that a turn gave itself, in the order of its steps."""
+    return readable(_line, reader.run("task_lines", turn), "sub-session")
 
 
 def _lines(reader: ReadTx, children: Sequence[SessionId]) -> list[ChildLine]:
@@ -43,11 +36,12 @@ def _lines(reader: ReadTx, children: Sequence[SessionId]) -> list[ChildLine]:
 
 
 def _line(columns: Columns) -> ChildLine:
-    *rest, waiting, input_tokens, output_tokens = columns
+    *rest, waiting, input_tokens, output_tokens, n = columns
     return ChildLine(
         session=session_of(tuple(rest[:SESSION_COLUMNS])),
         turn=turn_of(tuple(rest[SESSION_COLUMNS:])),
         waiting=waiting,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        n=n,
     )

@@ -13,7 +13,6 @@ from gateway.domain.audit import AuditHead
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
-from gateway.store.child_rules import CHILDREN
 from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Part, StepKey, Table
@@ -217,7 +216,8 @@ class SqliteSource:
         turn, is_whole = whole_or_bare(turn_of, found[:TURN], bare=bare)
         if not is_whole:
             self._damaged.add(key)
-        ord_, rev, queued_at, queued_rev, head, node, fence, lease, since, gathers, ended_rev = found[TURN:]
+        ord_, rev, queued_at, queued_rev, head, node, fence, lease, since, gathers, ended_rev, *task = found[TURN:]
+        given_by, given_n, hops = task
         messages = [self._message(one) for one in self.tx.run("message_rows", key)]
         for one in messages:
             self._messages.put(one.received.id, one)
@@ -229,8 +229,7 @@ class SqliteSource:
         for one in waits:
             self._waits.put(one.wait.id, one)
         early = self.tx.run("early_of_turn", key) if fence else []
-        begin = f"{CHILDREN}{key}"
-        children = self.tx.run("children_of_turn", f"{begin}.", f"{begin}/") if fence else []
+        tasks = self.tx.run("tasks_of_turn", key) if fence else []
         return TurnRow(
             turn=turn,
             ord=ord_,
@@ -250,7 +249,10 @@ class SqliteSource:
             waits=tuple(one.wait.id for one in waits),
             drafts=tuple(SlotId(id_) for id_, how in early if how == Early.DRAFT),
             status=tuple(SlotId(id_) for id_, how in early if how == Early.STATUS),
-            children=tuple(SessionId(child) for (child,) in children),
+            tasks=tuple(TurnId(task) for (task,) in tasks),
+            given_by=given_by,
+            given_n=given_n,
+            hops=hops,
         )
 
     def _load_message(self, key: InboundId) -> MessageRow | None:

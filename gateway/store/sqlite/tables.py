@@ -125,10 +125,10 @@ SESSIONS = RowTable[SessionRow](
         Column("title", "session.title"),
         Column("epoch", "session.epoch"),
         Column("root_kind", "session.root_kind._value_", fixed=True),
-        Column("tools", "session.tools", _ids, fixed=True),
+        Column("tools", "session.tools", _ids),
         Column("created_at", "session.created_at", _time, fixed=True),
         Column("active_at", "session.active_at", _time),
-        Column("lineage", "session.lineage", LINEAGE.dump, fixed=True),
+        Column("lineage", "session.lineage", LINEAGE.dump),
         Column("preset", "session.preset"),
         Column("preset_before", "session.preset_before"),
         Column("presets_above", "session.presets_above", _ids),
@@ -170,6 +170,9 @@ TURNS = RowTable[TurnRow](
         Column("held_since", "held_since", _time),
         Column("gathers_until", "gathers_until", _time),
         Column("ended_rev", "ended_rev"),
+        Column("given_by", "given_by"),
+        Column("given_n", "given_n"),
+        Column("hops", "hops"),
     ),
 )
 MESSAGES = RowTable[MessageRow](

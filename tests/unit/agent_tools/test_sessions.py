@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
+from agent_tools import sessions_history, sessions_list, sessions_send, sessions_spawn, sessions_stop, shell
 from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.messages import Conversation
@@ -20,8 +20,8 @@ from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, Resul
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine
 from gateway.domain.workflows import WorkflowStep
-from gateway.errors import NotFound
-from gateway.ports import Task
+from gateway.errors import Forbidden, NotFound
+from gateway.ports import HistoryLine, SessionMessage, Task
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.output import OutputBuffer
@@ -31,7 +31,7 @@ from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
 
 PARKED = Park(wait=WaitId("w1"))
-KNOWN = SessionId("child:t1.1")
+KNOWN, OTHERS = SessionId("child:t1.1"), SessionId("child:t2.1")
 
 
 @dataclass(slots=True)
@@ -42,6 +42,9 @@ class FakeFamily:
     stopped: list[SessionId] = field(default_factory=list[SessionId])
     lines: Sequence[ChildLine] = ()
     plans_left: int = 0
+    sent: list[SessionMessage] = field(default_factory=list[SessionMessage])
+    read: list[tuple[int | None, int, bool]] = field(default_factory=list[tuple[int | None, int, bool]])
+    said: Sequence[HistoryLine] = ()
 
     async def spawn(self, task: Task) -> ToolResult | Park:
         self.tasks.append(task)
@@ -50,6 +53,22 @@ class FakeFamily:
     async def workflow(self, steps: Sequence[WorkflowStep]) -> ToolResult | Park:
         raise AssertionError(f"these tools declare no workflow, not even of {len(steps)} steps")
 
+    async def send(self, message: SessionMessage) -> ToolResult | Park:
+        self._reach(message.session)
+        self.sent.append(message)
+        return PARKED
+
+    async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
+        self._reach(child)
+        self.read.append((before, limit, calls))
+        return self.said
+
+    def _reach(self, child: SessionId) -> None:
+        if child == OTHERS:
+            raise Forbidden("somebody else's", cure="ask them")
+        if child != KNOWN:
+            raise NotFound("no such child")
+
     async def members(self) -> Sequence[ChildLine]:
         return self.lines
 
@@ -57,8 +76,7 @@ class FakeFamily:
         self.plans_left += 1
 
     async def stop(self, child: SessionId) -> int:
-        if child != KNOWN:
-            raise NotFound("no such child")
+        self._reach(child)
         self.stopped.append(child)
         return 0 if len(self.stopped) > 1 else 1
 
@@ -227,6 +245,79 @@ async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, sess
 
     assert (found.status, found.code, call.family.stopped) == (ResultStatus.ERROR, "not_found", [])
     assert session not in found.hint
+
+
+# --- talking to one that is there ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("named", "wait_s"), [({}, 0), ({"wait_s": 5}, 5), ({"timeout_s": 6}, 6), ({"timeout": 7}, 7)])
+async def test_message_is_passed_on_with_its_wait(call: Call, named: dict[str, Any], wait_s: float) -> None:
+    args = sessions_send.Args.model_validate({"session": KNOWN, "message": " and then? \n", **named})
+
+    assert await sessions_send.run(call, args) == PARKED
+    assert call.family.sent == [SessionMessage(session=KNOWN, text="and then?", wait_s=wait_s)]
+    assert sessions_send.scope(args, None).scope == KNOWN
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"message": ""},
+        {"message": " "},
+        {"message": "x" * (sessions_send.MESSAGE_CHARS + 1)},
+        {"message": "x", "wait_s": -1},
+        {"message": "x", "wait_s": 86_401},
+        {"message": "x", "wait_s": "NaN"},
+        {"message": "x", "session": ""},
+        {"message": "x", "agent": "a"},
+    ],
+)
+def test_message_has_no_other_arguments(args: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        sessions_send.Args.model_validate({"session": KNOWN, **args})
+
+
+@pytest.mark.parametrize(
+    ("session", "status", "code"), [(OTHERS, ResultStatus.DENIED, "not_yours"), ("x", ResultStatus.ERROR, "not_found")]
+)
+async def test_sessions_of_others_are_refused_with_why(
+    call: Call, session: str, status: ResultStatus, code: str
+) -> None:
+    found = [
+        await sessions_send.run(call, sessions_send.Args(session=session, message="x")),
+        await sessions_history.run(call, sessions_history.Args(session=session)),
+        await sessions_stop.run(call, sessions_stop.Args(session=session)),
+    ]
+
+    assert [(one.status, one.code) for one in found if isinstance(one, ToolResult)] == [(status, code)] * 3
+    assert all(isinstance(one, ToolResult) and one.hint and session not in one.hint.split() for one in found)
+
+
+async def test_history_is_material_with_numbers_and_speakers(call: Call) -> None:
+    call.family.said = [HistoryLine(ord=3, who="task", text="count"), HistoryLine(ord=7, who="answer", text="7")]
+    found = await sessions_history.run(call, sessions_history.Args(session=KNOWN, limit=5, before=9, calls=True))
+
+    assert found.text == "[3, task] count\n\n[7, answer] 7"
+    assert (found.status, found.untrusted, found.hint) == (ResultStatus.OK, True, "Earlier ones: before=3.")
+    assert call.family.read == [(9, 5, True)]
+
+
+async def test_history_is_bounded_and_keeps_the_newest(call: Call) -> None:
+    """A long line is cut, and lines that do not fit are those before the number in the hint."""
+    call.family.said = [HistoryLine(ord=n, who="answer", text=f"{n} {'x' * 5_000}") for n in range(1, 31)]
+    found = await sessions_history.run(call, sessions_history.Args(session=KNOWN))
+
+    shown = found.text.split("\n\n")
+    assert shown[-1].startswith("[30, answer] 30 x")
+    assert all(len(one) < sessions_history.LINE_CHARS + 30 for one in shown)
+    assert 5 < len(shown) < 12
+    assert found.hint == f"Earlier ones: before={31 - len(shown)}."
+
+
+async def test_history_that_has_nothing_says_so(call: Call) -> None:
+    found = await sessions_history.run(call, sessions_history.Args(session=KNOWN, before=1))
+    assert (found.text, found.hint, found.untrusted) == ("", "There is nothing before that.", False)
 
 
 def test_what_a_model_is_shown_of_all_tools_is_short() -> None:

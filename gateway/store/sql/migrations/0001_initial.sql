@@ -76,7 +76,8 @@ CREATE TABLE poison (
 ) WITHOUT ROWID;
 
 -- `head` is 1 for a turn that its lane lets run as far as order goes: every command turn, and of the model turns of a
--- session the oldest that has not ended. `gathers_until` is set while a new turn waits for the rest of a message.
+-- session the oldest that has not ended. `gathers_until` is set while a new turn waits for the rest of a message. For
+-- the task of a child: the turn and the step that gave it. `hops`: messages between sessions that led to it.
 CREATE TABLE turns (
     ord            INTEGER PRIMARY KEY,
     id             TEXT NOT NULL UNIQUE,
@@ -101,8 +102,12 @@ CREATE TABLE turns (
     lease_until    INTEGER,
     held_since     INTEGER,
     gathers_until  INTEGER,
-    ended_rev      INTEGER
+    ended_rev      INTEGER,
+    given_by       TEXT,
+    given_n        INTEGER NOT NULL,
+    hops           INTEGER NOT NULL
 );
+CREATE INDEX turns_given ON turns (given_by) WHERE given_by IS NOT NULL;
 CREATE INDEX turns_ord ON turns (session);
 CREATE INDEX turns_changed ON turns (session, rev) WHERE rev > ord;
 CREATE INDEX turns_lane ON turns (session, kind) WHERE ended_rev IS NULL;

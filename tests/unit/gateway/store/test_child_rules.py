@@ -57,7 +57,7 @@ def test_errors_name_what_they_are_about() -> None:
     stopped = of_another(CHILD)
     assert (stopped.message, stopped.cure) == (
         "The sub-session child:t7.2 is of somebody else's turn.",
-        "Whoever asked for it can stop it.",
+        "Whoever asked for it can stop it, or ask it again.",
     )
 
 
@@ -143,7 +143,7 @@ def test_what_a_turn_says_last(answer: Answer | None, slots: Sequence[NewSlot], 
 
 
 def end(words: str = "All 3.", title: str = "count") -> End:
-    return End(child=CHILD, title=title, state=TurnState.DONE, words=words)
+    return End(child=CHILD, task=TurnId("t9"), title=title, state=TurnState.DONE, words=words)
 
 
 def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
@@ -172,7 +172,7 @@ def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
 )
 def test_the_end_comes_as_a_message_whose_words_are_quoted(title: str, words: str, quoted: str) -> None:
     assert end_message(end(words, title), CHAT, EPOCH) == Inbound(
-        event_key="child/child:t7.2/end",
+        event_key="child/child:t7.2/t9/end",
         conversation=CHAT,
         principal=Principal("system:child"),
         name="sub-session",

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from gateway.domain.children import NewChild, SpawnMode
+from gateway.domain.children import NewChild, NewMessage, SpawnMode
 from gateway.domain.ids import child_session
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
@@ -114,7 +114,8 @@ async def _is_in_order(store: Store, child: ChildLine, told: Counter[str]) -> No
     assert line is not None
     parent = await store.turn(line.turn)
     if line.mode is SpawnMode.SESSION:
-        assert told[f"child/{child.session.id}/end"] <= (ended and child.turn.state is not TurnState.STOPPED)
+        tells = ended and child.turn.state is not TurnState.STOPPED
+        assert told[f"child/{child.session.id}/{child.turn.id}/end"] <= tells
         return
     (wait,) = [one for one in parent.waits if one.kind is WaitKind.CHILD and one.n == line.n]
     if wait.state is WaitState.OPEN:
@@ -133,7 +134,7 @@ def choose(random: Random, number: int, clock: FakeClock) -> tuple[str, same.Ste
     if random.random() < 0.2:
         return same.choose(random, number, clock)
     clock.advance(random.choice([0, 0, 0.0015, 1]))
-    make = random.choice([same.claim] * 6 + [spawn] * 5 + [carry_on] * 5 + [lapse, stop_one, same.accept])
+    make = random.choice([same.claim] * 6 + [spawn] * 5 + [carry_on] * 5 + [send] * 3 + [lapse, stop_one, same.accept])
     return make.__name__, make(random, number, clock)
 
 
@@ -167,6 +168,31 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
                 said.append(await store.start_step(lease, n, None, beginning()))
             child = _child(lease, n, mode, number, ttl=ttl)
             said.append(await same.outcome(life, lambda one, n=n, child=child: one.store.spawn(lease, n, child)))
+        return said
+
+    return step
+
+
+def send(random: Random, number: int, _clock: FakeClock) -> same.Step:
+    """A turn writes to one of a family, which may be no child of its own; sometimes once more by the same step."""
+    pick, which, twice = random.random(), random.random(), random.random() < 0.3
+    waits = random.choice([None, None, timedelta(seconds=20), timedelta(seconds=3600)])
+    calls = answer(calls=1)
+
+    async def step(life: same.Life) -> object:
+        found = await held(life, pick)
+        lines = [child for family in await all_families(life.store) for child in family]
+        if found is None or not lines:
+            return None
+        (lease, view), store = found, life.store
+        if all(one.state is StepState.FINISHED for one in view.steps):
+            view = await store.plan(lease, calls, given=same.ungiven(view), slots=[])
+        n = view.steps[-1].n
+        child = lines[int(which * len(lines))].session.id
+        new = NewMessage(child=child, text=f"more {number}", waits=waits, tools=("a",), active_s=1.0, tokens=5)
+        said: list[object] = [await same.outcome(life, lambda one: one.store.start_step(lease, n, None, beginning()))]
+        for _ in range(1 + twice):
+            said.append(await same.outcome(life, lambda one: one.store.send(lease, n, new)))
         return said
 
     return step

@@ -106,18 +106,18 @@ SELECT DISTINCT session, 'dm', 'direct', '', 0, 'dm', 0, 0, '', '', '[]', '[]', 
 
 INSERT INTO turns (
     ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev,
-    ended_rev, active_ms, fence
+    ended_rev, active_ms, fence, given_n, hops
 )
 SELECT ord, ord + 7, turn, session, 0, 'model', iif(parked, 'parked', 'done'), '["","","",""]', '', 0, parked, 0, ord,
-    iif(parked, NULL, ord + 7), 0, 1
+    iif(parked, NULL, ord + 7), 0, 1, 0, 0
 FROM numbers;
 
 -- Behind every parked turn one waits that may not run yet.
 INSERT INTO turns (
     ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev,
-    active_ms, fence
+    active_ms, fence, given_n, hops
 )
-SELECT ord + 9, ord + 9, 'q' || i, session, 0, 'model', 'queued', '["","","",""]', '', 0, 0, 0, ord + 8, 0, 0
+SELECT ord + 9, ord + 9, 'q' || i, session, 0, 'model', 'queued', '["","","",""]', '', 0, 0, 0, ord + 8, 0, 0, 0, 0
 FROM numbers WHERE parked;
 
 INSERT INTO messages (

@@ -1,0 +1,27 @@
+"""Shared by the tools that reach a sub-session by its id: the id as an argument, and what is out of reach."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gateway.domain.tools import ResultStatus, ToolResult
+from gateway.errors import Forbidden, NotFound
+
+Session = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+    Field(description="Its id, as sessions_list says."),
+]
+"""Argument that names a sub-session."""
+
+
+def out_of_reach(error: NotFound | Forbidden, missing: str, forbidden: str) -> ToolResult:
+    """Return the result of a call for a session that it may not reach, with the hint for its reason.
+
+    The texts are the same whatever else exists: a call must not find out other people's sessions.
+    """
+    if isinstance(error, NotFound):
+        return ToolResult(status=ResultStatus.ERROR, text="", code="not_found", hint=missing)
+    return ToolResult(status=ResultStatus.DENIED, text="", code="not_yours", hint=forbidden)
