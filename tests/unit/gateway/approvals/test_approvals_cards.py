@@ -8,16 +8,18 @@ import pytest
 
 from gateway.approvals import Approvals, ButtonTokens, title
 from gateway.approvals.action import outcome_line
-from gateway.domain.ids import Principal, SessionId
+from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
+from gateway.domain.ids import Person, Principal, SessionId
 from gateway.domain.tools import NetworkMode, Risk, SandboxMode
-from gateway.domain.waits import Verb, WaitState
+from gateway.domain.waits import VOTES, Verb, Vote, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
-from tests.support.fakes import KEY, PEOPLE
+from tests.support.fakes import CLEO_TELEGRAM, KEY, PEOPLE
 from tests.support.makers import (
     ANN_SLACK,
     ANN_TELEGRAM,
     BOB,
+    EPOCH,
     approval,
 )
 from tests.unit.gateway.approvals.rig import WAIT, wait
@@ -131,6 +133,45 @@ def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
 )
 def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
     assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
+
+
+VOTES_OF = {
+    0: [],
+    1: [Vote(person=Person("cleo"), principal=CLEO_TELEGRAM, at=EPOCH)],
+    2: [
+        Vote(person=Person("cleo"), principal=CLEO_TELEGRAM, at=EPOCH),
+        Vote(person=Person("x:\u202e"), principal=Principal("x:\u202e"), at=EPOCH),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("quorum", "votes", "state", "said"),
+    [
+        (1, 0, WaitState.OPEN, None),
+        (2, 0, WaitState.OPEN, "0 of 2"),
+        (2, 1, WaitState.OPEN, "1 of 2: cleo"),
+        (3, 2, WaitState.OPEN, "2 of 3: cleo, x:\\u{202E}"),
+        (2, 1, WaitState.APPROVED, None),
+    ],
+)
+def test_card_says_who_allowed_so_far(
+    handles: ButtonTokens, quorum: int, votes: int, state: WaitState, said: str | None
+) -> None:
+    def rules_of(tool: str) -> ApproverRules:
+        assert tool == "shell"
+        return replace(OWNERS_DECIDE, quorum=quorum)
+
+    asking = Approvals(PEOPLE, MemoryStore(FakeClock()), handles, rules_of)
+    payload = {VOTES: [vote.as_payload() for vote in VOTES_OF[votes]]}
+    facts = dict(asking.row(replace(wait(state), payload=payload), "o1").facts)
+    assert facts.get("Allowed by") == said
+
+
+def test_outcome_names_all_who_allowed() -> None:
+    votes = [*VOTES_OF[1], Vote(person=Person("ann"), principal=ANN_SLACK, at=EPOCH)]
+    found = replace(wait(WaitState.APPROVED, who=ANN_SLACK), payload={VOTES: [vote.as_payload() for vote in votes]})
+    assert outcome_line(found, PEOPLE) == "cleo and ann allowed once, 00:00 UTC"
 
 
 def test_a_card_says_what_an_approval_covers_beyond_this_call(asking: Approvals) -> None:

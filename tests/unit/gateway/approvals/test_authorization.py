@@ -168,6 +168,14 @@ def test_a_vote_names_the_person_and_whose_votes_count() -> None:
     assert (verdict.person, verdict.among) == (Person("ann"), {Person("ann"), Person("cleo")})
 
 
+@pytest.mark.parametrize(("quorum", "own"), [(1, True), (1, False), (2, True), (2, False)])
+def test_verdict_says_whether_another_must_allow(quorum: int, own: bool) -> None:
+    found = deciders(session(NON_MAIN), PEOPLE, rules("ann", "cleo", quorum=quorum, own=own), BOB)
+    assert (found.by_another, found.quorum) == (not own, quorum)
+    assert may_resolve(Verb.ONCE, ANN_SLACK, BOB, found).by_another is not own
+    assert not may_resolve(Verb.DENY, ANN_SLACK, BOB, found).by_another
+
+
 @pytest.mark.parametrize(
     ("given", "requester", "enough"),
     [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from gateway.approvals import Approvals
 from gateway.approvals.button_token import ButtonTokens
 from gateway.approvals.questions import may_answer, picked, question_card, verdict_of
 from gateway.domain.ids import Handle, Principal
@@ -13,6 +15,8 @@ from gateway.domain.questions import Inquiry, Pick, Question
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import QuestionCard
 from gateway.domain.waits import PressResult, Wait, WaitKind, WaitState
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
 from tests.support.fakes import CLEO_TELEGRAM, KEY, PEOPLE
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB
 from tests.unit.gateway.approvals.rig import session, wait
@@ -63,6 +67,7 @@ def test_a_handle_counts_on_its_own_card_alone() -> None:
     handle = shown(found).buttons[1].handle
     assert picked(handle, found, [CARD], "", TOKENS) == Pick(question=0, option=1)
     assert picked(handle, found, ["oanother"], "", TOKENS) is None, "a card of another conversation"
+    assert picked(handle, replace(found, payload={}), [CARD], "", TOKENS) is None, "a damaged wait"
     other = replace(found, id=type(found.id)("wfedcba9876543210"))
     assert picked(handle, other, [CARD], "", TOKENS) is None
     assert picked(Handle(f"{handle[:-1]}!"), found, [CARD], "", TOKENS) is None
@@ -70,6 +75,33 @@ def test_a_handle_counts_on_its_own_card_alone() -> None:
     assert (
         verdict_of(replace(found, payload={}), None, ANN_TELEGRAM, session(), PEOPLE).refusal is PressResult.NOT_VALID
     )
+
+
+@pytest.mark.parametrize("chosen", [(), (0, 1)])
+def test_each_button_stands_for_its_pick(chosen: tuple[int, ...]) -> None:
+    inquiry = Inquiry(questions=(DAY, TOPPINGS), requester=ANN_TELEGRAM, answers=((),), chosen=chosen)
+    found = replace(asked(), payload=inquiry.as_payload())
+    card = shown(found)
+    picks = [picked(one.handle, found, [CARD], "", TOKENS) for one in card.buttons]
+    assert picks == [Pick(question=1, option=0), Pick(question=1, option=1), Pick(question=1)]
+    assert [one.ends for one in card.buttons] == [False, False, True]
+    assert card.buttons[2].label == (f"Done ({len(chosen)})" if chosen else "None of these")
+    assert (card.question, card.count, card.wait) == ("Which toppings?", "2 of 2", found)
+    assert card.answered == (("Which day?", "none of these"),)
+
+
+def test_press_on_a_question_is_judged_by_its_own_card() -> None:
+    """Through the facade that inbound and delivery use."""
+    asking, found = Approvals(PEOPLE, MemoryStore(FakeClock()), TOKENS), asked(DAY, TOPPINGS)
+    card = asking.question(found, CARD)
+    assert card == shown(found)
+    assert card.write is not None
+    press = partial(asking.verdict, wait=found, cards=[CARD], session=session())
+    assert press(card.buttons[1].handle, who=ANN_SLACK).pick == Pick(question=0, option=1)
+    assert press(card.write, who=ANN_SLACK, text=" Sunday").pick == Pick(question=0, text="Sunday")
+    assert press(card.write, who=ANN_SLACK).refusal is PressResult.NOT_VALID
+    assert press(card.buttons[1].handle, who=ANN_SLACK, cards=["oanother"]).refusal is PressResult.NOT_VALID
+    assert press(card.buttons[1].handle, who=BOB).refusal is PressResult.NOT_ALLOWED
 
 
 def test_a_text_needs_the_handle_of_its_field() -> None:
@@ -93,13 +125,16 @@ def test_a_card_shows_one_question_and_the_answers_before_it() -> None:
         ("capers", True, False),
         ("Done (1)", False, True),
     ]
-    assert second.note.startswith("The sub-session “Bake” asks. For ")
+    assert second.note == f"The sub-session “Bake” asks. For {BOB}. Answer by 2026-01-01 01:00 UTC."
+    assert (second.asks, first.asks) == ("Bake", "")
+    assert shown(asked(DAY)).count == ""
 
 
 @pytest.mark.parametrize(
     ("state", "note"),
     [
         (WaitState.ANSWERED, "Answered by Nobody"),
+        (WaitState.SUPERSEDED, "Withdrawn."),
         (WaitState.EXPIRED, "Nobody answered in time. A later answer is a message."),
         (WaitState.CANCELLED, "Withdrawn."),
     ],
@@ -109,6 +144,15 @@ def test_a_card_that_is_over_has_no_buttons(state: WaitState, note: str) -> None
     assert (card.buttons, card.write, card.note) == ((), None, note)
 
 
+def test_card_says_who_answered_and_when() -> None:
+    inquiry = Inquiry(questions=(DAY,), requester=BOB, answers=(("Friday", "Monday"),))
+    found = replace(wait(WaitState.ANSWERED, who=ANN_SLACK), kind=WaitKind.QUESTION, payload=inquiry.as_payload())
+    card = shown(found)
+    assert card.note == "Answered by ann, 00:00 UTC"
+    assert (card.question, card.answered, card.buttons) == ("", (("Which day?", "Friday, Monday"),), ())
+
+
 def test_a_damaged_question_is_shown_empty() -> None:
     card = shown(replace(asked(), payload={"questions": "no list"}))
-    assert (card.question, card.buttons, card.write) == ("", (), None)
+    assert (card.question, card.buttons, card.write, card.answered) == ("", (), None, ())
+    assert card.note == "For . Answer by 2026-01-01 01:00 UTC."
