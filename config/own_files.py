@@ -55,6 +55,8 @@ class DeclaredTool:
     spec: ToolSpec
     function: str
     schema: Mapping[str, Any]
+    context: str = ""
+    """Name of the parameter that gets the context of the call; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,20 @@ def _tool(
         positional=positional,
         indexed=policy.get("indexed", True),
     )
-    return DeclaredTool(spec=spec, function=node.name, schema=schema)
+    return DeclaredTool(spec=spec, function=node.name, schema=schema, context=_context(node))
+
+
+def _context(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the name of the parameter that gets the call's context; empty for none."""
+    every = [*node.args.args, *node.args.kwonlyargs]
+    return next((one.arg for one in every if _is_context(one)), "")
+
+
+def _is_context(argument: ast.arg) -> bool:
+    node = argument.annotation
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.rpartition(".")[2] == "Context"
+    return node is not None and _last_name(node) == "Context"
 
 
 def _described(docstring: str) -> Mapping[str, str]:
@@ -215,8 +230,15 @@ def _schema(node: ast.FunctionDef | ast.AsyncFunctionDef, about: Mapping[str, st
     pairs += zip(given.kwonlyargs, given.kw_defaults, strict=True)
     properties: dict[str, Any] = {}
     required: list[str] = []
+    contexts = [argument.arg for argument, _ in pairs if _is_context(argument)]
+    if len(contexts) > 1:
+        raise Unusable(f"{node.name} takes {len(contexts)} contexts. Leave one of {' and '.join(contexts)} out")
     for argument, default in pairs:
         name = argument.arg
+        if name in contexts:
+            if default is not None:
+                raise Unusable(f"{name} of {node.name} has a default. Write `{name}: Context` alone")
+            continue
         if argument.annotation is None:
             raise Unusable(f"the argument {name} of {node.name} has no type. {_TYPES_CURE}")
         found = dict(_type(argument.annotation, name))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -193,12 +194,13 @@ class FolderSource:
     def _in_daemon(self, file: OwnFile, declared: DeclaredTool) -> Run:
         module = self._module(file)
 
-        async def run(_ctx: ToolContext, arguments: Any) -> ToolResult:
+        async def run(ctx: ToolContext, arguments: Any) -> ToolResult:
             function: Callable[..., Any] = getattr(module, declared.function)
-            if inspect.iscoroutinefunction(function):
-                result = await function(**arguments)
-            else:
-                result = await asyncio.to_thread(function, **arguments)
+            with _given(ctx, declared.context) as context:
+                if inspect.iscoroutinefunction(function):
+                    result = await function(**arguments, **context)
+                else:
+                    result = await asyncio.to_thread(function, **arguments, **context)
             return ToolResult(status=ResultStatus.OK, text=as_text(result), untrusted=True)
 
         return run
@@ -237,11 +239,33 @@ def worker_file(file: OwnFile) -> WorkerFile:
     )
 
 
+@contextmanager
+def _given(ctx: ToolContext, parameter: str) -> Generator[Mapping[str, own.Context]]:
+    """Give the argument with the context of a call, by its name; empty for a function without one.
+
+    The end of the block, by whatever, is that of the call: a thread that goes on is then told that it is cancelled.
+    """
+    if not parameter:
+        yield {}
+        return
+    loop = asyncio.get_running_loop()
+
+    def show(text: str) -> None:
+        with suppress(RuntimeError):  # the daemon has ended
+            loop.call_soon_threadsafe(ctx.progress, text)
+
+    context = own.Context(session=ctx.session, workspace=ctx.files.root, show=show, is_cancelled=lambda: False)
+    try:
+        yield {parameter: context}
+    finally:
+        context.end()
+
+
 def _in_worker(file: OwnFile, declared: DeclaredTool) -> Run:
     of = worker_file(file)
 
     async def run(ctx: ToolContext, arguments: Any) -> ToolResult:
-        text = await ctx.process.call(of, declared.function, arguments)
+        text = await ctx.process.call(of, declared.function, arguments, context=declared.context)
         if text:
             ctx.output.write(text.encode(errors="replace"))
         return ToolResult(status=ResultStatus.OK, text="", untrusted=True)

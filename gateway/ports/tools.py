@@ -291,9 +291,10 @@ class Process(Protocol):
         """End a job of the session's family with all its processes, and return its state. Raises `NotFound`."""
         ...
 
-    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any], *, context: str = "") -> str:
         """Call a function in a worker of this session's history, in the call's sandbox, and return its text.
 
+        `context`: name of its parameter for the context of the call. With one, a cancelled call has a moment to end.
         Output and cancellation: as in `run`. Raises `SandboxMissing`; raises `BadRequest` when no usable answer comes.
         """
         ...
@@ -389,6 +390,19 @@ class ToolContext(Protocol):
     @property
     def output(self) -> Output:
         """Output of the call. It becomes the result's text when `ToolResult.text` is empty."""
+        ...
+
+    @property
+    def session(self) -> SessionId:
+        """Session of the call."""
+        ...
+
+    def progress(self, text: str) -> None:
+        """Show a line in the turn's status line. It is no part of the result.
+
+        Cheap; call it in the event loop. It is made one plain line without secrets. Nobody sees it of a tool whose
+        output goes through a hook.
+        """
         ...
 
     @property

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.hooks import HookEvent
+from gateway.domain.ids import SessionId
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.sessions import branch_of, works_in
 from gateway.domain.text import mended
@@ -62,6 +63,8 @@ from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workers import Workers
 from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
+PROGRESS_CHARS = 200
+"""Characters of the longest line of progress."""
 FAULT_CHARS = 500
 """Characters of the error text of a tool that crashed."""
 
@@ -107,10 +110,16 @@ class _Context:
     people: People
     messages: Messages
     output: Output
+    session: SessionId
+    tell: Callable[[str], None]
     step_key: str
     kept_for: str
     scopes: frozenset[str]
     prepared: Mapping[str, Any]
+
+    def progress(self, text: str) -> None:
+        """Show a line in the turn's status line."""
+        self.tell(text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +167,7 @@ class Execution:
         began = self.clock.monotonic()
         limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
         try:
-            outcome = await self._limited(call, lease, output, limit)
+            outcome = await self._limited(call, lease, output, limit, partial(self._progress, call, line))
         except asyncio.CancelledError:
             if (result := cut_short(cancellation)) is not None:
                 await done(self.hooks.unseen(call, self._whole(result, call, lease, output, began)))
@@ -176,10 +185,17 @@ class Execution:
                 await done(self.hooks.unseen(call, result))
             raise
 
-    async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
+    def _progress(self, call: Prepared, line: LastLine, text: str) -> None:
+        """Report a line of progress, where no hook may hide what people see."""
+        if not self._is_hooked(call):
+            line.add(f"\n{redacted_line(text, PROGRESS_CHARS, self.redactor)}\n")
+
+    async def _limited(
+        self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float, tell: OnLine
+    ) -> ToolResult | Park:
         scope = asyncio.timeout(limit)
         try:
-            context = self._context(call, lease, output)
+            context = self._context(call, lease, output, tell)
             async with scope:
                 return await call.tool.run(context, call.arguments)
         except TimeoutError:
@@ -196,7 +212,7 @@ class Execution:
             hint = f"{call.tool.spec.name} failed by a fault of its own."
             return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
 
-    def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
+    def _context(self, call: Prepared, lease: Lease, output: OutputBuffer, tell: OnLine) -> _Context:
         """Return the call's tool context. Raises `DragomanError` when its folder is not the one that was allowed."""
         cwd = self.workspaces.workspace(works_in(call.view.session))
         # Compare the folder's own name, which is the root's: another machine keeps its state elsewhere.
@@ -208,7 +224,7 @@ class Execution:
         return _Context(
             files=WorkspaceFiles(cwd, call.hidden),
             changes=self.changes(call.view, call.step.n, cwd),
-            process=self._process(call, lease, output, cwd),
+            process=self._process(call, lease, output, cwd, tell),
             net=Requests(egress=self.egress),
             artifacts=_Artifacts(
                 store=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
@@ -218,13 +234,15 @@ class Execution:
             people=self.inquiries.of(call.view, call.step.n, lease),
             messages=self.messages.of(call.view, call.step.n),
             output=output,
+            session=call.view.session.id,
+            tell=tell,
             step_key=f"{call.step.turn}/{call.step.n}",
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
             prepared=call.prepared or {},
         )
 
-    def _process(self, call: Prepared, lease: Lease, output: OutputBuffer, cwd: Path) -> CallProcess:
+    def _process(self, call: Prepared, lease: Lease, output: OutputBuffer, cwd: Path, progress: OnLine) -> CallProcess:
         name = f"{call.step.turn}-{call.step.n}-job.txt"
         return CallProcess(
             host=ProcessHost(
@@ -242,6 +260,8 @@ class Execution:
             by=call.view.turn.principal,
             within=branch_of(call.view.session),
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
+            session=call.view.session.id,
+            progress=progress,
             buffer=lambda on_text: self._buffer(call, lease, name, on_text),
             job_s=partial(job_limit_s, call.tool.spec, call.tool.policy),
         )

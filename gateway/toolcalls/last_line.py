@@ -28,9 +28,12 @@ class LastLine:
         self._recent = ""
         self._reported = ""
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def add(self, text: str) -> None:
-        """Take the next part of the output. The first report comes at once."""
+        """Take the next part of the output. The first report comes at once. Does nothing once it is closed."""
+        if self._closed:
+            return
         self._recent = (self._recent + text[-KEPT_CHARS:])[-KEPT_CHARS:]
         if self._timer is None:
             self._report()
@@ -39,7 +42,7 @@ class LastLine:
         """Report no more. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._recent = None, ""
+        self._timer, self._recent, self._closed = None, "", True
 
     def _report(self) -> None:
         self._timer = None

@@ -14,7 +14,7 @@ from typing import Any
 from gateway.domain.ids import Principal, SessionId
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Action, NetworkMode, SandboxMode, ToolPolicy, ToolSpec
-from gateway.domain.workers import WorkerFile
+from gateway.domain.workers import WorkerCall, WorkerFile
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
 from gateway.ports import EgressProxy, Output, ProcessEnd, ProcessText
@@ -131,6 +131,10 @@ class Beginning:
         self.cut = self.cut or len(data) > room
 
 
+def _unseen(_: str) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProcess:
     """`ports.Process` of one call."""
@@ -150,6 +154,10 @@ class CallProcess:
     """Return the timeout of a job in seconds, by what was asked for."""
     kept_for: str = ""
     """History of the session, which workers are kept for."""
+    session: str = ""
+    """Session of the call."""
+    progress: Callable[[str], None] = _unseen
+    """Show a line of progress."""
 
     @property
     def sandbox(self) -> SandboxMode | None:
@@ -196,7 +204,7 @@ class CallProcess:
         """End a job of this family."""
         return await self.host.jobs.kill(self.root, job)
 
-    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any], *, context: str = "") -> str:
         """Call a function in a worker of this call's sandbox."""
         within, workers = confinement(self.action), self.host.workers
         if workers is None:
@@ -208,5 +216,11 @@ class CallProcess:
             )
 
         return await workers.call(
-            file, function, arguments, within=within, of=(self.kept_for, self.workspace), run=run, output=self.output
+            file,
+            WorkerCall(function=function, arguments=arguments, context=context, session=self.session),
+            within=within,
+            of=(self.kept_for, self.workspace),
+            run=run,
+            output=self.output,
+            progress=self.progress,
         )

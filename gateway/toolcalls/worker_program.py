@@ -1,7 +1,8 @@
 """Program of a contained worker: runs the functions of one own tool's file. Started by `gateway.toolcalls.workers`.
 
 It talks over a socket, in lines of JSON. The first line has the file's text; the answer tells the decorated functions,
-or why the file cannot be used. Each further line is a call.
+or why the file cannot be used. Each further line is a call. While one with a context runs, a line says that it is
+cancelled, and lines with its progress go the other way.
 
 Only light imports, all from Python's own library: none of our other modules is visible in the sandbox.
 """
@@ -12,15 +13,19 @@ import asyncio
 import inspect
 import json
 import os
+import select
 import socket
 import sys
 import threading
 import traceback
 import types
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from importlib.abc import ExecutionLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
+from pathlib import Path
 from typing import Any
 
 MARK = "__dragoman_tool__"
@@ -35,7 +40,7 @@ def main(descriptor: int, package: str) -> None:
     wire = socket.socket(fileno=descriptor)
     wire.set_inheritable(False)
     lines = wire.makefile("rb")
-    begun_in = os.getpid()
+    begun_in, workspace = os.getpid(), Path.cwd()
     first = json.loads(lines.readline())
     sys.path[:0] = [package, first["folder"]]
     loader = TextLoader(first["file"], first["source"])
@@ -50,7 +55,10 @@ def main(descriptor: int, package: str) -> None:
     _send(wire, {"error": why} if why else {"functions": names})
     while line := lines.readline():
         call = json.loads(line)
-        answer = _called(module, call)
+        if "cancel" in call:  # it came when the call had ended
+            continue
+        context = _context(wire, workspace, call)
+        answer = _called(module, call, context)
         if os.getpid() != begun_in:
             os._exit(1)
         leaves = _has_children() or threading.active_count() > 1
@@ -92,10 +100,35 @@ def _load(module: types.ModuleType, loader: TextLoader) -> str:
     return ""
 
 
-def _called(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
+def _context(wire: socket.socket, workspace: Path, call: dict[str, Any]) -> dict[str, Any]:
+    """Return the argument with the context of a call, by its name; empty for a function without one."""
+    if "context" not in call:
+        return {}
+    one_at_a_time = threading.Lock()
+
+    def show(text: str) -> None:
+        with one_at_a_time, suppress(OSError):
+            _send(wire, {"progress": text})
+
+    of = import_module("agent_tools.own").Context  # the one module of ours that a worker sees
+    return {
+        call["context"]: of(
+            session=call["session"], workspace=workspace, show=show, is_cancelled=partial(_is_readable, wire)
+        )
+    }
+
+
+def _is_readable(wire: socket.socket) -> bool:
+    """Return whether a line came, or the end: during a call both mean that it is cancelled."""
+    looked = select.poll()
+    looked.register(wire, select.POLLIN)
+    return bool(looked.poll(0))
+
+
+def _called(module: types.ModuleType, call: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a call, as `text`, or why there is none, as `error`."""
     try:
-        result = getattr(module, call["function"])(**call["arguments"])
+        result = getattr(module, call["function"])(**call["arguments"], **context)
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
         return {"text": _cut(as_text(result))}
@@ -103,6 +136,8 @@ def _called(module: types.ModuleType, call: dict[str, Any]) -> dict[str, Any]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return {"error": f"{_text_of(error)} (line {where.lineno} of {where.name})"}
     finally:
+        for one in context.values():
+            one.end()
         _flush()
 
 

@@ -13,7 +13,7 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import SandboxMode
-from gateway.domain.workers import WorkerFile
+from gateway.domain.workers import WorkerCall, WorkerFile
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import Output, ProcessEnd
 from gateway.sandbox import Confinement, Containment, ProcessLimits, run_contained
@@ -41,6 +41,10 @@ ANSWER_BYTES = 8 * 2**20
 """Bytes of the longest answer."""
 MEMORY_BYTES = 2**30
 """Private memory of each process of a worker, where the settings do not say less."""
+CANCEL_S = 2.0
+"""Seconds that a cancelled call with a context has to end by itself."""
+PROGRESS_BYTES = 2_000
+"""Bytes of the longest message about progress."""
 ERROR_CHARS = 1_500
 HELPERS_AT_MOST = 200
 """Other files of the folder that a worker can import."""
@@ -128,20 +132,43 @@ class _Worker:
             if self._writer is not None:
                 self._writer.transport.abort()
 
-    async def ask(self, function: str, arguments: Mapping[str, Any], output: Output) -> dict[str, Any]:
-        """Return the answer to a call. Raises `ValueError` for none."""
-        assert self._reader is not None
+    async def ask(self, call: WorkerCall, output: Output, progress: Callable[[str], None]) -> dict[str, Any]:
+        """Return the answer to a call. Raises `ValueError` for none.
+
+        On cancellation a call with a context is told, and has a moment to end.
+        """
         assert self._writer is not None
         id = secrets.token_hex(8)
+        first = {"id": id, "function": call.function, "arguments": dict(call.arguments)}
+        if call.context:
+            first |= {"context": call.context, "session": call.session}
         self.output.to = output
         try:
-            line = json.dumps({"id": id, "function": function, "arguments": dict(arguments)})
-            self._writer.write(line.encode() + b"\n")
+            self._writer.write(json.dumps(first).encode() + b"\n")
             await self._writer.drain()
-            answer = _ANSWER.validate_json(await self._reader.readline())
-            await asyncio.sleep(0)  # what it printed came before its answer
+            return await self._answer(id, progress if call.context else None)
+        except asyncio.CancelledError:
+            if call.context:
+                with suppress(TimeoutError, ValueError, OSError):
+                    async with asyncio.timeout(CANCEL_S):
+                        self._writer.write(b'{"cancel": true}\n')
+                        await self._answer(id, progress)
+            raise
         finally:
             self.output.to = None
+
+    async def _answer(self, id: str, progress: Callable[[str], None] | None) -> dict[str, Any]:
+        """Return the answer with this id, after lines of progress where such may come. Raises `ValueError`."""
+        assert self._reader is not None
+        while True:
+            line = await self._reader.readline()
+            answer = _ANSWER.validate_json(line)
+            await asyncio.sleep(0)  # what it printed came before its answer, and a flood of lines stops nothing else
+            if progress is None or not isinstance(text := answer.get("progress"), str):
+                break
+            if len(line) > PROGRESS_BYTES:
+                raise ValueError("a line of progress is too long")
+            progress(text)
         if answer.get("id") != id:
             raise ValueError("no answer to this call")
         return answer
@@ -228,15 +255,17 @@ class Workers:
     async def call(
         self,
         file: WorkerFile,
-        function: str,
-        arguments: Mapping[str, Any],
+        call: WorkerCall,
         *,
         within: Confinement,
         of: Hashable,
         run: RunWorker,
         output: Output,
+        progress: Callable[[str], None],
     ) -> str:
         """Call a function in a worker, and return its text. `of`: calls with another value never share a worker.
+
+        `progress` gets the lines that a function with a context tells.
 
         Raises `SandboxMissing` for a call without a sandbox, and `BadRequest` when the call gives no text.
         """
@@ -245,7 +274,7 @@ class Workers:
         worker = await self._ready((file.name, file.sha, within, of), file, run)
         keep = False
         try:
-            answer = await worker.ask(function, arguments, output)
+            answer = await worker.ask(call, output, progress)
             # `full` hides the secret files that are there at the start: a later one would not be hidden.
             keep = answer.get("leaves") is False and within.mode is not SandboxMode.FULL
         except (ValidationError, ValueError, OSError):

@@ -11,7 +11,7 @@ from tests.support.daemon import Daemon, Page, page_of
 FILE = '''"""The tools of ann."""
 
 import os, time
-from agent_tools.own import tool
+from agent_tools.own import Context, tool
 
 print("printed by the import")
 
@@ -24,9 +24,10 @@ def greet(name: str, times: int = 1) -> dict:
 
 
 @tool
-def wait(seconds: int) -> str:
+def wait(seconds: int, ctx: Context) -> str:
     """Wait, after leaving a mark in the workspace."""
-    open("mark", "w").close()
+    ctx.progress("it waits in " + ctx.session)
+    (ctx.workspace / "mark").touch()
     time.sleep(seconds)
     return "waited"
 '''

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.ids import SessionId
 from gateway.domain.jobs import JobState
 from gateway.domain.tools import Artifact, Picture, SandboxMode
 from gateway.domain.workers import WorkerFile
@@ -21,6 +22,7 @@ class BareCall:
 
     kept_for = "main-ann-0-of-a-test"
     step_key = "t1/1"
+    session = SessionId("main:ann")
     sandbox: SandboxMode | None = SandboxMode.BASIC
     scopes: frozenset[str] = frozenset()
     prepared: Mapping[str, Any] = {}
@@ -28,7 +30,12 @@ class BareCall:
     def __init__(self, workspace: Path) -> None:
         """Take the workspace."""
         self.cwd = workspace
+        self.told: list[str] = []
         self.files = WorkspaceFiles(workspace)
+
+    def progress(self, text: str) -> None:
+        """Keep the line."""
+        self.told.append(text)
 
     @property
     def process(self) -> BareCall:
@@ -88,7 +95,7 @@ class BareCall:
         """End nothing."""
         raise AssertionError("this tool ends no job")
 
-    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any]) -> str:
+    async def call(self, file: WorkerFile, function: str, arguments: Mapping[str, Any], *, context: str = "") -> str:
         """Call nothing."""
         raise AssertionError("this tool has no worker")
 

@@ -9,11 +9,12 @@ import pytest
 
 from gateway.domain.live import Activity
 from gateway.domain.tools import Risk, ToolResult
+from gateway.domain.views import TurnView
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.last_line import KEPT_CHARS, LastLine, last_line
 from tests.support.engine import Engine
-from tests.support.fakes import FakeTool, Text, done
+from tests.support.fakes import Body, FakeTool, Text, done
 
 
 @pytest.mark.parametrize(
@@ -78,12 +79,32 @@ async def test_the_activity_of_a_turn_has_the_line_of_its_first_call(tmp_path: P
             await asyncio.sleep(0)
         return done()
 
+    found, _ = await _two_calls(tmp_path, body)
+
+    assert [one.tail for one in found if one.calls == ("read: a", "read: b")] == ["", "a 0: [hidden]"]
+    assert not [one for one in found if "hush" in one.tail or (one.tail.startswith("b") and one.calls[0] == "read: a")]
+
+
+async def test_progress_of_a_call_is_its_line_and_no_result(tmp_path: Path) -> None:
+    async def body(ctx: ToolContext, args: Text) -> ToolResult:
+        ctx.progress(f"{ctx.session} {args.text}\u202e hush-hush-42\nforged")
+        await asyncio.sleep(0)
+        ctx.output.write(b"printed")
+        return done("")
+
+    found, view = await _two_calls(tmp_path, body)
+
+    tails = [one.tail for one in found if one.calls == ("read: a", "read: b")]
+    assert tails == ["", f"{view.session.id} a [hidden] forged"]
+    assert [step.result.text for step in view.steps if step.result] == ["printed", "printed"]
+
+
+async def _two_calls(tmp_path: Path, body: Body) -> tuple[list[Activity], TurnView]:
+    """Run two calls of one turn. Return what the turn reported, and how it was in the end."""
     read = FakeTool(name="read", risk=Risk.READ, body=body)
     engine = Engine(tmp_path, [read], secrets=["hush-hush-42"])
     lease = await engine.planned("read:a", "read:b")
     found: list[Activity] = []
     view = await engine.store.turn(lease.turn)
     await engine.calls.settle(view, engine.registry.snapshot(), lease, Cancellation(), found.append)
-
-    assert [one.tail for one in found if one.calls == ("read: a", "read: b")] == ["", "a 0: [hidden]"]
-    assert not [one for one in found if "hush" in one.tail or (one.tail.startswith("b") and one.calls[0] == "read: a")]
+    return found, await engine.store.turn(lease.turn)
