@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.domain.children import SpawnMode
-from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, Risk, ToolResult, ToolSpec
+from gateway.domain.children import Delegation, SpawnMode
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
 
 SPEC = ToolSpec(
@@ -62,6 +62,13 @@ class Args(BaseModel):
             description="Seconds of work.",
         ),
     ] = None
+
+
+def scope(args: Args, _: None) -> CallScope:
+    """Return the sub-session that it begins. What that touches is decided at its own calls."""
+    tools = None if args.tools is None else tuple(args.tools)
+    begins = Delegation(agent=args.agent or "", model=args.model or "", preset=args.preset or "", tools=tools)
+    return CallScope(risk=Risk.NONE, delegates=(begins,))
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.domain.children import Delegation
 from gateway.domain.tools import Availability, CallScope, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.domain.workflows import WorkflowStep, fault_of, in_words
 from gateway.ports import ToolContext
@@ -88,7 +89,12 @@ def _declared(step: Step) -> WorkflowStep:
 
 def scope(args: Args, _: None) -> CallScope:
     """Return the graph in words, for the card. What a step touches is decided at its own calls."""
-    return CallScope(risk=Risk.EXECUTE, summary=in_words([_declared(step) for step in args.steps]))
+    begins = tuple(
+        Delegation(step=step.name, agent=step.agent or "", preset=step.preset or "", tools=step.tools)
+        for step in args.steps
+    )
+    summary = in_words([_declared(step) for step in args.steps])
+    return CallScope(risk=Risk.EXECUTE, summary=summary, delegates=begins)
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:

@@ -32,6 +32,7 @@ from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.delegates import Delegates
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import FixedSource, Registry, ToolSource
 from gateway.toolcalls.tool_set import Tool
@@ -113,7 +114,9 @@ def make_core(
     workers = make_workers(loaded, containment)
     folder = load_folder(loaded, [*sources, *fakes.sources], workers, containment) if fakes.tools is None else None
     sources = [*sources, *fakes.sources, *([] if folder is None else [folder])]
-    registry = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets)
+    models = None if fakes.models is not None else settings.model.names
+    known = Delegates(agents=frozenset(loaded.agents), models=models)
+    registry = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets, delegates=known)
     metrics = Metrics()
     operator, redactor = (
         fakes.operator or Operator(lambda: registry.snapshot().commands),

@@ -20,6 +20,7 @@ from gateway.policy.grants import of_history
 from gateway.sandbox import Containment
 from gateway.store import resting_session
 from gateway.system.clock import SystemClock
+from gateway.toolcalls.delegates import Delegates
 from gateway.toolcalls.explanation import Explainer, Explanation
 from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.workspaces import Workspaces
@@ -35,7 +36,9 @@ class ConfiguredExplainer:
         sources, _ = load_tools(loaded, hosts.of)
         folder = load_folder(loaded, sources, make_workers(loaded, containment), containment)
         every = [*sources, *([] if folder is None else [folder])]
-        self._tools = Registry(every, sandboxed=containment.can_bwrap, presets=loaded.presets).snapshot()
+        known = Delegates(agents=frozenset(loaded.agents), models=loaded.settings.model.names)
+        registry = Registry(every, sandboxed=containment.can_bwrap, presets=loaded.presets, delegates=known)
+        self._tools = registry.snapshot()
 
     def explain(self, kind: SessionKind, tool: str, text: str, preset: str = "") -> Explanation:
         """Return how a call would be decided in a new session of this kind, where somebody can be asked.

@@ -124,6 +124,18 @@ class Delivery(StrEnum):
     """The child reads it in the task at work."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """Sub-session that a call would begin, by the names that it gives. Empty fields inherit from the session."""
+
+    step: str = ""
+    """Name of the workflow's step; empty for the only sub-session of a call."""
+    agent: str = ""
+    model: str = ""
+    preset: str = ""
+    tools: tuple[str, ...] | None = None
+
+
 class SpawnRefusal(StrEnum):
     """Reason why a child was not spawned, or not given a further task."""
 

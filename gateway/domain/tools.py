@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
+from gateway.domain.children import Delegation
 from gateway.domain.ids import CallId, WaitId
 from gateway.domain.posts import Post, PostAct
 from gateway.domain.rules import Rule
@@ -315,6 +316,8 @@ class CallScope:
     """Folder of the workspace in which a command starts, relative to it."""
     destination: Destination | None = None
     """Checked before anybody is asked: a host that no egress proxy lets through is refused at once."""
+    delegates: tuple[Delegation, ...] = ()
+    """Sub-sessions that it would begin. Checked before anybody is asked: an unknown name is refused at once."""
 
 
 USUAL_PORTS = frozenset({80, 443})

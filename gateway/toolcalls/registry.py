@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from gateway.domain.presets import ONLY_BUILD, Presets
 from gateway.errors import ConfigError
 from gateway.system.logging_setup import log
+from gateway.toolcalls.delegates import UNKNOWN_DELEGATES, Delegates
 from gateway.toolcalls.tool_set import Tool, ToolSet
 
 
@@ -56,8 +57,16 @@ class FixedSource:
 class Registry:
     """Tools of all sources. Sources come in order of precedence: of two tools of one name the first stays."""
 
-    def __init__(self, sources: Sequence[ToolSource], *, sandboxed: bool, presets: Presets = ONLY_BUILD) -> None:
+    def __init__(
+        self,
+        sources: Sequence[ToolSource],
+        *,
+        sandboxed: bool,
+        presets: Presets = ONLY_BUILD,
+        delegates: Delegates = UNKNOWN_DELEGATES,
+    ) -> None:
         """Read the sources once. `sandboxed`: a sandbox works here. Raises `ConfigError` for bad or repeated names."""
+        self._delegates = delegates
         self._sources = tuple(sources)
         self._settling = tuple(source for source in self._sources if isinstance(source, SettlingSource))
         self._sandboxed = sandboxed
@@ -103,4 +112,4 @@ class Registry:
         return merged
 
     def _set(self, tools: Iterable[Tool]) -> ToolSet:
-        return ToolSet(tools, sandboxed=self._sandboxed, presets=self._presets)
+        return ToolSet(tools, sandboxed=self._sandboxed, presets=self._presets, delegates=self._delegates)

@@ -63,6 +63,9 @@ def resolve_call(
     call_scope = resolve_scope(tool, arguments, workspace, note)
     if isinstance(call_scope, Deny):
         return call_scope
+    if (refusal := tools.cannot_begin(call_scope.delegates, session)) is not None:
+        note(f"sub-sessions: refused, {refusal.reason.value}")
+        return refusal
     return ResolvedCall(tool=tool, arguments=arguments, call_scope=call_scope)
 
 

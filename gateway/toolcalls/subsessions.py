@@ -37,6 +37,7 @@ from gateway.domain.workflows import NewStep, WorkflowStep
 from gateway.errors import Forbidden, NotFound
 from gateway.ports import Children, Clock, EventBus, HistoryLine, Models, Queries, SessionMessage, Task, TurnJournal
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.delegates import lacking, unknown
 from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.session_history import lines_of
 
@@ -46,12 +47,8 @@ ENDS_WITHIN = timedelta(hours=24)
 """Timeout of a child, decisions included; then it is stopped."""
 TITLE_CHARS = 60
 """Characters of a child's title."""
-NAME_CHARS = 64
-"""Characters of a name in a hint."""
 HISTORY_ROWS, HISTORY_PAGES = 200, 10
 """Rows of a history that are read at once, and the most such reads of a call: many rows say nothing."""
-NAMES_IN_A_HINT = 20
-"""Names listed in a hint."""
 STOPPED = "Stopped by the session that spawned it."
 _USE_NO_MORE = ENDED | {TurnState.STOPPING}
 """States in which a turn uses no more tokens: a stopping turn only writes results."""
@@ -141,9 +138,7 @@ def rights_of_child(
     depth = parent.depth + 1
     if depth > MAX_DEPTH:
         return _limit(SpawnRefusal.TOO_DEEP)
-    lacking = sorted({name for name in task.tools or () if name not in parent.tools})
-    if lacking:
-        hint = f"It cannot be given {_names(lacking)}. There are: {_names(sorted(parent.tools))}."
+    if hint := lacking(task.tools or (), parent.tools):
         return SpawnDenied(code=DenyReason.NOT_GRANTED.value, hint=hint)
     wanted_s = at_most_s if task.timeout_s is None else task.timeout_s
     if math.isnan(wanted_s) or wanted_s <= 0:
@@ -381,9 +376,9 @@ class CallSubsessions:
             return SpawnDenied(
                 code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR
             )
-        unknown = _unknown("agent", task.agent, service.agents) or _unknown("model", task.model, service.models.names)
-        if unknown:
-            return unknown
+        strange = _unknown("agent", task.agent, service.agents) or _unknown("model", task.model, service.models.names)
+        if strange:
+            return strange
         if task.mode is SpawnMode.SESSION and _nobody_asked(self.view):
             # Its end would start a turn like this one: without a person in between that could loop forever.
             hint = "No person asked for this turn: a sub-session's end started it. Use the mode run, or ask the person."
@@ -391,9 +386,9 @@ class CallSubsessions:
         agent = service.agents.get(task.agent)
         tools = service.registry.snapshot()
         preset = task.preset or (agent.preset if agent else "")
-        unknown = _unknown("preset", preset, {one.name for one in tools.presets.for_children()})
-        if unknown:
-            return unknown
+        strange = _unknown("preset", preset, {one.name for one in tools.presets.for_children()})
+        if strange:
+            return strange
         rights = self._rights(task, left, agent)
         if isinstance(rights, SpawnDenied):
             return rights
@@ -438,15 +433,5 @@ def _limit(refusal: SpawnRefusal) -> SpawnDenied:
 
 
 def _unknown(what: str, name: str, known: Collection[str]) -> SpawnDenied | None:
-    if not name or name in known:
-        return None
-    there = f"There are: {_names(sorted(known))}." if known else f"None is configured; leave `{what}` out."
-    hint = f"There is no {what} {name[:NAME_CHARS]!r}. {there}"
-    return SpawnDenied(code=f"unknown_{what}", hint=hint, status=ResultStatus.ERROR)
-
-
-def _names(names: Sequence[str]) -> str:
-    """Return the names for a hint, shortened: a model may choose any length and number."""
-    shown = ", ".join(name[:NAME_CHARS] for name in names[:NAMES_IN_A_HINT]) or "none"
-    more = len(names) - NAMES_IN_A_HINT
-    return f"{shown} and {more} more" if more > 0 else shown
+    hint = unknown(what, name, known)
+    return SpawnDenied(code=f"unknown_{what}", hint=hint, status=ResultStatus.ERROR) if hint else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gateway.domain.children import Delegation
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
@@ -19,6 +20,7 @@ from gateway.policy.layers import in_force
 from gateway.policy.permission import withheld
 from gateway.ports import CheckContext, PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
+from gateway.toolcalls.delegates import UNKNOWN_DELEGATES, Delegates, cannot_begin
 from gateway.toolcalls.tool_index import TOOLS, offer, promoted
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -59,10 +61,18 @@ class Tool:
 class ToolSet:
     """Tools by name, which never change. A turn keeps the set that it began with."""
 
-    def __init__(self, tools: Iterable[Tool] = (), *, sandboxed: bool, presets: Presets = ONLY_BUILD) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        sandboxed: bool,
+        presets: Presets = ONLY_BUILD,
+        delegates: Delegates = UNKNOWN_DELEGATES,
+    ) -> None:
         """Collect the tools. `sandboxed`: a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
         self._sandboxed = sandboxed
         self._presets = presets
+        self._delegates = delegates
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             name = tool.spec.name
@@ -114,6 +124,13 @@ class ToolSet:
     def preset_of(self, session: Session) -> Preset:
         """Return the preset in force in a session."""
         return in_force(self._presets, session)
+
+    def cannot_begin(self, delegations: Sequence[Delegation], session: Session) -> Deny | None:
+        """Return why the sub-sessions of a call in this session cannot begin, as far as names tell; else None."""
+        if not delegations:
+            return None
+        presets = {one.name for one in self._presets.for_children()}
+        return cannot_begin(delegations, self._delegates, presets, {tool.spec.name for tool in self.seen_by(session)})
 
     def seen_by(self, session: Session) -> list[Tool]:
         """Return the tools that exist in this session, sorted by name."""

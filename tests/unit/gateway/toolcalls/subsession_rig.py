@@ -15,7 +15,7 @@ from gateway.domain.ids import CallId, Principal, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer
-from gateway.domain.tools import ToolCall, ToolPolicy
+from gateway.domain.tools import CallScope, ToolCall, ToolPolicy
 from gateway.domain.turns import Lease, TurnLimits, TurnState
 from gateway.domain.waits import Wait, WaitKind
 from gateway.toolcalls.arguments import ModelArguments
@@ -37,7 +37,11 @@ def own_tool(module: ModuleType) -> Tool:
     policy = ToolPolicy(
         availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
     )
-    return Tool(spec=spec, policy=policy, arguments=ModelArguments(module.Args), run=module.run)
+
+    def scope(arguments: Any) -> CallScope:
+        return module.scope(arguments, None) if hasattr(module, "scope") else CallScope(risk=spec.risk)
+
+    return Tool(spec=spec, policy=policy, arguments=ModelArguments(module.Args), run=module.run, call_scope=scope)
 
 
 def spawning(

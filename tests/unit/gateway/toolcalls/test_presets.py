@@ -322,7 +322,7 @@ async def test_child_cannot_have_a_preset_of_people(engine: Engine, name: str) -
     assert await engine.settle(parent)
 
     result = await engine.result(parent.turn, 1)
-    assert (result.status, result.code) == (ERROR, "unknown_preset")
+    assert (result.status, result.code) == (ERROR, "invalid_arguments")
     assert result.hint == f"There is no preset {name!r}. There are: build, explore."
     assert len(await engine.store.sessions()) == 1
 

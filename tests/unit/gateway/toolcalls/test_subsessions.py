@@ -150,7 +150,7 @@ def test_a_title_is_one_short_line_that_shows(task: str, title: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "code", "hint"),
     [
-        ({"agent": "nobody"}, ERROR, "unknown_agent", "There is no agent 'nobody'. There are: plain, reader."),
+        ({"agent": "nobody"}, ERROR, "invalid_arguments", "There is no agent 'nobody'. There are: plain, reader."),
         ({"model": "gpt"}, ERROR, "unknown_model", "There is no model 'gpt'. There are: big, small."),
         ({"tools": ["read", "blocked"]}, DENIED, "not_granted", "It cannot be given blocked. There are: read, "),
         ({"tools": ["*"]}, DENIED, "not_granted", "It cannot be given *."),

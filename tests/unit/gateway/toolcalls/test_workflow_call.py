@@ -66,19 +66,39 @@ async def test_result_of_a_failed_workflow_says_why(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "code"),
-    [({"agent": "nobody"}, "unknown_agent"), ({"preset": "nothing"}, "unknown_preset"), ({"tools": ["fly"]}, "")],
+    ("more", "hint"),
+    [
+        ({"agent": "nobody"}, "The step 'b': There is no agent 'nobody'. There are: plain, reader. Nothing was run."),
+        ({"preset": "nothing"}, "The step 'b': There is no preset 'nothing'."),
+        ({"tools": ["fly"]}, "The step 'b': It cannot be given fly. There are: read, "),
+        ({"needs": ["c"]}, "The step 'b' needs 'c', which is no step."),
+        ({"needs": []}, "The task of the step 'b' has {{a}}. Add 'a' to its needs"),
+    ],
 )
-async def test_step_that_cannot_begin_refuses_all(engine: Engine, more: dict[str, Any], code: str) -> None:
-    """The refusal names the step, and no sub-session is stored."""
+async def test_step_that_cannot_begin_is_refused_unasked(tmp_path: Path, more: dict[str, Any], hint: str) -> None:
+    engine = spawning(tmp_path, [FakeTool(name="read"), own_tool(workflow)])
     lease = await planned(engine, call("workflow", steps=[PAIR[0], {**PAIR[1], **more}]))
-    await engine.settle(lease)
+    assert await engine.settle(lease)
     result = await result_of(engine, lease)
     assert result.status in (ResultStatus.ERROR, ResultStatus.DENIED)
-    assert result.code == code or not code
-    assert "The step 'b':" in result.hint
-    assert "Nothing was run." in result.hint
+    assert hint in result.hint
+    assert await engine.waits(lease.turn) == []
     assert await engine.store.family(lease.session) == []
+
+
+async def test_agent_that_is_gone_at_the_press_is_refused(tmp_path: Path) -> None:
+    """A restart may come between card and press, and change the configuration."""
+    engine = spawning(tmp_path, [FakeTool(name="read"), own_tool(workflow)])
+    lease = await planned(engine, call("workflow", steps=[{**PAIR[0], "agent": "plain"}]))
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    later = spawning(tmp_path, [FakeTool(name="read"), own_tool(workflow)], agents={}, store=engine.store)
+    await later.press(wait.id)
+    assert await later.settle(lease)
+    result = await result_of(later, lease)
+    assert (result.status, result.code) == (ResultStatus.ERROR, "unknown_agent")
+    assert "The step 'a': There is no agent 'plain'." in result.hint
+    assert await later.store.family(lease.session) == []
 
 
 async def test_steps_share_the_tokens_that_are_left(tmp_path: Path) -> None:
