@@ -99,6 +99,8 @@ class Area:
     files: tuple[str, ...]
     tests: tuple[str, ...]
     """As pytest takes them. Of these, a mutant is given those that call its function."""
+    without: tuple[str, ...] = ()
+    """Of the modules, those that run where no mutant is chosen: in a process whose environment we make."""
     sample: int = 0
     """How many mutants are tried when nobody says; 0: all."""
     bar: float = BAR
@@ -146,6 +148,7 @@ def _area(name: str, table: Mapping[str, Any]) -> Area:
         name=name,
         files=tuple(table["files"]),
         tests=tuple(table["tests"]),
+        without=tuple(table.get("without", ())),
         sample=table.get("sample", 0),
         bar=table.get("bar", BAR),
         equivalent={
@@ -166,6 +169,7 @@ def try_area(area: Area, *, only: str, sample: int | None, seed: int, at_once: i
     """
     with copy_of_the_project() as folder, chdir(folder):
         files = [str(one) for pattern in area.files for one in sorted(Path().glob(pattern))]
+        files = [one for one in files if one not in area.without]
         with Path("pyproject.toml").open("a", encoding="utf-8") as project:
             project.write(CONFIGURATION.format(files=json.dumps(files), tests=json.dumps(area.tests)))
         Path("conftest.py").write_text(CONFTEST, encoding="utf-8")

@@ -16,7 +16,7 @@ AREAS = mutants.areas()
 
 @pytest.mark.parametrize("area", AREAS.values(), ids=lambda area: area.name)
 def test_files_and_tests_are_there(area: Area) -> None:
-    assert [pattern for pattern in area.files if not any(ROOT.glob(pattern))] == []
+    assert [pattern for pattern in (*area.files, *area.without) if not any(ROOT.glob(pattern))] == []
     assert [one for one in area.tests if one.startswith("tests/") and not (ROOT / one).exists()] == []
 
 

@@ -177,6 +177,17 @@ async def test_a_call_that_goes_well_gives_its_text(tmp_path: Path) -> None:
     assert calls == 1
 
 
+async def test_result_says_how_long_the_call_took(tmp_path: Path) -> None:
+    async def takes_a_while(_ctx: ToolContext, _args: Text) -> ToolResult:
+        bench.engine.clock.advance(1.2346)
+        return done("")
+
+    bench = Bench(tmp_path, takes_a_while)
+    assert (await bench.result()).duration_ms == 1235
+    seconds = bench.engine.metrics.registry.get_sample_value("dragoman_tool_seconds_sum", {"tool": "fake"})
+    assert seconds == pytest.approx(1.2346)
+
+
 async def test_what_it_printed_is_the_text_when_it_says_nothing_else(tmp_path: Path) -> None:
     assert (await Bench(tmp_path, printed, text="printed").result()).text == "printed"
 

@@ -406,6 +406,7 @@ async def test_a_call_that_is_cut_short_shows_nothing_unseen(tmp_path: Path) -> 
     result = await engine.result(lease.turn, 1)
     assert (result.status, result.text) == (ResultStatus.CANCELLED, "")
     assert "What it printed is withheld, since a hook has not seen it." in result.hint
+    assert (result.output_path, result.full_output, result.pictures, result.files) == ("", "", (), ())
 
 
 # --- functions of packages ------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class Posting:
         ]
         self.engine = Engine(folder / "state", made, secrets=[SECRET])
         self.places = ChannelPlaces(accounts=accounts, posts=frozenset(PostAct), message_of=key_of)
-        self.engine.execution.messages = MessageService(
+        self.service = self.engine.execution.messages = MessageService(
             people=PEOPLE,
             channels={"telegram": self.places, "slack": self.places},
             turn=self.engine.store.turn,
@@ -120,6 +120,17 @@ async def test_a_chat_that_was_never_listed_is_refused_in_words(tmp_path: Path) 
         assert found.status is ResultStatus.ERROR
         assert f"never listed {chat!r} on telegram" in found.hint
         assert "[chats] allow" in found.hint
+    assert await posting.slots() == []
+
+
+@pytest.mark.parametrize("posts", [None, frozenset({PostAct.POLL})])
+async def test_what_a_channel_cannot_show_is_refused_in_words(tmp_path: Path, posts: frozenset[PostAct] | None) -> None:
+    posting = Posting(tmp_path, OPEN)
+    channels = {} if posts is None else {"telegram": replace(posting.places, posts=posts)}
+    posting.engine.execution.messages = replace(posting.service, channels=channels)
+    found = await posting.call(text="Hello.")
+    assert found is not None
+    assert (found.status, found.hint) == (ResultStatus.ERROR, "telegram cannot show that here. Say it in the answer.")
     assert await posting.slots() == []
 
 

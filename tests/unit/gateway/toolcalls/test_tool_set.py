@@ -133,8 +133,10 @@ def test_an_offer_has_the_schema_that_the_tool_gives() -> None:
 
 
 def test_tool_names_and_commands_are_unique_and_plain() -> None:
-    with pytest.raises(ConfigError, match="Two tools are named read"):
+    with pytest.raises(ConfigError, match=r"^Two tools are named read\. Remove one of them\.$"):
         ToolSet([READ.tool(), READ.tool()], sandboxed=True)
+    with pytest.raises(ConfigError, match=r"^No tool may be named tools\. Give it another name\.$"):
+        ToolSet([FakeTool(name="tools").tool()], sandboxed=True)
     for name in ("", "Shell", "a b", "a-b", "1a", "a" * 65, "shell\n", "ѕhell"):
         with pytest.raises(ConfigError, match="not a valid tool name"):
             ToolSet([FakeTool(name=name).tool()], sandboxed=True)
