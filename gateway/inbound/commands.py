@@ -19,7 +19,7 @@ from gateway.policy.permission import describe_availability
 from gateway.policy.routing import may_see
 from gateway.ports import CommandInfo
 from gateway.system.figures import count, money
-from gateway.toolcalls.tool_set import Tool, ToolSet, usage
+from gateway.toolcalls.tool_set import Tool, ToolSet
 
 CONTROL: Mapping[str, str] = MappingProxyType(
     {
@@ -104,8 +104,7 @@ def help_text(offered: ToolSet, session: Session) -> str:
     """Return the reply to /help."""
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
     lines += [
-        f"- {as_code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
-        for tool in offered.seen_by(session)
+        f"- {as_code(tool.usage.removeprefix('Usage: '))}: {tool.spec.description}" for tool in offered.seen_by(session)
     ]
     return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
 
@@ -274,7 +273,7 @@ def command_list(offered: ToolSet, session: Session) -> list[CommandInfo]:
     """Return the commands of a session for a channel's menu, the control commands first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
-        CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        CommandInfo(name=t.spec.by_hand, usage=t.usage.removeprefix("Usage: "), about=t.spec.description)
         for t in offered.seen_by(session)
     ]
     return [*control, *tools]

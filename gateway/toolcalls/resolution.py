@@ -20,7 +20,7 @@ from gateway.policy.permission import Note, decide, placed, refused, unnoted
 from gateway.system.logging_setup import log
 from gateway.toolcalls.arguments import check_arguments
 from gateway.toolcalls.grants import held_by
-from gateway.toolcalls.tool_set import Tool, ToolSet, usage
+from gateway.toolcalls.tool_set import Tool, ToolSet
 
 Workspace = Callable[[], str]
 """Supplier of the session's folder; called only for a call that touches something."""
@@ -55,7 +55,7 @@ def resolve_call(
         return tool
     note(f"available: {tool.policy.availability.value}")
     given = text(tool)
-    arguments = given if isinstance(given, Deny) else check_arguments(tool.arguments, given, usage(tool.spec))
+    arguments = given if isinstance(given, Deny) else check_arguments(tool.arguments, given, tool.usage)
     if isinstance(arguments, Deny):
         note("arguments: not valid")
         return arguments

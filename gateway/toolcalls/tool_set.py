@@ -22,6 +22,7 @@ from gateway.ports import CheckContext, PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
 from gateway.toolcalls.delegates import UNKNOWN_DELEGATES, Delegates, cannot_begin
 from gateway.toolcalls.tool_index import TOOLS, offer, promoted
+from gateway.toolcalls.usage import usage
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
@@ -47,6 +48,16 @@ class Tool:
     """True when the tool keeps state between calls, as a browser does."""
     missing: str = ""
     """Why the tool cannot work on this machine, with the cure; then it is not offered. Empty: it can."""
+
+    @property
+    def usage(self) -> str:
+        """Usage of the tool's command."""
+        return usage(self.spec, self.offered_schema)
+
+    @property
+    def offered_schema(self) -> Mapping[str, Any]:
+        """Schema that models are offered."""
+        return self.arguments.schema if self.schema is None else self.schema
 
     @property
     def in_order(self) -> bool:
@@ -195,11 +206,6 @@ class ToolSet:
         return withheld(tool.spec, tool.policy, session, preset)
 
 
-def usage(spec: ToolSpec) -> str:
-    """Return the usage of the tool's command."""
-    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
-
-
 def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
     words = dict(specs)
     for spec in specs.values():
@@ -214,5 +220,4 @@ def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
 
 
 def _offer(tool: Tool) -> ToolOffer:
-    schema = tool.arguments.schema if tool.schema is None else tool.schema
-    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=schema)
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=tool.offered_schema)

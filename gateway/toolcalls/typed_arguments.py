@@ -9,19 +9,20 @@ from typing import Any, cast
 
 from gateway.domain.text import as_code
 from gateway.domain.tools import ToolSpec
-from gateway.toolcalls.tool_set import usage
+from gateway.toolcalls.usage import usage
 
 
-def usage_text_of(spec: ToolSpec) -> str:
+def usage_text_of(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
     """Return how to call a tool by hand, with its example."""
     example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
-    return f"Usage: {as_code(usage(spec).removeprefix('Usage: '))}{example}."
+    return f"Usage: {as_code(usage(spec, schema).removeprefix('Usage: '))}{example}."
 
 
 def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[str, Any] | str:
     """Return the arguments in the text of a command, or as text the tool's usage or a parse error. Not validated."""
     if not rest.strip():
-        return usage_text_of(spec) if spec.positional in schema.get("required", ()) else {}
+        needs = schema.get("required") if spec.positional is None else spec.positional in schema.get("required", ())
+        return usage_text_of(spec, schema) if needs else {}
     if spec.positional is not None:
         return {spec.positional: rest}
     try:

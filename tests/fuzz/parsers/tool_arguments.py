@@ -27,7 +27,7 @@ from gateway.domain.waits import ApprovalRequest
 from gateway.store.codec import APPROVAL
 from gateway.toolcalls import arguments
 from gateway.toolcalls.arguments import ModelArguments, check_arguments
-from gateway.toolcalls.tool_set import Tool, usage
+from gateway.toolcalls.tool_set import Tool
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 from tests.support.rendered import unrender
@@ -65,7 +65,7 @@ TOOLS = (
 def target(data: bytes) -> None:
     text = givens.text(data)
     for tool in TOOLS:
-        found = check_arguments(tool.arguments, text, usage(tool.spec))
+        found = check_arguments(tool.arguments, text, tool.usage)
         if isinstance(found, Deny):
             assert found.reason is DenyReason.INVALID_ARGUMENTS
             assert found.hint

@@ -29,7 +29,7 @@ from gateway.domain.tools import (
 from gateway.errors import ConfigError
 from gateway.ports import ToolContext
 from gateway.toolcalls.arguments import ModelArguments, check_arguments
-from gateway.toolcalls.tool_set import Tool, ToolSet, usage
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.fakes import FakeTool, Text, done
 from tests.support.makers import EPOCH
 
@@ -77,7 +77,7 @@ def session(kind: SessionKind = SessionKind.MAIN, *, root: SessionKind | None = 
 
 
 def checked(tool: Tool, text: str) -> Any:
-    return check_arguments(tool.arguments, text, usage(tool.spec))
+    return check_arguments(tool.arguments, text, tool.usage)
 
 
 def tool_set(*, sandboxed: bool = True) -> ToolSet:
@@ -239,7 +239,7 @@ def test_a_tool_is_called_by_hand_by_its_name_and_by_its_shorter_one() -> None:
         "spawn": "sessions_spawn",
     }
     assert list(found.specs) == ["read", "sessions_spawn"]
-    assert usage(spawn.spec) == "Usage: /spawn <text>"
+    assert spawn.usage == "Usage: /spawn <text>"
     # A model calls it by its name alone.
     assert isinstance(found.resolve("spawn", session()), Deny)
 
@@ -307,8 +307,8 @@ def test_arguments_that_are_right_are_given_with_their_defaults() -> None:
 
 
 def test_the_usage_shows_how_it_is_called_by_hand() -> None:
-    assert usage(READ.tool().spec) == "Usage: /read <text>"
-    assert usage(STRICT.spec) == "Usage: /strict name=value …"
+    assert READ.tool().usage == "Usage: /read <text>"
+    assert STRICT.usage == "Usage: /strict count=<number> [name=value …]"
 
 
 def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:
