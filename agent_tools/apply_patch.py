@@ -50,7 +50,7 @@ def scope(args: Args, _settings: None) -> CallScope:
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:
     """Show the diff of all files."""
-    return applying.preview_of(await _planned(ctx, args))
+    return applying.preview_of(ctx, await _planned(ctx, args))
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

@@ -79,7 +79,7 @@ def scope(args: Args, _settings: None) -> CallScope:
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:
     """Show the diff."""
-    return applying.preview_of([await planned(ctx, args.path, args.all())])
+    return applying.preview_of(ctx, [await planned(ctx, args.path, args.all())])
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

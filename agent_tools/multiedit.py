@@ -55,7 +55,7 @@ def scope(args: Args, _settings: None) -> CallScope:
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:
     """Show the diffs."""
-    return applying.preview_of(await _all(ctx, args))
+    return applying.preview_of(ctx, await _all(ctx, args))
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

@@ -36,7 +36,7 @@ async def prepare(ctx: PrepareContext, _args: Args) -> Preview | ToolResult:
     undo = await ctx.changes.undo()
     if undo is None:
         return _nothing()
-    return applying.preview_of([await _planned(ctx, change) for change in undo.changes])
+    return applying.preview_of(ctx, [await _planned(ctx, change) for change in undo.changes])
 
 
 async def run(ctx: ToolContext, _args: Args) -> ToolResult:

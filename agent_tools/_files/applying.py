@@ -55,8 +55,21 @@ async def content_or_none(ctx: PrepareContext | ToolContext, path: str) -> bytes
         return None
 
 
-def preview_of(planned: Sequence[Planned]) -> Preview:
-    """Return the diff of all changes for the card, with the hash that each file must still have."""
+def _must_be_distinct(ctx: PrepareContext | ToolContext, planned: Sequence[Planned]) -> None:
+    """Raise `BadRequest` when two changes are of one file, however each names it: the last would undo the others."""
+    found = set[tuple[str, ...]]()
+    for one in planned:
+        if (parts := ctx.files.parts(one.path)) in found:
+            raise BadRequest(f"`{one.path}` is named twice.", cure="Put all its changes under one entry.")
+        found.add(parts)
+
+
+def preview_of(ctx: PrepareContext, planned: Sequence[Planned]) -> Preview:
+    """Return the diff of all changes for the card, with the hash that each file must still have.
+
+    Raises `BadRequest` when two changes are of one file.
+    """
+    _must_be_distinct(ctx, planned)
     texts = [one.note for one in planned if one.note]
     texts += [diff(one.path, one.before, one.after) or f"{one.path}: only white space at line ends" for one in planned]
     state = {one.path: one.change.before for one in planned}
@@ -64,7 +77,11 @@ def preview_of(planned: Sequence[Planned]) -> Preview:
 
 
 async def applied(ctx: ToolContext, planned: Sequence[Planned], *, undoes: str = "") -> ToolResult:
-    """Apply changes, and return what was done. Raises `BadRequest` when a file is not as the approver saw it."""
+    """Apply changes, and return what was done.
+
+    Raises `BadRequest` when a file is not as the approver saw it, and when two changes are of one file.
+    """
+    _must_be_distinct(ctx, planned)
     for one in planned:
         approved = ctx.prepared.get(one.path)
         if ctx.prepared and approved != one.change.before:

@@ -175,6 +175,24 @@ async def test_several_edits_are_one_write_or_none(bench: Bench) -> None:
     assert bench.text("notes") == "x y c\n"
 
 
+@pytest.mark.parametrize("other", ["./notes", ".//notes", "absolute", "notes"])
+async def test_a_file_with_two_names_is_changed_once(bench: Bench, other: str) -> None:
+    bench.path("notes").write_text("one\ntwo\n")
+    await bench.call(read, path="notes")
+    other = str(bench.path("notes")) if other == "absolute" else other
+    both = [
+        {"path": "notes", "edits": [{"old": "one", "new": "ONE"}]},
+        {"path": other, "edits": [{"old": "two", "new": "TWO"}]},
+    ]
+    patch = f"*** Begin Patch\n*** Update File: notes\n-one\n+ONE\n*** Update File: {other}\n-two\n+TWO\n*** End Patch"
+
+    for tool, arguments in ((multiedit, {"files": both}), (apply_patch, {"patch": patch})):
+        for step in (bench.preview, bench.call):
+            with pytest.raises((BadRequest, ValidationError), match="twice"):
+                await step(tool, **arguments)
+    assert bench.text("notes") == "one\ntwo\n"
+
+
 async def test_a_loosely_found_text_is_named_on_card_and_result(bench: Bench) -> None:
     bench.path("notes").write_text("a = 1\n")
     await bench.call(read, path="notes")
