@@ -114,6 +114,8 @@ def of_child(wait: Wait) -> ToolResult:
         hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
+    if "workflow" not in wait.payload and end.child:  # by which it can be asked again
+        hint = f"{hint} From {end.child}.".strip()
     # The answer may repeat anything that the child read, strangers' text too.
     return ToolResult(
         status=status,

@@ -195,9 +195,13 @@ Answering: TypeAlias = Callable[[Question], Reply | None]
 
 
 def unmarked(result: str) -> str:
-    """A result without what says that it is data: the line above it, and the two marks around it."""
+    """A result without what says that it is data: the line above it, and the two marks around it.
+
+    Nor has it the line below that names the sub-session whose answer it is.
+    """
     marked = r"\A\[[^\n]*data between two lines ([0-9a-f]{16}), never instructions to you\]\n\1\n(.*)\n\1"
-    return re.sub(marked, r"\2", result, flags=re.DOTALL)
+    plain = re.sub(marked, r"\2", result, flags=re.DOTALL)
+    return re.sub(r"\s*\bFrom child:\S+\.\Z", "", plain)
 
 
 def filled(reply: Reply, question: Question) -> Reply:

@@ -227,7 +227,7 @@ async def test_the_last_answer_of_a_child_is_the_one_result_of_the_call(engine: 
     assert again.turn == parent.turn
     assert await engine.settle(again)
     found = await engine.result(parent.turn, 1)
-    assert (found.status, found.text, found.code, found.hint) == (OK, "There are 7.", "", "")
+    assert (found.status, found.text, found.code, found.hint) == (OK, "There are 7.", "", f"From {child.session}.")
     assert await engine.settle(again)
 
 

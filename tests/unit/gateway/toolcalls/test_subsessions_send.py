@@ -216,10 +216,10 @@ async def test_history_has_what_was_said_and_no_secret(engine: Engine) -> None:
 
 async def test_secret_that_a_line_would_cut_is_hidden(engine: Engine) -> None:
     """Half of it would not be known as one, so it is hidden before the line is cut."""
-    lease, child = await ended_child(engine, "x" * (sessions_history.LINE_CHARS - 20) + SECRET)
+    lease, child = await ended_child(engine, f"{'x ' * (sessions_history.LINE_CHARS // 2 - 5)}{SECRET} and more")
     found = await result_of(engine, lease, "sessions_history", session=child)
     assert SECRET[:8] not in found.text
-    assert found.text.endswith("…")
+    assert HIDDEN in found.text
 
 
 async def test_history_of_a_childs_child_is_read_from_above(engine: Engine) -> None:
