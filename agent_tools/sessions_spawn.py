@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from agent_tools._sessions import Name, WorkSeconds
 from gateway.domain.children import Delegation, SpawnMode
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
@@ -31,7 +32,6 @@ SPEC = ToolSpec(
 
 TASK_CHARS = 16_384
 """Most characters that a card shows whole, however the text is escaped."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 class Args(BaseModel):
@@ -52,16 +52,7 @@ class Args(BaseModel):
         Literal["run", "session"],
         Field(description="run: wait for its answer. session: it comes later."),
     ] = "run"
-    # Not `timeout`: that limits the call itself, which returns at once.
-    timeout_s: Annotated[
-        float | None,
-        Field(
-            ge=1,
-            le=86_400,
-            validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds of work.",
-        ),
-    ] = None
+    timeout_s: WorkSeconds = None
 
 
 def scope(args: Args, _: None) -> CallScope:

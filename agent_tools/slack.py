@@ -20,9 +20,10 @@ from agent_tools._messages.posting import (
     check_text,
     post_scope,
     run_post,
+    spec_of,
 )
 from gateway.domain.posts import NewPost, PostAct
-from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, SubjectKind, ToolResult, ToolSpec
+from gateway.domain.tools import CallScope, ToolResult
 from gateway.ports import ToolContext
 
 ACTS = {
@@ -33,24 +34,11 @@ ACTS = {
     "upload": PostAct.FILE,
 }
 
-SPEC = ToolSpec(
-    name="slack",
-    description=(
-        "Post on Slack. In this conversation, or with `channel` in another one that a rule opens: message, update, "
-        "reaction, pin, file. Your answer is sent by itself: use this for more than an answer."
-    ),
-    risk=Risk.NETWORK,
-    effect=Effect.IDEMPOTENT,
-    availability=Availability.ALWAYS,
-    approval={"main": ApprovalMode.ALLOW, "dm": ApprovalMode.ALLOW, "non-main": ApprovalMode.ALLOW},
-    positional="text",
-    shows="text",
-    example="The backup is done.",
-    channel="slack",
-    posts=frozenset(ACTS.values()),
-    subjects=frozenset({SubjectKind.CHAT, SubjectKind.PATH}),
-    in_order=True,
-    indexed=True,
+SPEC = spec_of(
+    "slack",
+    "Post on Slack. In this conversation, or with `channel` in another one that a rule opens: message, update, "
+    "reaction, pin, file. Your answer is sent by itself: use this for more than an answer.",
+    ACTS.values(),
 )
 
 

@@ -21,10 +21,11 @@ from agent_tools._messages.posting import (
     one_line,
     post_scope,
     run_post,
+    spec_of,
 )
 from agent_tools._messages.reactions import REACTIONS
 from gateway.domain.posts import NewPost, PostAct
-from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, SubjectKind, ToolResult, ToolSpec
+from gateway.domain.tools import CallScope, ToolResult
 from gateway.ports import ToolContext
 
 ACTS = {
@@ -40,24 +41,11 @@ QUESTION_CHARS = 250
 COLOURED = "\ufe0f"
 """Sign after an emoji that asks for colours; models write it, Telegram does not know it."""
 
-SPEC = ToolSpec(
-    name="telegram",
-    description=(
-        "Post on Telegram. In this chat, or with `chat` in another one that a rule opens: message, edit, react, pin, "
-        "poll, file. Your answer is sent by itself: use this for more than an answer."
-    ),
-    risk=Risk.NETWORK,
-    effect=Effect.IDEMPOTENT,
-    availability=Availability.ALWAYS,
-    approval={"main": ApprovalMode.ALLOW, "dm": ApprovalMode.ALLOW, "non-main": ApprovalMode.ALLOW},
-    positional="text",
-    shows="text",
-    example="The backup is done.",
-    channel="telegram",
-    posts=frozenset(ACTS.values()),
-    subjects=frozenset({SubjectKind.CHAT, SubjectKind.PATH}),
-    in_order=True,
-    indexed=True,
+SPEC = spec_of(
+    "telegram",
+    "Post on Telegram. In this chat, or with `chat` in another one that a rule opens: message, edit, react, pin, "
+    "poll, file. Your answer is sent by itself: use this for more than an answer.",
+    ACTS.values(),
 )
 
 

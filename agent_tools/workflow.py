@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
+from agent_tools._sessions import Name, WorkSeconds
 from gateway.domain.children import Delegation
 from gateway.domain.tools import Availability, CallScope, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.domain.workflows import WorkflowStep, fault_of, in_words
@@ -28,7 +29,6 @@ SPEC = ToolSpec(
 )
 READ_AT_MOST = 2_000
 """Steps that are read at all, so that a graph that is too large is refused in words."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 class Step(BaseModel):
@@ -47,15 +47,7 @@ class Step(BaseModel):
     preset: Annotated[Name | None, Field(description="A preset that limits it further.")] = None
     tools: Annotated[tuple[Name, ...] | None, Field(max_length=100, description="The only tools it may use.")] = None
     tokens: Annotated[int | None, Field(ge=1, description="Tokens it may use.")] = None
-    timeout_s: Annotated[
-        float | None,
-        Field(
-            ge=1,
-            le=86_400,
-            validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds of work.",
-        ),
-    ] = None
+    timeout_s: WorkSeconds = None
 
 
 class Args(BaseModel):

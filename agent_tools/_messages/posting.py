@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Annotated, TypeAlias
 
@@ -12,7 +13,18 @@ from agent_tools._files.arguments import without_nul
 from agent_tools._files.text_files import media_type
 from gateway.domain.posts import NewPost, Post, PostAct
 from gateway.domain.text import plain, visible
-from gateway.domain.tools import KEPT_BYTES, CallScope, ResultStatus, Risk, SubjectKind, ToolResult
+from gateway.domain.tools import (
+    KEPT_BYTES,
+    ApprovalMode,
+    Availability,
+    CallScope,
+    Effect,
+    ResultStatus,
+    Risk,
+    SubjectKind,
+    ToolResult,
+    ToolSpec,
+)
 from gateway.errors import BadRequest
 from gateway.ports import ToolContext
 
@@ -31,6 +43,28 @@ MessageName: TypeAlias = Annotated[
 PostedFile: TypeAlias = Annotated[
     str, Field(max_length=4096, description="File of the workspace."), AfterValidator(without_nul)
 ]
+
+
+def spec_of(channel: str, description: str, acts: Collection[PostAct]) -> ToolSpec:
+    """Return the spec of a channel's tool, which has the channel's name."""
+    return ToolSpec(
+        name=channel,
+        description=description,
+        risk=Risk.NETWORK,
+        effect=Effect.IDEMPOTENT,
+        availability=Availability.ALWAYS,
+        approval=dict.fromkeys(("main", "dm", "non-main"), ApprovalMode.ALLOW),
+        positional="text",
+        shows="text",
+        example="The backup is done.",
+        channel=channel,
+        posts=frozenset(acts),
+        subjects=frozenset({SubjectKind.CHAT, SubjectKind.PATH}),
+        in_order=True,
+        indexed=True,
+    )
+
+
 _DONE = {
     PostAct.SEND: "The message",
     PostAct.EDIT: "The new text",

@@ -1,10 +1,10 @@
-"""Shared by the tools that reach a sub-session by its id: the id as an argument, and what is out of reach."""
+"""Shared by the tools for sub-sessions: ids, names and the limit of work as arguments, and what is out of reach."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AliasChoices, Field, StringConstraints
 
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.errors import Forbidden, NotFound
@@ -15,6 +15,20 @@ Session = Annotated[
     Field(description="Its id, as sessions_list says."),
 ]
 """Argument that names a sub-session."""
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+"""Name of an agent, a model, a preset or a tool."""
+WorkSeconds = Annotated[
+    float | None,
+    Field(
+        ge=1,
+        le=86_400,
+        validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
+        description="Seconds of work.",
+    ),
+]
+"""Limit of a sub-session's work. Its field is not called `timeout`: that limits the call itself."""
 
 
 def out_of_reach(error: NotFound | Forbidden, missing: str, forbidden: str) -> ToolResult:

@@ -107,6 +107,13 @@ class Tree:
         self.births.append(time.monotonic())
         await self.daemon.start({ENVIRONMENT: armed} if armed else {}, ready=ready)
 
+    async def through_a_death(self, said: str, answer: str) -> None:
+        """Say something, let the daemon die and come back, and see the answer."""
+        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+            group.create_task(self.come_back())
+            await self.say(said)
+            group.create_task(self.answer(answer))
+
     async def come_back(self) -> None:
         """Wait for the death by `kill -9`, then start a life that lasts."""
         assert await self.daemon.died() == -signal.SIGKILL

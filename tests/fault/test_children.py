@@ -82,10 +82,7 @@ async def judge_three(found: Tree) -> None:
 async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:
     """Each child's result reaches the parent exactly once, each command ran at most once, and the answer comes."""
     async with tree(tmp_path, three(), armed=f"{point}:kill:{passage}") as found:
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
-            group.create_task(found.come_back())
-            await found.say(ASK)
-            group.create_task(found.answer("Summed up"))
+        await found.through_a_death(ASK, "Summed up")
         assert len(found.asked(ASK, 0)) == 1
         await judge_three(found)
 
@@ -133,10 +130,7 @@ async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: 
     """Children that only answer. One that still thinks when the first of them wakes their parent is asked once more."""
     short = [Rule(text=f"do {name}", system=CHILD, reply=Reply(text=done(name), think_s=0.8)) for name in NAMES]
     async with tree(tmp_path, [*short, *three()], armed=f"{point}:kill:{passage}") as found:
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
-            group.create_task(found.come_back())
-            await found.say(ASK)
-            group.create_task(found.answer("Summed up"))
+        await found.through_a_death(ASK, "Summed up")
         assert {len(found.asked(task)) for task in TASKS} <= {1, 2}
         await judge_three(found)
 
@@ -188,10 +182,7 @@ async def test_a_grandchild(point: str, passage: int, tmp_path: Path) -> None:
     above = asks("Have it done", spawn("have it done below"))
     between = asks("have it done below", spawn("do a"), then="From below: {results}", system=CHILD)
     async with tree(tmp_path, [*above, *between, *works("a")], armed=f"{point}:kill:{passage}") as found:
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
-            group.create_task(found.come_back())
-            await found.say("Have it done")
-            group.create_task(found.answer("Summed up"))
+        await found.through_a_death("Have it done", "Summed up")
         assert found.results("have it done below") == [done("a")]
         assert found.results("Have it done") == [f"From below: {done('a')}"]
         await judge_family(found, ["Have it done"], ["a"], ["have it done below", "do a"])
@@ -207,10 +198,7 @@ async def test_an_end_that_comes_as_a_message(point: str, passage: int, tmp_path
     begin = asks("Begin it", spawn("do a", mode="session"), then="It has begun.")
     told_of = Rule(text="has ended: done", reply=Reply(text="I heard of it."))
     async with tree(tmp_path, [*works("a"), told_of, *begin], armed=f"{point}:kill:{passage}") as found:
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
-            group.create_task(found.come_back())
-            await found.say("Begin it")
-            group.create_task(found.answer("I heard of it"))
+        await found.through_a_death("Begin it", "I heard of it")
         [child] = await family_of_stopped(found)
         assert found.results("Begin it")[0].startswith(f"{child} has begun.")
         end = f"The sub-session `{child}` has ended: done."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -64,8 +63,5 @@ async def judge(found: Tree) -> None:
 async def test_workflow_killed_at(point: str, passage: int, tmp_path: Path) -> None:
     """The graph goes on where it was, and its steps are there once."""
     async with tree(tmp_path, graph(), armed=f"{point}:kill:{passage}") as found:
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
-            group.create_task(found.come_back())
-            await found.say(ASK)
-            group.create_task(found.answer("Summed up"))
+        await found.through_a_death(ASK, "Summed up")
         await judge(found)

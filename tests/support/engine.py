@@ -210,6 +210,13 @@ class Engine:
         (claimed,) = await self.store.claim(NODE)
         return claimed.lease
 
+    async def claim_twice(self) -> tuple[Lease, Lease]:
+        """Claim a turn, and once more when the first lease has ended: the stale lease and the good one."""
+        stale = await self.claim()
+        self.clock.advance(16)
+        await self.store.reclaim()
+        return stale, await self.claim()
+
     async def planned(self, *named: str, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> Lease:
         """A held turn whose first answer called these tools."""
         turn = await self.say(who=who, where=where)

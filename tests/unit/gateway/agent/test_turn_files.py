@@ -110,10 +110,7 @@ async def test_what_is_sent_while_a_turn_works_is_fetched_before_the_model_reads
 async def test_a_crash_between_the_file_and_its_row_fetches_it_again(engine: Engine, channel: FakeChannel) -> None:
     """Who was to store it has lost the turn: the next holder knows of no file, and fetches it anew."""
     await sends(engine, "look", PHOTO)
-    stale = await engine.claim()
-    engine.clock.advance(16)
-    await engine.store.reclaim()
-    lease = await engine.claim()
+    stale, lease = await engine.claim_twice()
     with pytest.raises(LeaseLost):
         await engine.run(stale)
     channel.files["f1"] = [PNG]

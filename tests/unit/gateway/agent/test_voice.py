@@ -107,10 +107,7 @@ async def test_a_crash_before_the_store_hears_again_and_shows_once(
     engine: Engine, channel: FakeChannel, ear: Ear
 ) -> None:
     assert await engine.ingress.message(replace(inbound(""), attachments=(NOTE,))) is not None
-    stale = await engine.claim()
-    engine.clock.advance(16)
-    await engine.store.reclaim()
-    lease = await engine.claim()
+    stale, lease = await engine.claim_twice()
     with pytest.raises(LeaseLost):
         await engine.run(stale)
     channel.files["f1"] = [OGG]
