@@ -16,17 +16,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from tests.support.order import FILE, measured, seconds_by_file
+from tests.support.order import FILE, line_up, measured, seconds_by_file
 from tests.support.proof import LARGE, SMALL
+from tests.support.sharing import PROCESS, Line
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
@@ -46,20 +46,22 @@ TOOL_S = 600
 """Timeout in seconds for a check other than pytest; pytest has a limit for each test."""
 TYPES_S = 1800
 """Timeout in seconds for pyright, which yields to the tests beside it."""
-TESTS_S = 3600
-"""Timeout in seconds for tests that run beside others."""
-REMEMBERING = threading.Lock()
-"""Held while the file of durations is read and written."""
+TESTS_S = 4 * 3600
+"""Timeout in seconds for each process that runs tests."""
+NOTHING_COLLECTED = 5
+"""Exit code of a pytest that ran no test."""
 TYPES_NICE = 5
 """Priority of pyright. At 19 it would get nothing at all on a busy machine."""
-WORKERS = min(2, os.cpu_count() or 1) + 4
-"""Processes that run tests: four more than cores, because half of their time is waiting, for timeouts and pauses."""
-FEW_WORKERS = WORKERS - 3
+PROCESSES = min(2, os.cpu_count() or 1) + 6
+"""Processes that run tests: six more than cores, because most of them wait, for daemons, timeouts and pauses."""
+FEW_PROCESSES = PROCESSES - 5
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 DAEMONS = ("tests/fault", "tests/scenario")
-"""Folders of tests that mostly wait for daemons. A plain run has them beside the others, in processes of their own."""
-HALF_WORKERS = WORKERS - 2
-"""Processes of each of the two: while some wait, the others compute."""
+"""Folders of tests that mostly wait for daemons. Half of the processes begin with them, while the others compute."""
+END = ("front", "back")
+"""Ends of the line, from which the processes take files by turns."""
+PROGRESS_S = 30
+"""Seconds between two lines that say how far the tests are."""
 LARGE_TIMEOUT_S = 900
 """Timeout in seconds for one test with `--large`, unless it names its own."""
 DOWNLOAD_S = 300
@@ -126,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
     report.run("ruff format", lambda: tool("ruff", "format", "--check", "."))
     report.run("imports", lambda: tool("lint-imports"))
     if fast:
-        report.run("pytest", lambda: pytest([*options, *existing(FAST_TESTS)], {}))
+        report.run("pytest", lambda: pytest(test_files(FAST_TESTS), options, {}))
         return report.end()
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
@@ -134,21 +136,17 @@ def main(arguments: Sequence[str]) -> int:
     if not whole:
         os.environ[SMALL] = "1"
     left_out = "" if whole else f" and not {WHOLE}"
-    most = [*(("--cov", "--cov-report=") if whole else ()), "-m", f"not {BY_THE_CLOCK}{left_out}"]
-    few = ["-m", f"{BY_THE_CLOCK}{left_out}", *(str(path) for path in files_with(BY_THE_CLOCK))]
-    with ThreadPoolExecutor(2) as beside:
+    with ThreadPoolExecutor(1) as beside:
         checked = beside.submit(timed, types)
-        if whole:
-            report.run("pytest", lambda: pytest([*most, *options], environment))
-        else:
-            waiting = [*most, *options, *DAEMONS]
-            daemons = beside.submit(timed, lambda: pytest(waiting, environment, workers=HALF_WORKERS, shown=False))
-            rest = [*most, *options, *(f"--ignore={folder}" for folder in DAEMONS)]
-            report.run("pytest", lambda: pytest(rest, environment, workers=HALF_WORKERS))
-            report.add("pytest, daemons", *daemons.result())
+        most = ["-m", f"not {BY_THE_CLOCK}{left_out}", *options]
+        report.run("pytest", lambda: pytest(test_files(("tests",)), most, environment, traced=whole))
         report.add("pyright", *checked.result())
+    if whole:
+        report.run("coverage", coverage)
+    few = ["-m", f"{BY_THE_CLOCK}{left_out}", *options]
     report.run(
-        "pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS, remembered=False)
+        "pytest, by the clock",
+        lambda: pytest(files_with(BY_THE_CLOCK), few, environment, processes=FEW_PROCESSES, remembered=False),
     )
     return report.end()
 
@@ -162,11 +160,6 @@ def timed(check: Check) -> tuple[Outcome, float]:
 def selects_tests(arguments: Sequence[str]) -> bool:
     """Say whether only some tests are meant: a path that exists, or an option that chooses."""
     return any(a.startswith(SELECTING) or (ROOT / a.partition("::")[0]).exists() for a in arguments if a)
-
-
-def existing(paths: Sequence[str]) -> list[str]:
-    """Return the paths that are there."""
-    return [path for path in paths if (ROOT / path).exists()]
 
 
 # --- the checks ---------------------------------------------------------------------------------
@@ -186,9 +179,16 @@ def types() -> Outcome:
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
-def files_with(mark: str) -> list[Path]:
-    """Return the files of tests that have a mark."""
-    return [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if f"pytest.mark.{mark}" in path.read_text()]
+def test_files(folders: Sequence[str]) -> list[str]:
+    """Return the test files below some folders."""
+    return sorted(
+        path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("test_*.py")
+    )
+
+
+def files_with(mark: str) -> list[str]:
+    """Return the test files that use a mark."""
+    return [name for name in test_files(("tests",)) if f"pytest.mark.{mark}" in (ROOT / name).read_text()]
 
 
 def inherited() -> dict[str, str]:
@@ -207,49 +207,74 @@ def compile_tests() -> None:
 
 
 def pytest(
-    arguments: Sequence[str],
+    files: Sequence[str],
+    options: Sequence[str],
     environment: Mapping[str, str],
     *,
-    workers: int = WORKERS,
-    shown: bool = True,
+    processes: int = PROCESSES,
+    traced: bool = False,
     remembered: bool = True,
 ) -> Outcome:
-    """Run tests. Who has nothing left to do takes tests from the others.
+    """Run test files in several processes, which take them from the two ends of one line.
 
-    The output is shown as it comes, or with `shown` false after a failure. `remembered`: keep how long each file took.
+    The output of a process is shown when one of its tests failed. `traced`: measure the coverage. `remembered`: store
+    how long each file took.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.xml"
-        spread = ["-n", str(workers), "--dist", "worksteal"]
-        command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
-        variables = {**inherited(), **environment}
-        if shown:
-            code, text = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode, ""
-        else:
-            code, text = captured(command, seconds=TESTS_S, environment=variables)
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(processes) as pool:
+        folder = Path(name)
+        line = Line(folder / "line")
+        line.fill(line_up(files, measured(), DAEMONS))
+        command = [sys.executable, "-m", "pytest", "-q", "-p", Line.__module__, f"--line={line.path}", *options]
+        if traced:
+            command += ["--cov", "--cov-report=", "--cov-fail-under=0"]
+        begun = [
+            pool.submit(
+                captured,
+                [*command, f"--take-from={END[number % 2]}", f"--junit-xml={folder / str(number)}.xml"],
+                seconds=TESTS_S,
+                environment={
+                    **inherited(),
+                    **environment,
+                    PROCESS: f"{number}/{processes}",
+                    "COVERAGE_FILE": str(ROOT / f".coverage.process-{number}"),
+                },
+            )
+            for number in range(processes)
+        ]
+        while wait(begun, PROGRESS_S).not_done:
+            print(f"        {len(files) - line.left()} of {len(files)} files of tests are run or running", flush=True)
+        ended = [one.result() for one in begun]
+        results = sorted(folder.glob("*.xml"))
         passed, failed = counted(results)
         if remembered:
             remember_durations(results)
-    # Not every failure is a test's: too little coverage, nothing collected, a bad option.
-    return Outcome(ok=code == 0, text=text if code else "", passed=passed, failed=max(failed, int(code != 0)))
+    # A process that came too late for a file has code 5, "nothing collected".
+    failures = [text for code, text in ended if code not in (0, NOTHING_COLLECTED)]
+    if not passed:
+        failures.append("No test ran.")
+    return Outcome(ok=not failures, text="\n".join(failures), passed=passed, failed=max(failed, len(failures)))
 
 
-def remember_durations(results: Path) -> None:
+def coverage() -> Outcome:
+    """Put together what the processes measured, and compare it with what is demanded."""
+    code, text = captured([sys.executable, "-m", "coverage", "combine"], seconds=TOOL_S)
+    if code == 0:
+        code, text = captured([sys.executable, "-m", "coverage", "report"], seconds=TOOL_S)
+    return Outcome(ok=code == 0, text=text[-2000:])
+
+
+def remember_durations(results: Sequence[Path]) -> None:
     """Store how long each file of tests took, for the order of the next run."""
-    if not results.exists():
-        return
-    cases = ElementTree.parse(results).getroot().iter("testcase")
+    cases = [case for path in results for case in ElementTree.parse(path).getroot().iter("testcase")]
     taken = [(case.get("classname", ""), float(case.get("time", 0))) for case in cases]
-    with REMEMBERING, contextlib.suppress(OSError):  # the next run has the order of the one before
+    with contextlib.suppress(OSError):  # the next run has the order of the one before
         FILE.write_text(json.dumps(measured() | seconds_by_file(taken), indent=1, sort_keys=True) + "\n")
 
 
-def counted(results: Path) -> tuple[int, int]:
-    """Return how many tests passed and failed according to pytest's own file; (0, 0) without one."""
-    if not results.exists():
-        return 0, 0
+def counted(results: Sequence[Path]) -> tuple[int, int]:
+    """Return how many tests passed and failed according to pytest's own files."""
     passed = failed = 0
-    for suite in ElementTree.parse(results).getroot().iter("testsuite"):
+    for suite in (suite for path in results for suite in ElementTree.parse(path).getroot().iter("testsuite")):
         broken = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         passed += int(suite.get("tests", 0)) - broken - int(suite.get("skipped", 0))
         failed += broken

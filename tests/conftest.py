@@ -1,4 +1,4 @@
-"""Fixtures and hooks for every test: no task or process may be left behind; order for parallel runs."""
+"""Fixtures and hooks for every test: no task or process may be left behind; what is not traced."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support.order import measured, order
 from tests.support.warm import STEM
 
 SAMPLED = pytest.StashKey[Counter[str]]()
@@ -56,18 +54,6 @@ def pytest_unconfigure() -> None:
     STEM.close()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the first of the two measurements of coverage that pytest-cov begins in a process of xdist.
-
-    Nobody reads what it finds. It goes on whenever the other one pauses, so what shall be untraced would not be.
-    """
-    plugin: Any = session.config.pluginmanager.getplugin("_cov")
-    first = getattr(plugin, "cov_controller", None)
-    if first is not None and hasattr(session.config, "workerinput"):
-        first.pause()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage among ten thousand tests and what they import: a third of what collecting them costs."""
@@ -88,9 +74,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(pytest.mark.whole("the first cases stay"))
 
 
-@pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave some untraced. Put long ones first where several processes run them; alone they stay in their order."""
+    """Leave some untraced."""
     cases = Counter[str]()
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -98,8 +83,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         made = item.get_closest_marker("hypothesis") is not None
         if item.nodeid.startswith(UNTRACED) or made or cases[test] > TRACED_CASES:
             item.add_marker("no_cover")
-    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
-        items[:] = [items[position] for position in order([item.nodeid for item in items], processes, measured())]
 
 
 @pytest.fixture(autouse=True)

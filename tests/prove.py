@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 
 from gateway.system.clock import SystemClock
 from tests import twins
-from tests.checks import FEW_WORKERS, LARGE_TIMEOUT_S, browser_environment, find_chromium
+from tests.checks import FEW_PROCESSES, LARGE_TIMEOUT_S, browser_environment, find_chromium
 from tests.support.proof import LARGE, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
 from tests.twins import Twin
@@ -143,7 +143,7 @@ def run_tests(
     if not tests:
         return [], (0, [])
     stated, results = place / "figures.jsonl", place / "results.xml"
-    spread = ["-n", str(FEW_WORKERS), "--dist", "worksteal", f"--ignore={TWINS}"]
+    spread = ["-n", str(FEW_PROCESSES), "--dist", "worksteal", f"--ignore={TWINS}"]
     longer = [f"--timeout={LARGE_TIMEOUT_S}"] if everything else []
     asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *longer, *tests]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+
+from tests.support.sharing import place
 
 FIRST, LAST = 10_000, 31_999
 """On Linux nobody gets one of these by asking for any: those are higher."""
 
 
 def _in_turn() -> Iterator[int]:
-    """The ports of this worker, from some place on, again and again.
+    """The ports of this process, from some place on, again and again.
 
     Each comes back only when all others were given. A daemon that was killed leaves its port free until its next life
     begins, and still asks for a platform that another test may have ended: whoever got that port meanwhile would keep
     the one from starting, or let the other in.
     """
-    name = os.environ.get("PYTEST_XDIST_WORKER", "")
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    mine = range(FIRST + int(name.removeprefix("gw") or 0) % workers, LAST + 1, workers)
+    number, processes = place()
+    mine = range(FIRST + number % processes, LAST + 1, processes)
     return itertools.islice(itertools.cycle(mine), random.randrange(len(mine)), None)
 
 

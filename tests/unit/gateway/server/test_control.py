@@ -297,8 +297,14 @@ async def test_a_daemon_that_does_not_answer_is_not_waited_for(path: Path) -> No
 
 
 async def test_a_daemon_that_ends_meanwhile_is_said_so(path: Path) -> None:
-    async with serving(ControlServer(path, COMMANDS)):
+    begun = asyncio.Event()
+
+    async def endless(_: Mapping[str, Any]) -> Any:
+        begun.set()
+        await asyncio.sleep(60)
+
+    async with serving(ControlServer(path, {"slow": endless})):
         asking = asyncio.create_task(ask(path, "slow"))
-        await asyncio.sleep(0.2)
+        await begun.wait()
     with pytest.raises(DragomanError, match="closed the connection without an answer"):
         await asking

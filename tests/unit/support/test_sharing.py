@@ -1,0 +1,64 @@
+"""Several pytest processes that share one line of files: every test runs once, and a failure is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.support.sharing import Line
+
+ROOT = Path(__file__).parents[3]
+NOTHING_COLLECTED = 5
+SESSION = """import pytest
+@pytest.fixture(scope="session")
+def whole(): return []
+"""
+FILE = """import pytest
+@pytest.mark.parametrize("n", range(3))
+def test_it(n, whole):
+    whole.append(n)
+    assert len(whole) <= {at_most}
+"""
+
+
+def share(folder: Path, line: Line, end: str) -> subprocess.Popen[bytes]:
+    options = [f"--line={line.path}", f"--take-from={end}", f"--junit-xml={folder / end}.xml", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.sharing", f"--rootdir={folder}", *options]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL)
+
+
+def run(folder: Path, files: dict[str, str], ends: tuple[str, ...]) -> tuple[list[int], Counter[str]]:
+    """Run files. Return the exit codes, and how often each test ran."""
+    for name, text in {"conftest.py": SESSION, **files}.items():
+        (folder / name).write_text(text)
+    line = Line(folder / "line")
+    line.fill(list(files))
+    codes = [process.wait() for process in [share(folder, line, end) for end in ends]]
+    assert line.left() == 0
+    cases = [case for end in ends for case in ElementTree.parse(folder / f"{end}.xml").getroot().iter("testcase")]
+    return codes, Counter(f"{case.get('classname')}.{case.get('name')}" for case in cases)
+
+
+def test_two_processes_run_every_test_once(tmp_path: Path) -> None:
+    files = {f"test_{n}.py": FILE.format(at_most=99) for n in range(6)}
+    codes, ran = run(tmp_path, files, ("front", "back"))
+    assert set(codes) <= {0, NOTHING_COLLECTED}
+    assert ran == Counter({f"test_{file}.test_it[{n}]": 1 for file in range(6) for n in range(3)})
+
+
+def test_a_session_lasts_over_files_and_a_failure_is_told(tmp_path: Path) -> None:
+    files = {f"test_{n}.py": FILE.format(at_most=5) for n in range(2)}
+    codes, ran = run(tmp_path, files, ("front",))
+    assert codes == [1]
+    assert len(ran) == 6
+    assert (tmp_path / "front.xml").read_text().count("<failure") == 1
+
+
+def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
+    codes, _ = run(tmp_path, {"test_a.py": "import absent_module", "test_b.py": FILE.format(at_most=9)}, ("front",))
+    assert codes != [0]
