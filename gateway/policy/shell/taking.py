@@ -118,8 +118,8 @@ def _taken(args: Sequence[str]) -> Sequence[str] | None:
 
 def _clones_here(words: Sequence[str]) -> bool:
     """Return whether what is cloned is a folder of this machine."""
-    first = next((word for word in words if not word.startswith("-")), ":")
-    return ":" not in first
+    first = next((word for word in words if not word.startswith("-")), None)
+    return first is not None and ":" not in first
 
 
 def _operands(taker: Taker, words: Sequence[str]) -> Sequence[str] | None:
