@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gateway.policy.shell.git_options import commands_given
 from gateway.policy.shell.programs import HARMLESS_ARGUMENTS, RUNNERS, SHELLS, WRAPPERS, Wrapper, is_interpreter
 from gateway.policy.shell.reading_table import READERS, VERSION_WORDS, VERSIONED
 
@@ -143,6 +144,10 @@ def _innermost(found: Unwrapped, program: str, rest: Sequence[str], dynamic: fro
         _note_suffixes(found, rest, found.suspects)
     elif program in RUNNERS:
         found.ask("It runs other commands in a way that is not read here.")
+        _note_suffixes(found, rest, found.forms)
+    elif program == "git" and (given := commands_given(rest[1:])) is not None:
+        found.ask("It runs commands that git is given.")
+        found.scripts.extend(given)
         _note_suffixes(found, rest, found.forms)
     elif program in ("find", "fd", "fdfind"):
         _found_files(found, rest)

@@ -60,6 +60,25 @@ def test_an_unknown_wrapper_of_a_deny_is_asked_about() -> None:
     assert verdict([rule("*", Verdict.ALLOW), NO_RM], "unknown --x mr x") is Verdict.ALLOW
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("git bisect run rm x", Verdict.DENY),
+        ("git submodule foreach 'rm x'", Verdict.DENY),
+        ("git rebase -x 'rm x' HEAD~2", Verdict.DENY),
+        ("git filter-branch --tree-filter 'rm x'", Verdict.DENY),
+        ("git rebase --exec='rm x' HEAD~2", Verdict.DENY),
+        ("git rebase -ix'ls; rm x' HEAD~2", Verdict.DENY),
+        ("git fetch --upload-pack='rm x' .", Verdict.DENY),
+        ("git rebase -x make HEAD~2", None),
+        ("git rm x", Verdict.ALLOW),
+    ],
+)
+def test_command_that_git_runs_is_compared(script: str, expected: Verdict | None) -> None:
+    """A wide allow covers none of them: what runs besides is not known."""
+    assert verdict([rule("*", Verdict.ALLOW), NO_RM], script) is expected
+
+
 @pytest.mark.parametrize("program", sorted({*WRAPPERS, *RUNNERS}))
 def test_every_known_runner_is_seen_through(program: str) -> None:
     operands = "x " * (WRAPPERS[program].skip if program in WRAPPERS else 0)
