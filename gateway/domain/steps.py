@@ -87,7 +87,7 @@ class Step:
     hook_outcome: HookOutcome | None = None
     """For a tool step: outcome of the hooks before it; None when none has run."""
     asked_anew: bool = False
-    """True when its first approval expired in a downtime and it was asked again; that happens once."""
+    """True when its approval or question expired in a downtime and was asked again; that happens once."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
 

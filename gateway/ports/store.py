@@ -216,7 +216,8 @@ class Node(Protocol):
 
         A card with an OPEN wait that was shown gets one new slot in each place, except on the web page, which always
         shows open waits. An approval that expired meanwhile becomes SUPERSEDED, its step PLANNED with `asked_anew`, and
-        its turn is queued. That happens once: a step already asked anew expires.
+        its turn is queued. A question that expired meanwhile keeps its answers, and its time begins again. Both happen
+        once: a step already asked anew expires.
         """
         ...
 

@@ -233,6 +233,44 @@ async def test_an_expired_question_wakes_its_turn_unanswered(scene: QuestionScen
     assert (await scene.claim()).turn == lease.turn
 
 
+async def test_an_open_question_is_shown_again_after_a_downtime(scene: QuestionScene) -> None:
+    """A second card in the same place; both can be pressed, and an answered one is not shown a third time."""
+    lease, wait = await scene.asking(DAY, NAME)
+    await scene.send_all()
+    assert await scene.pick(wait, 0) is PressResult.CHOSEN
+    await scene.offer_again()
+    old, new = await scene.store.card_slots(wait)
+    assert (new.waits, new.conversation, new.turn, new.version) == ((wait,), old.conversation, lease.turn, 1)
+    await scene.send_all()
+    assert await scene.pick(wait, None, question=1, text="Focaccia") is PressResult.ANSWERED
+    await scene.offer_again()
+    assert [slot.version for slot in await scene.store.card_slots(wait)] == [3, 2]
+
+
+async def test_a_question_never_shown_is_not_shown_twice(scene: QuestionScene) -> None:
+    _, wait = await scene.asking()
+    await scene.offer_again()
+    assert len(await scene.store.card_slots(wait)) == 1
+
+
+async def test_a_question_gets_the_time_of_a_downtime_once(scene: QuestionScene) -> None:
+    """Nobody could answer it. Its answers so far stay; a second downtime that swallows it lets it expire."""
+    lease, wait = await scene.asking(DAY, NAME, ttl_s=60)
+    await scene.send_all()
+    assert await scene.pick(wait, 0) is PressResult.CHOSEN
+    scene.clock.advance(600)
+    await scene.offer_again()
+    found = await scene.wait(wait)
+    assert (found.state, found.expires_at) == (WaitState.OPEN, scene.clock.now() + seconds(60))
+    assert await scene.answers(wait) == (("Monday",),)
+    assert len(await scene.store.card_slots(wait)) == 2
+    assert await scene.state(lease.turn) is TurnState.PARKED
+    scene.clock.advance(600)
+    await scene.offer_again()
+    assert (await scene.wait(wait)).state is WaitState.EXPIRED
+    assert (await scene.claim()).turn == lease.turn
+
+
 async def test_a_late_press_that_comes_again_is_late_again(scene: QuestionScene) -> None:
     _, wait = await scene.asking(ttl_s=60)
     scene.clock.advance(61)

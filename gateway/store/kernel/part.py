@@ -99,6 +99,10 @@ class Index(Protocol):
         """Return all open approvals."""
         ...
 
+    def open_questions(self) -> Sequence[WaitId]:
+        """Return all open questions."""
+        ...
+
     def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
         """Return leased turns with their holders; with `lapsed` only those whose lease ended by then."""
         ...

@@ -143,8 +143,9 @@ def begin(part: Part, node: NodeId, downtime: timedelta) -> int:
 
 
 def _offer_again(part: Part) -> int:
-    """Show open cards again after a downtime; ask again for approvals that expired meanwhile."""
-    waits = [part.waits[one].wait for one in part.index.asked_waits()]
+    """Show open cards again after a downtime; ask again what expired meanwhile."""
+    asked = [*part.index.asked_waits(), *part.index.open_questions()]
+    waits = [_in_time(part, part.waits[one].wait) for one in asked]
     expired = [wait for wait in waits if wait.expires_at <= part.now]
     again = _shown(part, [wait for wait in waits if wait.expires_at > part.now])
     for wait in expired:
@@ -163,6 +164,15 @@ def _shown(part: Part, waits: Sequence[Wait]) -> list[Slot]:
     cards = [part.slots[slot].slot for wait in waits for slot in part.cards.get(wait.id) or ()]
     shown = [slot for slot in cards if slot.sent_version > 0 and not shown_when_stored(slot.conversation)]
     return list({(slot.conversation, slot.waits): slot for slot in shown}.values())
+
+
+def _in_time(part: Part, wait: Wait) -> Wait:
+    """Give a question that expired in a downtime its time once more; its answers so far and its buttons stay good."""
+    late = wait.kind is WaitKind.QUESTION and wait.expires_at <= part.now
+    if not late or part.steps[wait.turn, wait.n].step.asked_anew:
+        return wait
+    part.set_step(wait.turn, wait.n, asked_anew=True)
+    return turns.set_wait(part, wait.id, expires_at=part.now + (wait.expires_at - wait.opened_at))
 
 
 def _ask_anew(part: Part, wait: Wait) -> None:

@@ -176,7 +176,14 @@ class MemoryIndex(KernelStore):
 
     def asked_waits(self) -> Sequence[WaitId]:
         """Return all open approvals."""
-        return [one.id for one in self._waits() if (one.kind, one.state) == (WaitKind.APPROVAL, WaitState.OPEN)]
+        return self._open(WaitKind.APPROVAL)
+
+    def open_questions(self) -> Sequence[WaitId]:
+        """Return all open questions."""
+        return self._open(WaitKind.QUESTION)
+
+    def _open(self, kind: WaitKind) -> list[WaitId]:
+        return [one.id for one in self._waits() if (one.kind, one.state) == (kind, WaitState.OPEN)]
 
     def _waits(self) -> Iterator[Wait]:
         return (row.wait for row in self.undecided.values())

@@ -52,6 +52,9 @@ WHERE state = 'open' AND kind = 'timer' AND expires_at <= ? ORDER BY ord LIMIT ?
 -- Every open approval.
 SELECT id FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord;
 
+-- name: open_questions
+SELECT id FROM waits INDEXED BY waits_questions WHERE state = 'open' AND kind = 'question' ORDER BY ord;
+
 -- name: claimable_slots
 -- The oldest slot of each conversation where none is being sent, if it is due; cards of sessions other than a main one
 -- come last there. ?1 channels as a JSON array, ?2 now, ?3 limit, ?4 how conversations begin that are left out.

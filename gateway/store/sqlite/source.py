@@ -319,6 +319,10 @@ class SqliteSource:
         """Return all open approvals."""
         return self._ids("asked_waits")
 
+    def open_questions(self) -> Sequence[WaitId]:
+        """Return all open questions."""
+        return self._ids("open_questions")
+
     def claimable_slots(
         self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
     ) -> Sequence[SlotId]:

@@ -241,7 +241,7 @@ WAITS = RowTable[WaitRow](
         Column("approval", "wait.approval", APPROVAL.dump, fixed=True),
         Column("payload", "wait.payload", dump_json),
         Column("opened_at", "wait.opened_at", _time, fixed=True),
-        Column("expires_at", "wait.expires_at", _time, fixed=True),
+        Column("expires_at", "wait.expires_at", _time),
         Column("decided_by", "wait.decided_by"),
         Column("decided_at", "wait.decided_at", _time),
         Column("reason", "wait.reason"),

@@ -194,6 +194,7 @@ CREATE INDEX waits_changed ON waits (session, rev) WHERE rev > ord;
 CREATE INDEX waits_turn ON waits (turn);
 CREATE INDEX waits_open ON waits (kind, session) WHERE state = 'open';
 CREATE INDEX waits_asked ON waits (ord) WHERE state = 'open' AND kind = 'approval';
+CREATE INDEX waits_questions ON waits (ord) WHERE state = 'open' AND kind = 'question';
 CREATE INDEX waits_due ON waits (expires_at) WHERE state = 'open' AND kind <> 'timer';
 CREATE INDEX waits_timers ON waits (expires_at) WHERE state = 'open' AND kind = 'timer';
 CREATE INDEX waits_approved ON waits (decided_at) WHERE state = 'approved';

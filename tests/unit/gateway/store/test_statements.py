@@ -25,7 +25,9 @@ from tests.support.makers import answer, inbound, route, said
 SQL = load_statements()
 NODE = NodeId("here#1")
 GROWING = "turns|messages|steps|waits|slots|events|cards|facts|poison|grants"
-PARTIAL = "turns_(lane|active|gathering)|waits_(asked|due|timers|approved|open)|grants_live|slots_(due|unsent|dead)"
+PARTIAL = (
+    "turns_(lane|active|gathering)|waits_(asked|questions|due|timers|approved|open)|grants_live|slots_(due|unsent|dead)"
+)
 
 
 @pytest.fixture
