@@ -18,6 +18,7 @@ from agent_tools._files.arguments import (
     write_scope,
 )
 from agent_tools._files.replacing import Edit, apply_edits
+from agent_tools._files.text_files import path_line
 from gateway.domain.file_changes import FileChange
 from gateway.domain.tools import Availability, CallScope, Effect, Preview, Risk, ToolResult, ToolSpec
 from gateway.errors import BadRequest
@@ -96,7 +97,7 @@ async def planned(ctx: PrepareContext | ToolContext, path: str, edits: list[Edit
     """Return the change of one file by edits. Raises `BadRequest` when one does not fit."""
     old, sha = await applying.known_text(ctx, path)
     edited = await asyncio.to_thread(apply_edits, old.text, edits)
-    note = f"{path}: `old` was found by {', '.join(edited.loose)}, not exactly." if edited.loose else ""
+    note = f"{path_line(path)}: `old` was found by {', '.join(edited.loose)}, not exactly." if edited.loose else ""
     change = FileChange(path=path, before=sha, data=old.encode(edited.text))
     if old.encode(edited.text) == old.encode(old.text):
         raise BadRequest(f"The edits of `{path}` undo each other.", cure="Say what is to change.")

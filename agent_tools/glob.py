@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from agent_tools._files.arguments import AlsoIgnored, FolderPath, SearchPattern, read_scope
 from agent_tools._files.ripgrep import searched
+from agent_tools._files.text_files import path_line
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.tools import (
     Availability,
@@ -69,4 +70,4 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
         return ToolResult(status=ResultStatus.OK, text=f"No file matches.{more}")
     left = len(found) - FILES
     more = f"\n{left}{' or more' if cut else ''} older files are left out; narrow the pattern." if left > 0 else ""
-    return ToolResult(status=ResultStatus.OK, text="\n".join(found[:FILES]) + more, untrusted=True)
+    return ToolResult(status=ResultStatus.OK, text="\n".join(map(path_line, found[:FILES])) + more, untrusted=True)

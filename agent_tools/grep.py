@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from agent_tools._files.arguments import AlsoIgnored, FolderPath, SearchPattern, read_scope, without_nul
 from agent_tools._files.ripgrep import searched
+from agent_tools._files.text_files import path_line
 from gateway.domain.secret_paths import is_secret_path
 from gateway.domain.tools import (
     Availability,
@@ -98,7 +99,7 @@ def _hits(data: bytes, hidden: Callable[[str], bool]) -> Iterator[str]:
         if is_secret_path(path) or hidden(path):
             continue
         text = _text(found["lines"]).rstrip("\r\n")
-        yield f"{path}:{found['line_number']}: {text[:LINE_CHARS]}{'…' if len(text) > LINE_CHARS else ''}"
+        yield f"{path_line(path)}:{found['line_number']}: {text[:LINE_CHARS]}{'…' if len(text) > LINE_CHARS else ''}"
 
 
 def _text(found: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from agent_tools._files.arguments import FolderPath, read_scope
+from agent_tools._files.text_files import path_line
 from gateway.domain.tools import Availability, CallScope, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
@@ -39,6 +40,8 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     found, left = await ctx.files.entries(args.path, ENTRIES)
     if not found:
         return ToolResult(status=ResultStatus.OK, text=f"{args.path} is empty.")
-    lines = [f"{one.path}/" if one.folder else f"{one.path} ({one.size:,} bytes)" for one in found]
+    lines = [
+        f"{path_line(one.path)}/" if one.folder else f"{path_line(one.path)} ({one.size:,} bytes)" for one in found
+    ]
     more = f"\n{left:,} more are left out; name a folder to see them." if left else ""
     return ToolResult(status=ResultStatus.OK, text="\n".join(lines) + more, untrusted=True)

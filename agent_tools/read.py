@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_tools._files.arguments import FilePath, read_scope
-from agent_tools._files.text_files import FILE_BYTES, decode, document_kind, is_picture, media_type, numbered
+from agent_tools._files.text_files import FILE_BYTES, decode, document_kind, is_picture, media_type, numbered, path_line
 from agent_tools._web.reading_room import ReadingRoom
 from gateway.domain.file_changes import content_hash
 from gateway.domain.tools import (
@@ -76,7 +76,7 @@ class Read:
         if is_picture(data) and len(data) <= PICTURE_BYTES:
             kind = media_type(data)
             shown = await ctx.artifacts.picture(data, kind)
-            told = f"{args.path}: {kind}, {len(data):,} bytes."
+            told = f"{path_line(args.path)}: {kind}, {len(data):,} bytes."
             return ToolResult(status=ResultStatus.OK, text=told, pictures=(shown,))
         if kind := document_kind(data):
             return await self._document(ctx, args, kind, data)
@@ -97,7 +97,7 @@ def _lines(text: str, args: Args, more_of_head: str) -> ToolResult:
     if args.offset > max(whole, 1):
         raise BadRequest(f"`{args.path}` has {whole} lines.", cure=f"Begin at line {max(whole, 1)} or before.")
     if not whole:
-        return ToolResult(status=ResultStatus.OK, text=f"{args.path} is empty.")
-    head = f"{args.path}, lines {args.offset} to {args.offset + count - 1} of {whole}{more_of_head}"
+        return ToolResult(status=ResultStatus.OK, text=f"{path_line(args.path)} is empty.")
+    head = f"{path_line(args.path)}, lines {args.offset} to {args.offset + count - 1} of {whole}{more_of_head}"
     more = "" if args.offset + count > whole else f"\nGo on with offset={args.offset + count}."
     return ToolResult(status=ResultStatus.OK, text=f"{head}\n{shown}{more}", untrusted=True)

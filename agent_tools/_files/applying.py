@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_tools._files.text_files import FILE_BYTES, Text, decode, diff
+from agent_tools._files.text_files import FILE_BYTES, Text, decode, diff, path_line
 from gateway.domain.file_changes import ChangeOutcome, FileChange, content_hash
 from gateway.domain.tools import Preview, ResultStatus, ToolResult
 from gateway.errors import BadRequest, NotFound
@@ -71,7 +71,10 @@ def preview_of(ctx: PrepareContext, planned: Sequence[Planned]) -> Preview:
     """
     _must_be_distinct(ctx, planned)
     texts = [one.note for one in planned if one.note]
-    texts += [diff(one.path, one.before, one.after) or f"{one.path}: only white space at line ends" for one in planned]
+    texts += [
+        diff(one.path, one.before, one.after) or f"{path_line(one.path)}: only white space at line ends"
+        for one in planned
+    ]
     state = {one.path: one.change.before for one in planned}
     return Preview(text="\n".join(texts), state=state, exact=not any(one.note for one in planned))
 
@@ -99,7 +102,7 @@ def _line(one: Planned) -> str:
         what = "removed"
     else:
         what = f"{'changed' if one.change.before else 'created'}, hash {content_hash(one.change.data)[:8]}"
-    return f"{one.path}: {what}, +{added} -{removed} lines.{f' {one.note}' if one.note else ''}"
+    return f"{path_line(one.path)}: {what}, +{added} -{removed} lines.{f' {one.note}' if one.note else ''}"
 
 
 async def resumed(ctx: ToolContext) -> ToolResult | None:

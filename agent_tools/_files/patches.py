@@ -14,6 +14,8 @@ from agent_tools._files.replacing import closest
 from gateway.errors import BadRequest
 
 FILES_AT_MOST = 50
+WORK = 10_000_000
+"""Comparisons of two lines that the hunks of one file may take: a few seconds."""
 _BEGIN, _END, _END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
 _HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1\s*\n(.*?)\n\2\s*\Z", re.DOTALL)
@@ -165,14 +167,29 @@ def _hunks(reader: _Reader) -> list[Hunk]:
     return found
 
 
+@dataclass(slots=True)
+class _Work:
+    """Comparisons that are left for one file."""
+
+    path: str
+    left: int = WORK
+
+    def spend(self, comparisons: int) -> None:
+        """Take note of comparisons that come. Raises `BadRequest` when they are too many."""
+        self.left -= comparisons
+        if self.left < 0:
+            raise BadRequest(f"The hunks of `{self.path}` fit in too many places.", cure="Split the patch.")
+
+
 def patched(path: str, text: str, hunks: Sequence[Hunk]) -> str:
     """Return a file's text after all hunks, in order. Raises `BadRequest` for the first that does not fit."""
     ends = text.endswith("\n") or not text
     lines = text.removesuffix("\n").split("\n") if text else []
-    at = 0
+    at, work = 0, _Work(path)
     for n, hunk in enumerate(hunks, 1):
+        work.spend(len(lines) // 100)  # the lines behind it move
         if hunk.heading:
-            above = _position(lines, (hunk.heading,), at, at_end=False)
+            above = _position(lines, (hunk.heading,), at, work)
             if above is None:
                 nearest = closest(text, hunk.heading)
                 raise BadRequest(f"`{path}`, hunk {n}: there is no line {hunk.heading!r}. {nearest}", cure=_AGAIN)
@@ -180,7 +197,7 @@ def patched(path: str, text: str, hunks: Sequence[Hunk]) -> str:
         if not hunk.old:
             at = len(lines) if hunk.at_end or not hunk.heading else at
         else:
-            found = _position(lines, hunk.old, at, at_end=hunk.at_end)
+            found = _position(lines, hunk.old, at, work, at_end=hunk.at_end)
             if found is None:
                 nearest = closest(text, "\n".join(hunk.old))
                 raise BadRequest(f"`{path}`, hunk {n}: its old lines are not there. {nearest}", cure=_AGAIN)
@@ -193,13 +210,20 @@ def patched(path: str, text: str, hunks: Sequence[Hunk]) -> str:
 _AGAIN = "Read the file again, and write the hunk with lines as they are."
 
 
-def _position(lines: Sequence[str], wanted: Sequence[str], begin: int, *, at_end: bool) -> int | None:
+def _position(
+    lines: Sequence[str], wanted: Sequence[str], begin: int, work: _Work, *, at_end: bool = False
+) -> int | None:
     """Return where lines stand, from `begin` on, by the strictest comparison that finds them."""
     count = len(wanted)
     for shape in _COMPARED:
         shaped = [shape(line) for line in wanted]
         starts = [len(lines) - count] if at_end else range(begin, len(lines) - count + 1)
+        work.spend(len(starts))
         for start in starts:
-            if start >= begin and all(shape(lines[start + k]) == shaped[k] for k in range(count)):
+            if start < begin or shape(lines[start]) != shaped[0]:
+                continue
+            work.spend(count)
+            if all(shape(lines[start + k]) == shaped[k] for k in range(count)):
+                work.left += starts[-1] - start  # what was not looked at
                 return start
     return None

@@ -95,13 +95,18 @@ def decode(data: bytes, path: str) -> Text:
     return Text(text=text.removeprefix(_BOM).replace("\r\n", "\n"), bom=bom, newline=newline)
 
 
+def path_line(path: str) -> str:
+    """Return a path as one line without invisible characters: a name may contain line breaks."""
+    return path if path.isprintable() else "".join(one if one.isprintable() else f"\\u{{{ord(one):X}}}" for one in path)
+
+
 def diff(path: str, before: str, after: str, *, new_path: str = "") -> str:
     """Return a unified diff of a file's text, with three lines of context.
 
     Equal lines at both ends are left out first: comparing 10,000 lines takes 8 ms.
     """
-    name = new_path or path
-    old = f"a/{path}" if before else "/dev/null"
+    name = path_line(new_path or path)
+    old = f"a/{path_line(path)}" if before else "/dev/null"
     new = f"b/{name}" if after or before == after else "/dev/null"
     one, other = before.splitlines(), after.splitlines()
     head = _same(one, other)

@@ -157,6 +157,18 @@ async def test_line_breaks_and_mark_of_a_file_stay(bench: Bench) -> None:
     assert bench.path("dos").read_bytes() == "\ufeffone\r\nand\r\ntwo\r\n".encode()
 
 
+async def test_a_name_with_a_line_break_is_one_line(bench: Bench) -> None:
+    name, told = "a\n-b\u202e", r"a\u{A}-b\u{202E}"
+    new = await bench.preview(write, path=name, content="x\n")
+    assert isinstance(new, Preview)
+    assert f"+++ b/{told}\n@@" in new.text
+    assert (await bench.call(write, path=name, content="x\n")).text.startswith(f"{told}: created")
+    assert (await bench.call(read, path=name)).text.startswith(f"{told}, lines 1 to 1 of 1")
+    old = await bench.preview(edit, path=name, old="x", new="y")
+    assert isinstance(old, Preview)
+    assert f"--- a/{told}\n+++ b/{told}\n@@" in old.text
+
+
 async def test_permissions_of_a_file_stay(bench: Bench) -> None:
     bench.path("run.sh").write_text("a\n")
     bench.path("run.sh").chmod(0o755)

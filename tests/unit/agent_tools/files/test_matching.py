@@ -142,3 +142,21 @@ def test_spans_never_overlap_when_they_are_replaced(text: str, old: str) -> None
     found = find(text, old)
     for span in found[1] if found else ():
         assert 0 <= span.start <= span.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("a b c " * 150_000, "a b c " * 5_000 + "z"),
+        ("a second line\n", "x " * 450_000),
+        ("x\n" * 450_000, "x\n" * 400 + "y\nx"),
+        (("x" * 2_000 + "\n") * 450, ("x" * 2_000 + "\n") * 2 + ("y" * 2_000 + "\n") * 40 + "x" * 2_000),
+        ("  x\n" * 300_000, "x\n" * 300 + "q"),
+    ],
+)
+def test_a_hostile_text_is_given_up_in_time(text: str, old: str) -> None:
+    """Each took minutes, and the first two held up the whole daemon."""
+    began = time.process_time()
+
+    assert find(text, old) is None
+    assert time.process_time() - began < 20

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from agent_tools._files.patches import parse_patch, patched
+from agent_tools._files.patches import Hunk, parse_patch, patched
 from gateway.errors import BadRequest
 
 
@@ -88,3 +90,15 @@ def test_a_hunk_that_does_not_fit_is_refused(lines: tuple[str, ...], why: str) -
     (one,) = parse_patch(envelope("*** Update File: a", *lines))
     with pytest.raises(BadRequest, match=why):
         patched("a", TEXT, one.hunks)
+
+
+@pytest.mark.whole("compares lines for five seconds; the same bound is tested with `find`")
+def test_a_hostile_patch_is_given_up_in_time() -> None:
+    began = time.process_time()
+    long = Hunk(heading="", old=("x",) * 10_000 + ("y",), new=())
+    many = [Hunk(heading="", old=("x",), new=("x",))] * 100_000
+
+    for hunks in ([long], many):
+        with pytest.raises(BadRequest, match="fit in too many places"):
+            patched("a", "x \n" * 450_000, hunks)
+    assert time.process_time() - began < 60

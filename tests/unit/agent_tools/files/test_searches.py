@@ -106,6 +106,14 @@ async def test_list_shows_upper_levels_first(searching: Searching) -> None:
     assert (await call(searching, list_, path="src")).text == "src/b.py (14 bytes)\nsrc/c.txt (3 bytes)"
 
 
+async def test_a_found_name_with_a_line_break_is_one_line(bench: Bench, searching: Searching) -> None:
+    bench.path("a\nsecret: b").write_text("x\n")
+    told = r"a\u{A}secret: b"
+    assert (await call(searching, grep, pattern="x")).text == f"{told}:1: x"
+    assert (await call(searching, glob, pattern="*")).text == told
+    assert (await call(searching, list_)).text == f"{told} (2 bytes)"
+
+
 async def test_searches_say_when_they_leave_something_out(bench: Bench, searching: Searching) -> None:
     for n in range(150):
         bench.path(f"f{n:03}").write_text("hit\n" * 3 + "x" * 3000 + "hit")
