@@ -19,7 +19,7 @@ from gateway.policy.routing import AllowedPeople
 from gateway.system.redaction import Redactor
 
 MARK = "*From the agent, asked in another conversation:*"
-"""Line above a text that people read who did not ask for it."""
+"""Line above a text or the caption of a file that people read who did not ask for it."""
 POLL_MARK = "From the agent:"
 """The same before the question of a poll, which has no formatting."""
 ABOUT = frozenset({PostAct.EDIT, PostAct.REACT, PostAct.PIN})
@@ -76,8 +76,8 @@ class CallMessages:
         text = clean(wanted.text)
         if wanted.act is PostAct.POLL and not here:
             text = f"{POLL_MARK} {text}"
-        elif wanted.act is PostAct.SEND and not here:
-            text = f"{MARK}\n\n{text}"
+        elif wanted.act in (PostAct.SEND, PostAct.FILE) and not here:
+            text = f"{MARK}\n\n{text}".strip()
         post = Post(act=wanted.act, conversation=where, text=text, options=tuple(map(clean, wanted.options)))
         post = replace(post, emoji=wanted.emoji)
         return await self._about(post, wanted.message, places) if wanted.act in ABOUT else post

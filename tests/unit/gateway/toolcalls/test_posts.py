@@ -209,11 +209,14 @@ async def test_a_poll_and_a_file_are_slots_of_their_own(tmp_path: Path) -> None:
     assert (file.kind, file.text, file.conversation) == (SlotKind.FILE, "The list.", CHAT)
     assert file.file is not None
     assert file.file.name == "notes"
+    await ok(posting, action="send_file", path="notes", text="The list.", chat="-1003")
+    await ok(posting, action="send_file", path="notes", chat="-1003")
+    assert [one.text for one in (await posting.slots())[2:]] == [f"{MARK}\n\nThe list.", MARK]
     for path in ("../notes", "/etc/passwd", "missing", ".env"):
         found = await posting.call(action="send_file", path=path)
         assert found is not None
         assert found.status in (ResultStatus.DENIED, ResultStatus.ERROR)
-    assert len(await posting.slots()) == 2
+    assert len(await posting.slots()) == 4
 
 
 async def test_elsewhere_a_chat_must_be_named(tmp_path: Path) -> None:
