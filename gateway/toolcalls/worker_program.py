@@ -181,7 +181,8 @@ def _has_children() -> bool:
 
 
 def _send(wire: socket.socket, answer: dict[str, Any]) -> None:
-    wire.sendall(json.dumps(answer).encode() + b"\n")
+    # As UTF-8, so that a character has at most 6 bytes; lone surrogates, as in names of files, are no JSON.
+    wire.sendall(json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n")
 
 
 if __name__ == "__main__":

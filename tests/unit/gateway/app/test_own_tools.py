@@ -369,10 +369,14 @@ async def test_results_and_output_are_bounded(tmp_path: Path) -> None:
         at.save("returns.py", RETURNS)
 
         large = await at.call("returns", {"code": "'é' * 10_000_000"})
+        widest = await at.call("returns", {"code": "'\U0001f600' * 1_000_000"})
+        broken = await at.call("returns", {"code": "'na' + chr(0xDCE9) + 've'"})  # as in a file's name
         await at.call("returns", {"code": "print('to the call')"})
         await at.call("returns", {"code": "None"})
 
         assert large.endswith("[9,000,000 more characters were left out]")
+        assert widest == "\U0001f600" * 1_000_000
+        assert broken == "na?ve"
         assert at.printed.data == b"to the call\n"
 
 
