@@ -20,6 +20,7 @@ from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
 from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.approvers import NOBODY_DECIDES, ApproverRules
+from gateway.domain.children import with_own_agents
 from gateway.domain.ids import NodeId, Principal, web_principal
 from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
@@ -115,7 +116,7 @@ def make_core(
     folder = load_folder(loaded, [*sources, *fakes.sources], workers, containment) if fakes.tools is None else None
     sources = [*sources, *fakes.sources, *([] if folder is None else [folder])]
     models = None if fakes.models is not None else settings.model.names
-    known = Delegates(agents=frozenset(loaded.agents), models=models)
+    known = Delegates(agents=frozenset(with_own_agents(loaded.agents)), models=models)
     registry = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets, delegates=known)
     metrics = Metrics()
     operator, redactor = (

@@ -11,6 +11,7 @@ from config.load import Loaded
 from gateway.app.own_tools import load_folder, make_workers
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
+from gateway.domain.children import with_own_agents
 from gateway.domain.ids import SessionId
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Origin, SessionKind, works_in
@@ -36,7 +37,7 @@ class ConfiguredExplainer:
         sources, _ = load_tools(loaded, hosts.of)
         folder = load_folder(loaded, sources, make_workers(loaded, containment), containment)
         every = [*sources, *([] if folder is None else [folder])]
-        known = Delegates(agents=frozenset(loaded.agents), models=loaded.settings.model.names)
+        known = Delegates(agents=frozenset(with_own_agents(loaded.agents)), models=loaded.settings.model.names)
         registry = Registry(every, sandboxed=containment.can_bwrap, presets=loaded.presets, delegates=known)
         self._tools = registry.snapshot()
 

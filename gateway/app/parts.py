@@ -19,6 +19,7 @@ from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
 from gateway.app.own_tools import program_limits
+from gateway.domain.children import with_own_agents
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
@@ -204,7 +205,7 @@ def make_subsessions(core: Core) -> SubsessionService:
         journal=core.store,
         queries=core.store,
         registry=core.registry,
-        agents=core.loaded.agents,
+        agents=with_own_agents(core.loaded.agents),
         models=core.models,
         limits=core.loaded.limits,
         clock=core.clock,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 
 from gateway.domain.ids import PAGE, SessionId, TurnId
 from gateway.domain.messages import Conversation
@@ -74,6 +76,26 @@ class Agent:
     """Highest generation of its tools."""
     instructions: str = ""
     """Text appended to the system prompt of children."""
+    without: tuple[str, ...] = ()
+    """Tools that its children never have."""
+
+
+_OF_THE_PARENT = ("task", "todo_read", "todo_write")
+"""Tools that stay with whoever gave a task to one of `OWN_AGENTS`."""
+OWN_AGENTS: Mapping[str, Agent] = MappingProxyType(
+    {
+        "general": Agent(name="general", description="Does all that its parent can.", without=_OF_THE_PARENT),
+        "explore": Agent(
+            name="explore", description="Looks and reports; changes nothing.", preset="explore", without=_OF_THE_PARENT
+        ),
+    }
+)
+"""Agents that are there without a configuration."""
+
+
+def with_own_agents(configured: Mapping[str, Agent]) -> Mapping[str, Agent]:
+    """Return all agents by name. One of the owner's takes the place of ours with the same name."""
+    return {**OWN_AGENTS, **configured}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

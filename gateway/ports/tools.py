@@ -62,6 +62,8 @@ class Task:
     timeout_s: float | None = None
     """Maximum seconds of work."""
     preset: str = ""
+    title: str = ""
+    """A few words for lists; empty: the first line of the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

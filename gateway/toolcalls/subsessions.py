@@ -29,7 +29,7 @@ from gateway.domain.ids import SYSTEM_CHILD, Principal, SessionId, child_session
 from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line
-from gateway.domain.tools import Park, ResultStatus, ToolResult
+from gateway.domain.tools import Park, ResultStatus, ToolResult, ToolSpec
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
@@ -392,14 +392,12 @@ class CallSubsessions:
         rights = self._rights(task, left, agent)
         if isinstance(rights, SpawnDenied):
             return rights
-        specs = tools.specs
-        newer = {name for name in rights.tools if agent is not None and specs[name].generation > agent.generation}
         above = self.view.session.lineage
         return NewChild(
             session=session,
-            title=title_of(service.redactor.text(task.text)),
+            title=title_of(service.redactor.text(task.title or task.text)),
             task=task.text,
-            tools=tuple(sorted(rights.tools - newer)),
+            tools=tuple(sorted(rights.tools - _kept_from(agent, rights.tools, tools.specs))),
             mode=task.mode,
             preset=preset,
             # Stored, not looked up later: a grandchild without settings of its own inherits its parent's.
@@ -418,6 +416,14 @@ class CallSubsessions:
         parent = rights_of(self.view.session, seen, service.limits)
         at_most_s = service.limits.child_active.total_seconds()
         return rights_of_child(parent, left, task, agent, at_most_s, tools.of_children)
+
+
+def _kept_from(agent: Agent | None, tools: Collection[str], specs: Mapping[str, ToolSpec]) -> frozenset[str]:
+    """Return those of these tools that sub-sessions of an agent do not have."""
+    if agent is None:
+        return frozenset()
+    newer = (name for name in tools if specs[name].generation > agent.generation)
+    return frozenset((*newer, *agent.without))
 
 
 def _nobody_asked(view: TurnView) -> bool:

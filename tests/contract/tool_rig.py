@@ -73,6 +73,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "shell": {"command": "cat notes"},
     "shell_kill": {"job": "none"},
     "shell_poll": {"job": "none"},
+    "task": {"prompt": "Count the files."},
     "todo_read": {},
     "todo_write": {"todos": [{"text": "Buy rye flour", "state": "doing"}]},
     "slack": {"text": "Done."},

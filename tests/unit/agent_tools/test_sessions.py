@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_tools import sessions_history, sessions_list, sessions_send, sessions_spawn, sessions_stop, shell
+from agent_tools import sessions_history, sessions_list, sessions_send, sessions_spawn, sessions_stop, shell, task
 from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.messages import Conversation
@@ -245,6 +245,39 @@ async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, sess
 
     assert (found.status, found.code, call.family.stopped) == (ResultStatus.ERROR, "not_found", [])
     assert session not in found.hint
+
+
+# --- by the names of other programs --------------------------------------------------------------
+
+
+async def test_task_is_a_new_sub_session_of_an_agent(call: Call) -> None:
+    args = task.Args.model_validate({"prompt": " count the files "})
+    assert await task.run(call, args) == PARKED
+    args = task.Args(prompt="look", agent="explore", description="Look around")
+    assert await task.run(call, args) == PARKED
+    assert call.family.tasks == [
+        Task(text="count the files", agent="general"),
+        Task(text="look", agent="explore", title="Look around"),
+    ]
+    assert task.scope(args, None).risk is task.SPEC.risk is Risk.NONE, "its own calls are decided"
+
+
+async def test_task_goes_on_with_an_earlier_one(call: Call) -> None:
+    args = task.Args(prompt="and the folders?", task_id=KNOWN)
+    assert await task.run(call, args) == PARKED
+    assert call.family.sent == [SessionMessage(session=KNOWN, text="and the folders?", wait_s=task.WAITS_S)]
+    assert (task.scope(args, None).risk, task.scope(args, None).scope) == (Risk.EXECUTE, KNOWN)
+    found = await task.run(call, task.Args(prompt="x", task_id="child:t9.9"))
+    assert isinstance(found, ToolResult)
+    assert (found.code, "Leave `task_id` out" in found.hint) == ("not_found", True)
+
+
+@pytest.mark.parametrize(
+    "args", [{}, {"prompt": " "}, {"agent": ""}, {"task_id": ""}, {"description": "x" * 101}, {"mode": "run"}]
+)
+def test_task_has_no_other_arguments(args: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        task.Args.model_validate({} if not args else {"prompt": "x", **args})
 
 
 # --- talking to one that is there ---------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_a_title_is_one_short_line_that_shows(task: str, title: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "code", "hint"),
     [
-        ({"agent": "nobody"}, ERROR, "invalid_arguments", "There is no agent 'nobody'. There are: plain, reader."),
+        ({"agent": "nobody"}, ERROR, "invalid_arguments", "There are: explore, general, plain, reader."),
         ({"model": "gpt"}, ERROR, "unknown_model", "There is no model 'gpt'. There are: big, small."),
         ({"tools": ["read", "blocked"]}, DENIED, "not_granted", "It cannot be given blocked. There are: read, "),
         ({"tools": ["*"]}, DENIED, "not_granted", "It cannot be given *."),
@@ -171,12 +171,12 @@ async def test_what_cannot_be_had_is_refused_with_what_can(
     assert await engine.store.family(parent.session) == []
 
 
-async def test_where_no_agent_is_configured_that_is_said(tmp_path: Path) -> None:
+async def test_two_agents_are_there_without_a_configuration(tmp_path: Path) -> None:
     engine = spawning(tmp_path, agents={})
     parent = await planned(engine, call("sessions_spawn", task="x", agent="a" * 64))
 
     assert await engine.settle(parent)
-    assert "None is configured; leave `agent` out." in (await engine.result(parent.turn, 1)).hint
+    assert (await engine.result(parent.turn, 1)).hint.endswith("There are: explore, general.")
 
 
 async def test_a_sixth_child_waits_for_nobody_and_is_refused(engine: Engine) -> None:

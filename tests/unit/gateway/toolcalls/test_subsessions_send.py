@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent_tools import sessions_history, sessions_send
+from agent_tools import sessions_history, sessions_send, task
 from gateway.domain.ids import SessionId, child_session
-from gateway.domain.tools import ApprovalMode, Availability, CallScope, ResultStatus, ToolResult
+from gateway.domain.tools import ApprovalMode, Availability, ResultStatus, ToolResult
 from gateway.domain.turns import Lease, TurnLimits, TurnState
 from gateway.domain.waits import WaitKind
 from gateway.system.redaction import HIDDEN
@@ -24,23 +24,18 @@ OK, DENIED, ERROR, EXPIRED = ResultStatus.OK, ResultStatus.DENIED, ResultStatus.
 SECRET = "sk-proj-" + "a1B2" * 12
 
 
-def scope(args: Any) -> CallScope:
-    """Return what the loader takes of the tool."""
-    return sessions_send.scope(args, None)
-
-
 def talking(folder: Path, *, allowed: bool = True, everywhere: bool = False, limits: TurnLimits = LIMITS) -> Engine:
     """Return an engine with the tools that talk to sub-sessions.
 
     `allowed`: nobody in main is asked about messages. `everywhere`: the owner offers the history in groups too.
     """
     send, history = own_tool(sessions_send), own_tool(sessions_history)
-    send = replace(send, call_scope=scope)
     if allowed:
         send = replace(send, policy=replace(send.policy, approval={"main": ApprovalMode.ALLOW}))
     if everywhere:
         history = replace(history, policy=replace(history.policy, availability=Availability.ALWAYS))
-    return spawning(folder, [FakeTool(name="read"), send, history], limits=limits)
+    lists = FakeTool(name="todo_write")
+    return spawning(folder, [FakeTool(name="read"), lists, send, history, own_tool(task)], limits=limits)
 
 
 @pytest.fixture
@@ -142,6 +137,41 @@ async def test_first_message_to_a_child_is_asked_about(tmp_path: Path) -> None:
     await engine.press(wait.id)
     assert await engine.settle(lease)
     assert (await result_of(engine, lease, "sessions_send", session=child, message="again")).status is OK
+
+
+# --- tasks of agents ------------------------------------------------------------------------------
+
+
+async def test_task_of_an_agent_can_be_gone_on_with(engine: Engine) -> None:
+    """Its agent takes the lists away, and its id stands below its answer."""
+    lease = await planned(engine, call("task", prompt="count the files", description="Count files"))
+    assert not await engine.settle(lease)
+    first = await engine.claim()
+    child = (await engine.store.turn(first.turn)).session
+    assert (child.title, child.lineage and child.lineage.agent) == ("Count files", "general")
+    assert child.tools is not None
+    assert "read" in child.tools
+    assert not {"task", "todo_write"} & set(child.tools)
+    await ended(engine, first, "Nine.")
+    assert await engine.settle(lease)
+    assert (await engine.result(lease.turn, 1)).hint == f"From {child.id}."
+    n = await asked(engine, lease, "task", prompt="and folders?", task_id=child.id)
+    assert not await engine.settle(lease)
+    (wait,) = [one for one in await engine.waits(lease.turn) if one.kind is WaitKind.APPROVAL]
+    assert wait.approval is not None
+    assert wait.approval.scope == child.id
+    await engine.press(wait.id)
+    assert not await engine.settle(lease)
+    await ended(engine, await engine.claim(), "Three.")
+    assert await engine.settle(lease)
+    assert (await engine.result(lease.turn, n)).text == "Three."
+
+
+async def test_agent_that_explores_is_limited_by_its_preset(engine: Engine) -> None:
+    lease = await planned(engine, call("task", prompt="look", agent="explore"))
+    assert not await engine.settle(lease)
+    child = (await engine.store.turn((await engine.claim()).turn)).session
+    assert child.preset == "explore"
 
 
 # --- what is out of reach -------------------------------------------------------------------------

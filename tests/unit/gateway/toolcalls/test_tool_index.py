@@ -127,6 +127,7 @@ QUESTIONS = {
     "shell_poll": ["look at the output of a background job", "type into the terminal of a job"],
     "slack": ["pin a message on slack", "post to a slack channel", "upload a file to slack"],
     "telegram": ["make a poll on telegram", "react to a message with an emoji", "write to another telegram chat"],
+    "task": ["give a task to an agent", "go on with an earlier task"],
     "todo_read": ["show the task list", "read the todo list"],
     "todo_write": ["write a todo list", "tick off an item of the task list", "keep a checklist"],
     "undo": ["take back the last change", "undo the edit", "revert the files of the last turn"],

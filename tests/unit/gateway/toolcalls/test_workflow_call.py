@@ -68,7 +68,7 @@ async def test_result_of_a_failed_workflow_says_why(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("more", "hint"),
     [
-        ({"agent": "nobody"}, "The step 'b': There is no agent 'nobody'. There are: plain, reader. Nothing was run."),
+        ({"agent": "nobody"}, "The step 'b': There is no agent 'nobody'. There are: explore, general, plain, reader."),
         ({"preset": "nothing"}, "The step 'b': There is no preset 'nothing'."),
         ({"tools": ["fly"]}, "The step 'b': It cannot be given fly. There are: read, "),
         ({"needs": ["c"]}, "The step 'b' needs 'c', which is no step."),
