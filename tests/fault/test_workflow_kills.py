@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.waits import Wait
-from tests.fault.family_rig import CHILD, Tree, asks, family_of, tree
+from tests.fault.family_rig import CHILD, Tree, asks, done, family_of, tree, works
 from tests.fault.oracle import FINAL
-from tests.fault.rig import stored
+from tests.fault.rig import lines_of, stored
 from tests.support.model_server import Call, Reply, Rule
 
 ASK, NAMES = "Run the graph", ("a", "b", "c", "d")
@@ -58,6 +58,8 @@ async def judge(found: Tree) -> None:
         ("J20", 3),
         ("PARKED", 1),
         ("WOKEN", 1),
+        ("J7", 1),
+        *((f"J{n}", 1) for n in (16, 17, 18, 19)),
     ],
 )
 async def test_workflow_killed_at(point: str, passage: int, tmp_path: Path) -> None:
@@ -65,3 +67,22 @@ async def test_workflow_killed_at(point: str, passage: int, tmp_path: Path) -> N
     async with tree(tmp_path, graph(), armed=f"{point}:kill:{passage}") as found:
         await found.through_a_death(ASK, "Summed up")
         await judge(found)
+
+
+@pytest.mark.whole("a step that asks; the points of the graph itself stay")
+@pytest.mark.parametrize(
+    ("point", "passage"), [("J7", 2), ("J8", 1), ("J9", 1), *((f"J{n}", 1) for n in (16, 17, 18, 19))]
+)
+async def test_workflow_with_a_card_killed_at(point: str, passage: int, tmp_path: Path) -> None:
+    """A step whose command is asked for runs it once, and the step after it has its result."""
+    steps = [{"name": "a", "task": "do a"}, {"name": "b", "task": "do b with {{a}}", "needs": ["a"]}]
+    last = Rule(text=r"\bdo b\b", system=CHILD, reply=Reply(text="Done: b."))
+    rules = [*asks(ASK, Call(name="workflow", arguments=json.dumps({"steps": steps}))), *works("a"), last]
+    async with tree(tmp_path, rules, armed=f"{point}:kill:{passage}") as found:
+        await found.through_a_death(ASK, "Summed up")
+        assert await found.daemon.stop() == 0, found.daemon.log[-3000:]
+        assert len(lines_of(found.daemon.state, "ran-a")) == 1
+        (result,) = found.results(ASK)
+        assert f"## a: done\n{done('a')}" in result
+        assert "## b: done\nDone: b." in result
+        assert done("a") in json.dumps(found.asked("do b")[-1])

@@ -91,6 +91,10 @@ async def test_a_recording_from_slack_is_understood(tmp_path: Path, model: Scrip
 
         assert HEARD in [one.text for one in rig.slack.shown(TO_ANN)]
         assert f"words may be wrong]\n{WORDS}" in words(model)
+        await rig.slack.until(lambda: rig.slack.uploads(TO_ANN) != [])
+        (spoken,) = rig.slack.uploads(TO_ANN)
+        assert (spoken.name[:7], spoken.name[-4:], spoken.content) == ("answer-", ".ogg", OGG)
+        assert ear.spoken == [("tts-1", "alloy", "Noon.")]
         assert rig.slack.troubles == []
 
 
