@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -40,6 +41,8 @@ _STANDARD = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin
 _GIT_GLOBAL = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 _ARITHMETIC = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _GIT_READERS = READERS["git"].subcommands
+_CHECKS_SIGNATURES = re.compile(r"%[-+ ]?G|%\(\*?signature\b|(?:^|=)[-*]*signature(?::|\Z)")
+"""Words of formats and sort keys with which `git` checks signatures."""
 _RG_GLOBS = frozenset({"-g", "--glob"})
 _DATE_VALUES = ("-d", "--date")
 
@@ -147,8 +150,8 @@ def _git_command(args: Sequence[str]) -> Sequence[str]:
 def _git_shows(args: Sequence[str], part: Part, place: Place) -> bool:
     """Return whether `git` changes nothing and is given no secret file, though it may print some."""
     args = _git_command(args)
-    if any("%G" in word for word in args):
-        return False  # a format that checks signatures, by a program that the configuration names
+    if any(_CHECKS_SIGNATURES.search(word) for word in args):
+        return False  # by a program that the configuration names
     reader = _GIT_READERS.get(args[0]) if args else None
     if reader is not None and reader.contents and may_name_secrets(_without_patterns(reader, args[1:])):
         return False
