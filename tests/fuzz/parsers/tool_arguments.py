@@ -10,12 +10,15 @@ from pydantic import BaseModel
 
 from agent_tools import (
     ask_user,
+    sessions_history,
     sessions_list,
+    sessions_send,
     sessions_spawn,
     sessions_stop,
     shell,
     shell_kill,
     shell_poll,
+    task,
     todo_write,
 )
 from gateway.approvals import action
@@ -32,7 +35,10 @@ from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 from tests.support.rendered import unrender
 
-OWN = (ask_user, sessions_list, sessions_spawn, sessions_stop, shell, shell_kill, shell_poll, todo_write)
+OWN = (
+    *(ask_user, sessions_history, sessions_list, sessions_send, sessions_spawn, sessions_stop),
+    *(shell, shell_kill, shell_poll, task, todo_write),
+)
 READS = (action, nesting, arguments, *OWN)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
@@ -40,6 +46,7 @@ WORDS = (
     *(b"run", b"session", b"id", b"title", b"agent", b"NaN", b"Infinity", b"600", b"\\u0000", b"\\ud800"),
     *(b"questions", b"question", b"options", b"several", b"todos", b"text", b"state", b"content", b"status", b"done"),
     *(b"pty", b"tty", b"background", b"job", b"input", b"wait", b"true", b"25"),
+    *(b"message", b"wait_s", b"before", b"limit", b"calls", b"prompt", b"task_id"),
 )
 
 

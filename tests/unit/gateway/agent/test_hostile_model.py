@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_tools import sessions_history, sessions_send
 from gateway.approvals import deciders
 from gateway.domain.approvers import OWNERS_DECIDE
 from gateway.domain.children import LIVE_BELOW_A_ROOT, MAX_DEPTH
-from gateway.domain.ids import CallId, Principal, SessionId, TurnId, child_session
+from gateway.domain.ids import CallId, Principal, SessionId, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import Availability, Risk, ToolCall
+from gateway.domain.tools import ApprovalMode, Availability, ResultStatus, Risk, ToolCall
 from gateway.domain.turns import Lease
 from gateway.domain.waits import WaitKind, WaitState
 from gateway.errors import LeaseLost
+from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, PEOPLE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT
 from tests.support.proof import examples
-from tests.unit.gateway.toolcalls.subsession_rig import answered, call, ended, planned, spawning
+from tests.unit.gateway.toolcalls.subsession_rig import answered, call, ended, own_tool, planned, spawning
 
-OWN = ("sessions_spawn", "sessions_list", "sessions_stop")
+OWN = ("sessions_spawn", "sessions_list", "sessions_stop", "sessions_send", "sessions_history")
 SEEN = {
     SessionKind.MAIN: {"read", "write", "mine", *OWN},
     SessionKind.DM: {"read", "write", "others", *OWN},
@@ -73,7 +76,14 @@ made: st.SearchStrategy[Made] = st.one_of(
     st.tuples(st.just("sessions_spawn"), st.fixed_dictionaries({"task": st.just("sub"), "tools": given_tools})),
     st.tuples(st.sampled_from(["sessions_list", "read", "write", "mine", "others"]), st.just(dict[str, Any]())),
     st.tuples(st.just("sessions_spawn"), spawn),
-    st.tuples(st.just("sessions_stop"), st.fixed_dictionaries({"session": places})),
+    st.tuples(st.sampled_from(["sessions_stop", "sessions_history"]), st.fixed_dictionaries({"session": places})),
+    st.tuples(
+        st.just("sessions_send"),
+        st.fixed_dictionaries(
+            {"session": places, "message": st.sampled_from(["more", SECRET[:3]])},
+            optional={"wait_s": st.sampled_from([0, 60, -1])},
+        ),
+    ),
     st.tuples(names, st.fixed_dictionaries({}, optional={"text": st.text(max_size=3)})),
     st.tuples(names | st.text(max_size=5), anything | st.text(max_size=8)),
 )
@@ -197,7 +207,8 @@ class World:
 
     async def _every_child_is_less_than_its_parent(self) -> None:
         store = self.engine.store
-        family = [one.session for one in await store.family(self.root, 1000)]
+        lines = await store.family(self.root, 1000)
+        family, live = [one.session for one in lines], {one.session.id for one in lines if one.turn.ended_at is None}
         root = await store.session(self.root)
         assert root is not None
         known: dict[SessionId, Session] = {root.id: root, **{one.id: one for one in family}}
@@ -213,10 +224,11 @@ class World:
             assert child.kind is SessionKind.NON_MAIN
             assert deciders(child, PEOPLE, OWNERS_DECIDE, BOB) == deciders(root, PEOPLE, OWNERS_DECIDE, BOB)
             above = parent.lineage
-            assert 0 < line.tokens <= (above.tokens if above else 600_000)
-            assert 0 < line.active_s <= (above.active_s if above else 900)
-            assert child.id == child_session(line.turn, line.n)
-        live = [one for one in await store.family(self.root, 1000) if one.turn.ended_at is None]
+            if child.id in live:  # else a further task of its parent may have less than this one had
+                assert 0 < line.tokens <= (above.tokens if above else 600_000)
+                assert 0 < line.active_s <= (above.active_s if above else 900)
+            assert line.turn in self.seen
+            assert (await store.turn(line.turn)).session.id == parent.id
         assert len(live) <= LIVE_BELOW_A_ROOT
 
     async def _every_call_has_its_result_or_waits(self) -> None:
@@ -225,6 +237,13 @@ class World:
             waiting = {wait.n for wait in view.waits}
             for step in view.steps:
                 assert step.call is None or step.result is not None or step.n in waiting
+
+
+def talking(module: ModuleType) -> Tool:
+    """Return a tool that reaches other sessions, in every kind of session and without asking."""
+    tool = own_tool(module)
+    approval = {kind.value: ApprovalMode.ALLOW for kind in SessionKind}
+    return replace(tool, policy=replace(tool.policy, availability=Availability.ALWAYS, approval=approval))
 
 
 def tools() -> list[FakeTool]:
@@ -241,7 +260,8 @@ def tools() -> list[FakeTool]:
 async def attack(folder: Path, kind: SessionKind, yes: bool, tried: list[Act]) -> World:
     """Let the model do each action, with a check after each."""
     made = tools()
-    world = World(engine=spawning(folder, made), tools=made, kind=kind, yes=yes)
+    engine = spawning(folder, [*made, talking(sessions_send), talking(sessions_history)])
+    world = World(engine=engine, tools=made, kind=kind, yes=yes)
     async with asyncio.timeout(30):
         await world.begin()
         for act in tried:
@@ -266,10 +286,14 @@ async def test_the_attacker_does_run_tools_and_spawn_where_that_is_allowed(tmp_p
         (0, [("read", {"text": "a"}), ("blocked", {}), ("sessions_spawn", {"task": "count", "mode": "session"})]),
         (1, [("read", {"text": "b"}), ("sessions_spawn", {"task": "deeper", "tools": ["read"]})]),
         (2, [("read", {"text": "c"}), ("sessions_spawn", {"task": "deepest"})]),
+        (0, [("sessions_send", {"session": "@child", "message": "m"}), ("sessions_history", {"session": "@child"})]),
         (0, [("sessions_stop", {"session": "@child"}), ("sessions_stop", {"session": "@cleos child"})]),
     ]
     world = await attack(tmp_path, kind, yes=True, tried=tried)
 
     assert world.tools[0].calls == ["a", "b", "c"]
+    steps = [step for turn in world.seen for step in (await world.engine.store.turn(turn)).steps if step.call]
+    talked = {step.call.tool for step in steps if step.call and step.result and step.result.status is ResultStatus.OK}
+    assert {"sessions_send", "sessions_history"} <= talked
     depths = [one.session.lineage.depth for one in await world.engine.store.family(world.root) if one.session.lineage]
     assert sorted(depths) == [1, 2]
