@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal, cast
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -23,7 +27,7 @@ from gateway.domain.tools import (
     ToolSpec,
 )
 from gateway.domain.web import Fetched
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, NoAnswer
 from gateway.ports import StatefulTool, ToolContext, ToolHost
 
 SPEC = ToolSpec(
@@ -43,6 +47,8 @@ SPEC = ToolSpec(
 )
 BYTES = 5 * 2**20
 """Bytes of the longest document."""
+SECURE_S = 8.0
+"""Longest wait in seconds for the https form of an http address."""
 OFFICE = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
 """Beginnings of the media types of office documents."""
 _TEXT = frozenset({"application/json", "application/xml", "application/javascript", "application/x-ndjson", ""})
@@ -84,9 +90,7 @@ class WebFetch:
 
     async def run(self, ctx: ToolContext, args: Args) -> ToolResult:
         """Fetch the document, and read it in the reading room."""
-        found = await ctx.net.fetch(
-            args.url, most=BYTES, within_s=args.timeout or SPEC.timeout_s, hosts=self._settings.hosts
-        )
+        found = await self._fetched(ctx, args)
         if found.media_type in PICTURES and len(found.data) <= PICTURE_BYTES and not found.cut:
             picture = await ctx.artifacts.picture(found.data, found.media_type)
             return ToolResult(status=ResultStatus.OK, text=_head(found), pictures=(picture,))
@@ -101,6 +105,17 @@ class WebFetch:
             return _told(found, found.data.decode(errors="replace"))
         raise BadRequest(f"{found.media_type[:80]} cannot be read as text.", cure="Download it with the browser.")
 
+    async def _fetched(self, ctx: ToolContext, args: Args) -> Fetched:
+        """Return the document. An http address is asked for by https first, which nobody on the way can change."""
+        limit = args.timeout or SPEC.timeout_s
+        began = asyncio.get_running_loop().time()
+        if secure := by_tls(args.url, self._settings.hosts):
+            try:
+                return await ctx.net.fetch(secure, most=BYTES, within_s=min(SECURE_S, limit / 2))
+            except NoAnswer:
+                limit -= asyncio.get_running_loop().time() - began
+        return await ctx.net.fetch(args.url, most=BYTES, within_s=limit, hosts=self._settings.hosts)
+
     async def _read(self, ctx: ToolContext, found: Fetched, kind: str, args: Args) -> ToolResult:
         made = await self._room.read(ctx, kind, found.data, form=args.format, url=found.url)
         text = str(made.get("text", "")).strip()
@@ -109,6 +124,19 @@ class WebFetch:
             return ToolResult(status=ResultStatus.ERROR, text=_head(found), code="needs_browser", hint=hint)
         title, note = str(made.get("title", "")), str(made.get("note", ""))
         return _told(found, "\n\n".join(filter(None, [title and f"# {title}", text])), note)
+
+
+def by_tls(url: str, permitted: Sequence[str]) -> str:
+    """Return the https form of an http URL from `checked_url`; empty when it names a port, an address, or a host that
+    the owner permitted: those have no certificates that others trust.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_address = ":" in host or host.replace(".", "").isdigit()
+    is_permitted = any(fnmatchcase(host, one.partition(":")[0]) for one in permitted)
+    if parts.scheme != "http" or parts.port is not None or is_address or is_permitted:
+        return ""
+    return f"https{url.removeprefix('http')}"
 
 
 def _told(found: Fetched, text: str, note: str = "") -> ToolResult:

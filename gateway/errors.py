@@ -97,6 +97,10 @@ class TooLarge(BadRequest):
     """The file or text exceeds a limit."""
 
 
+class NoAnswer(BadRequest):
+    """A server gave no usable answer, or none in time."""
+
+
 class Forbidden(DragomanError):
     """This person is not allowed to do that."""
 

@@ -20,7 +20,7 @@ from yarl import URL
 from gateway.domain.tools import host_scope
 from gateway.domain.web import Fetched
 from gateway.egress.proxy import Egress
-from gateway.errors import BadRequest, DragomanError
+from gateway.errors import BadRequest, DragomanError, NoAnswer
 from gateway.ports import EgressProxy
 
 REDIRECTS_AT_MOST = 5
@@ -57,7 +57,7 @@ class Requests:
                         return await _followed(proxy, URL(url), most, headers, body)
         except TimeoutError:
             cure = "Try again later, or use another source."
-            raise BadRequest(f"{URL(url).host} did not answer within {within_s:g} s.", cure=cure) from None
+            raise NoAnswer(f"{URL(url).host} did not answer within {within_s:g} s.", cure=cure) from None
 
 
 async def _followed(proxy: EgressProxy, url: URL, most: int, headers: Mapping[str, str], body: bytes | None) -> Fetched:
@@ -129,4 +129,4 @@ def _unreachable(proxy: EgressProxy, url: URL, error: Exception) -> DragomanErro
     if turned:
         return BadRequest(f"{turned[-1].host} is refused. {turned[-1].why}", cure="Use another address.")
     why = str(error)[:200] or type(error).__name__
-    return BadRequest(f"{url.host} gave no usable answer: {why}.", cure="Try again later, or use another source.")
+    return NoAnswer(f"{url.host} gave no usable answer: {why}.", cure="Try again later, or use another source.")

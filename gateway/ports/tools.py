@@ -318,7 +318,8 @@ class Net(Protocol):
         """Return the answer to a GET, or with a body to a POST, with at most `most` decoded bytes.
 
         `hosts`: hosts that the owner permits although they are private. Redirects stay on the host of `url`. Raises
-        `BadRequest` for an address that is refused or gives no usable answer, and for a redirect to another host.
+        `BadRequest` for an address that is refused and for a redirect to another host, and its kind `NoAnswer` when no
+        usable answer comes.
         """
         ...
 

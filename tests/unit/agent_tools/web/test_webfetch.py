@@ -19,10 +19,13 @@ from agent_tools import webfetch
 from agent_tools._web.settings import WebSettings
 from gateway.app.tool_hosts import DaemonToolHost
 from gateway.domain.tools import ResultStatus, ToolResult
-from gateway.egress import vet_call_scope
-from gateway.errors import BadRequest
+from gateway.domain.web import Fetched
+from gateway.egress import Egress, vet_call_scope
+from gateway.errors import BadRequest, NoAnswer
 from gateway.sandbox import Containment
+from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
+from tests.support.fakes import NO_SANDBOX
 from tests.unit.agent_tools.web.conftest import Call, Web, text_pdf
 
 ARTICLE = "<p>" + "The apple costs two euros a kilo this week. " * 12 + "</p>"
@@ -212,6 +215,63 @@ async def test_headers_stay_on_their_origin(call: Call, the_web: Web, begins: st
     first, second = (headers for _, _, headers, _ in the_web.requests)
     assert given.items() <= first.items()
     assert {name: second.get(name) for name in given} == (given if keeps else dict.fromkeys(given))
+
+
+class Recording(BareCall):
+    """A call whose requests are noted. Those by https may fail."""
+
+    def __init__(self, workspace: Path, trouble: BadRequest | None) -> None:
+        super().__init__(workspace)
+        self.trouble = trouble
+        self.asked: list[str] = []
+
+    @property
+    def net(self) -> Any:
+        """The call itself."""
+        return self
+
+    async def fetch(self, url: str, **_: Any) -> Fetched:
+        self.asked.append(url)
+        if self.trouble and url.startswith("https:"):
+            raise self.trouble
+        return Fetched(url=url, status=200, media_type="text/plain", data=b"text", cut=False)
+
+
+def web_tool(folder: Path) -> Any:
+    """Return the tool, for which some hosts of the local network are permitted."""
+    settings = WebSettings.model_validate({"hosts": ["box.lan", "*.wiki.lan", "10.0.0.5"]})
+    return webfetch.create(
+        DaemonToolHost(settings=settings, folder=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "trouble", "asked"),
+    [
+        ("http://example.org/a", None, ["https://example.org/a"]),
+        ("http://example.org/a", NoAnswer("No TLS."), ["https://example.org/a", "http://example.org/a"]),
+        ("http://example.org:8080/a", None, ["http://example.org:8080/a"]),
+        ("http://box.lan/a", None, ["http://box.lan/a"]),
+        ("http://a.wiki.lan/a", None, ["http://a.wiki.lan/a"]),
+        ("http://10.0.0.5/a", None, ["http://10.0.0.5/a"]),
+        ("http://[fd00::1]/a", None, ["http://[fd00::1]/a"]),
+        ("https://example.org/a", None, ["https://example.org/a"]),
+    ],
+)
+async def test_an_http_address_is_asked_for_by_https(
+    tmp_path: Path, url: str, trouble: BadRequest | None, asked: list[str]
+) -> None:
+    ctx = Recording(tmp_path, trouble)
+    result = await web_tool(tmp_path).run(ctx, webfetch.Args(url=url))
+    assert ctx.asked == asked
+    assert result.text.startswith(f"{asked[-1]} (200")
+
+
+async def test_what_https_refuses_is_not_asked_by_http(tmp_path: Path) -> None:
+    ctx = Recording(tmp_path, BadRequest("It leads to https://www.evil.example/."))
+    with pytest.raises(BadRequest, match="It leads to"):
+        await web_tool(tmp_path).run(ctx, webfetch.Args(url="http://example.org/a"))
+    assert ctx.asked == ["https://example.org/a"]
 
 
 async def test_an_endless_redirect_ends(fetch: Desk, the_web: Web) -> None:
