@@ -44,9 +44,6 @@ from gateway.domain.tools import ApprovalMode, Availability, NetworkPolicy, Sand
 from gateway.domain.turns import TurnLimits
 from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER
 
-COMES_LATER = "comes with a later version"
-
-
 # --- single values --------------------------------------------------------------------------
 
 
@@ -93,7 +90,9 @@ def _proxy(text: str) -> str:
 def _store_url(text: str) -> str:
     scheme, _, rest = text.partition("://")
     if scheme in {"redis", "rediss"}:
-        raise Flaw(f"a Redis store {COMES_LATER}", 'Write "sqlite://" and an absolute path')
+        if not re.fullmatch(r"[^/?#\s]+(/[0-9]*)?(\?prefix=[\w.-]+)?", rest):
+            raise Flaw("this is no address of a Redis", 'Write "redis://user:password@host:6379/0"')
+        return text
     if scheme == "sqlite" and re.fullmatch(r"/[^?#\x00]*[^/?#\x00]", rest):
         if why := too_long(rest, STORE_BYTES, "-journal"):
             raise Flaw(f"the system cannot open such a store: {why}", "Choose a shorter path")
@@ -142,7 +141,8 @@ class StoreSettings(Table):
 
     url: Annotated[str, AfterValidator(_store_url)] = Field(
         default="",
-        description="`sqlite://` and an absolute path. Default: dragoman.db in the state folder.",
+        description="`sqlite://` and an absolute path, or `redis://` and an address. Default: dragoman.db in the state "
+        "folder.",
     )
 
 

@@ -132,6 +132,7 @@ def main(arguments: Sequence[str]) -> int:
         return report.end()
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
+    report.run("redis", need_redis)
     environment = browser_environment(find_chromium())
     if not whole:
         os.environ[SMALL] = "1"
@@ -361,6 +362,14 @@ def need_bubblewrap() -> Outcome:
     else:
         text = "bubblewrap is missing (Debian: apt install bubblewrap)."
     return Outcome(ok=not os.environ.get("CI"), text=f"{text} The tests of the sandbox need it.")
+
+
+def need_redis() -> Outcome:
+    """Find a Redis server or get one. Without it the tests of the store on Redis fail."""
+    if shutil.which("redis-server") or (apt_install("redis-server") and shutil.which("redis-server")):
+        return Outcome(ok=True)
+    text = "redis-server is missing (Debian: apt install redis-server). The tests of the store on Redis need it."
+    return Outcome(ok=False, text=text)
 
 
 def apt_install(package: str) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from tests.support.redis_server import SHARED
 from tests.support.warm import STEM
 
 SAMPLED = pytest.StashKey[Counter[str]]()
@@ -166,7 +167,7 @@ def command_of(pid: int) -> str:
 def leaked_children(before: set[int]) -> dict[int, str]:
     """Return children that are new and stay alive for the time of grace."""
     end = time.monotonic() + GRACE_S
-    while left := {pid: command for pid, command in children().items() if pid not in before}:
+    while left := {pid: command for pid, command in children().items() if pid not in before | SHARED}:
         if time.monotonic() > end:
             return left
         time.sleep(0.01)

@@ -11,9 +11,15 @@ from gateway.domain.sessions import Session
 from gateway.errors import ConfigError, StoreError
 from gateway.ports import Clock, Store
 
+REDIS = ("redis://", "rediss://")
+"""Beginnings of the URL of a store on Redis."""
+
 
 def open_store(url: str, clock: Clock) -> Store:
-    """Open the store at `url`: `sqlite:///absolute/path` or `memory://`. Raises `StoreError` or `ConfigError`."""
+    """Open the store at `url`: `sqlite:///absolute/path`, `redis://host` or `memory://`.
+
+    Raises `StoreError` or `ConfigError`.
+    """
     if url == "memory://":
         from gateway.store.memory import MemoryStore
 
@@ -22,13 +28,23 @@ def open_store(url: str, clock: Clock) -> Store:
         from gateway.store.sqlite import open_sqlite
 
         return open_sqlite(url.removeprefix("sqlite://"), clock)
+    if url.startswith(REDIS):
+        try:
+            from gateway.store.redis import open_redis
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "A store on Redis needs the extra `redis`.",
+                cure="Install it: `pip install 'dragoman[redis]'` (in a clone `./run add redis`).",
+            ) from None
+        return open_redis(url, clock)
     raise ConfigError(
-        f"No store can be opened at {url!r}.", cure="Use `sqlite:///` with an absolute path, or `memory://`."
+        f"No store can be opened at {url!r}.",
+        cure="Use `sqlite:///` with an absolute path, `redis://` with an address, or `memory://`.",
     )
 
 
 def is_there(url: str) -> bool:
-    """Return whether a store exists at `url` already."""
+    """Return whether a store exists at `url` already. One on Redis is not looked for: its key stands elsewhere."""
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))
 
 
@@ -46,6 +62,10 @@ def resting_session(url: str, session: SessionId, clock: Clock) -> tuple[Session
 
 def check_store(url: str) -> None:
     """Raise `StoreError` for a file that `open_store` would refuse by its content. Opens no store, changes nothing."""
+    if url.startswith(REDIS):
+        from gateway.store.redis.checks import check_url
+
+        check_url(url)
     if not url.startswith("sqlite:///"):
         return
     from gateway.store.sqlite.opening import check_file, check_lock

@@ -55,7 +55,7 @@ class Pair(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.numbers = count()
         self.moves.append(0)
-        self.worlds = [self._world(open_) for open_ in (self._memory, self._sqlite)]
+        self.worlds = [self._world(open_) for open_ in (self._memory, self._durable)]
         self.seen = Seen()
 
     def _world(self, open_: Callable[[Faults], Store]) -> World:
@@ -70,7 +70,7 @@ class Pair(RuleBasedStateMachine):
         store.faults = faults
         return store
 
-    def _sqlite(self, faults: Faults) -> Store:
+    def _durable(self, faults: Faults) -> Store:
         return open_sqlite(f"{Path(self.folder.name).resolve()}/dragoman.db", self.clock, faulty_connection(faults))
 
     def teardown(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
 
@@ -16,8 +15,9 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.waits import WaitState
 from gateway.errors import Forbidden, NotFound
 from gateway.ports import ControlEffect, Store
-from gateway.store.memory import MemoryStore
-from gateway.store.sqlite import SqliteStore
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import changed
+from gateway.store.kernel_store import KernelStore
 from tests.contract.family import RUN, SESSION, Child, FamilyScene, spent
 from tests.contract.scene import MAIN
 from tests.support.clock import FakeClock
@@ -312,13 +312,13 @@ async def test_only_whose_task_it_is_stops_a_child(scene: FamilyScene) -> None:
 
 async def _forget_the_parent(store: Store, lease: Lease) -> None:
     """The parent's turn has ended and its children were not told: what no transition leaves behind."""
-    if isinstance(store, MemoryStore):
-        row = store.turns[lease.turn]
-        store.turns[lease.turn] = replace(row, turn=replace(row.turn, state=TurnState.STOPPED), ended_rev=row.rev)
-    else:
-        assert isinstance(store, SqliteStore)
-        broken = "UPDATE turns SET state = 'stopped', ended_rev = rev WHERE id = ?"
-        await store.writer.submit(lambda tx: tx.db.execute(broken, (lease.turn,)).fetchall())
+    assert isinstance(store, KernelStore)
+
+    def end(part: Part) -> None:
+        row = part.turns[lease.turn]
+        part.turns.put(lease.turn, changed(row, turn=changed(row.turn, state=TurnState.STOPPED), ended_rev=row.rev))
+
+    await store.run(end)
 
 
 @pytest.mark.conformance

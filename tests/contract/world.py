@@ -21,7 +21,7 @@ from gateway.ports import Store
 from tests.support.faulty_store import Faults
 from tests.support.makers import ANN_TELEGRAM, BOB, route
 
-MINTED = re.compile(r"\b[tio][0-9a-f]{16}\b")
+MINTED = re.compile(r"\b(?:[to][0-9a-f]{16}|i[0-9a-f]+)\b")
 SESSIONS = (route(), route(SessionId("chat:g")))
 EVERYTHING = 1_000_000
 HELD = (TurnState.RUNNING, TurnState.STOPPING)

@@ -210,6 +210,10 @@ class Part:
         """Return a new id."""
         return mint(prefix) if self._minted is None else f"{prefix}{next(self._minted)}"
 
+    def message_id(self, ord_: int) -> InboundId:
+        """Return the id of a new message: its place, where a backend numbers rows at once."""
+        return InboundId(f"i{ord_}")
+
     def next_rev(self, session: SessionId | None = None) -> int:
         """Return the revision of a new or changed row of a session."""
         self.rev += 1

@@ -111,12 +111,10 @@ def receive(
     context: bool = False,
     continues: bool = False,
 ) -> Received:
-    """Store a new message, as the last one of its turn. Its id holds its place in the session, so that backends
-    find it without an index.
-    """
+    """Store a new message, as the last one of its turn."""
     ord_ = part.next_rev(session)
     received = Received(
-        id=InboundId(f"i{ord_}"),
+        id=part.message_id(ord_),
         turn=turn,
         message=message,
         given=None,

@@ -52,6 +52,7 @@ class RowTable(Generic[R]):
     def __init__(self, name: str, key: str, columns: Sequence[Column]) -> None:
         """Take the table's name, the column that identifies a row, and all columns."""
         self.name = name
+        self.names = tuple(one.name for one in columns)
         self._where = f"WHERE {key} = ?"
         names, marks = ", ".join(one.name for one in columns), ", ".join("?" for _ in columns)
         self._insert = f"INSERT INTO {name} ({names}) VALUES ({marks})"  # noqa: S608 - names of this file
@@ -62,13 +63,17 @@ class RowTable(Generic[R]):
         self._key = attrgetter(next(one.path for one in columns if one.name == key))
         self._updates: dict[tuple[str, ...], str] = {}
 
-    def insert(self, db: sqlite3.Connection, row: R) -> None:
-        """Write a new row."""
+    def values(self, row: R) -> list[Any]:
+        """Return the stored form of all columns of a row, in their order."""
         values = list(self._all(row))
         for at, encode in self._encoders:
             if values[at] is not None:
                 values[at] = encode(values[at])
-        _execute(db, self._insert, values)
+        return values
+
+    def insert(self, db: sqlite3.Connection, row: R) -> None:
+        """Write a new row."""
+        _execute(db, self._insert, self.values(row))
 
     def update(self, db: sqlite3.Connection, before: R, row: R) -> None:
         """Write the columns of a row that changed, if there are any."""

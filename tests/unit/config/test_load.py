@@ -224,7 +224,7 @@ bob = ["telegram:1001", "slack:T0AA/U0BB"]
 carl = "telegram:7"
 "d d" = []
 [store]
-url = "redis://x"
+url = "redis://"
 [http]
 prot = 1
 port = "x"
@@ -294,7 +294,7 @@ EXPECTED = {
     "owners.bob[0]": "already belongs to the owner ann",
     "owners.carl": "it is not a list",
     'owners."d d"': "cannot be an owner's name",
-    "store.url": "comes with a later version",
+    "store.url": "no address of a Redis",
     "http.prot": 'Did you mean "port"?',
     "http.port": "it is not a whole number",
     "model.api_key": "env:NAME",

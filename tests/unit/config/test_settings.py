@@ -213,7 +213,17 @@ def test_a_host_with_a_port_says_where_the_port_stands(host: str) -> None:
     assert "http.port" in flaw.cure
 
 
-@pytest.mark.parametrize("url", ["sqlite:///var/lib/dragoman/dragoman.db", "sqlite:///a b/ü.db", "memory://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///var/lib/dragoman/dragoman.db",
+        "sqlite:///a b/ü.db",
+        "memory://",
+        "redis://localhost:6379/0",
+        "rediss://user:secret@redis.example",
+        "redis://here?prefix=second",
+    ],
+)
 def test_stores_that_are_known(url: str) -> None:
     assert StoreSettings(url=url).url == url
 
@@ -221,7 +231,8 @@ def test_stores_that_are_known(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "word"),
     [
-        ("redis://localhost:6379/0", "comes with a later version"),
+        ("redis://", "no address of a Redis"),
+        ("redis://here/zero", "no address of a Redis"),
         ("sqlite://relative.db", "absolute path"),
         ("sqlite:dragoman.db", "absolute path"),
         ("sqlite:///folder/", "absolute path"),

@@ -1,0 +1,122 @@
+"""The store on Redis, for several machines: documents of rows, one compare-and-write script, and the kernel's rules.
+
+The only package that imports redis. Imported for a `redis://` URL alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from gateway.domain.ids import NodeId, TurnId, mint
+from gateway.domain.live import SLOTS, TURNS
+from gateway.domain.slots import Slot
+from gateway.domain.turns import Lease, TurnKind
+from gateway.domain.views import Claimed
+from gateway.ports import Clock
+from gateway.store.kernel import turns
+from gateway.store.kernel.part import Part
+from gateway.store.redis.checks import check_server
+from gateway.store.redis.clock import ServerClock
+from gateway.store.redis.connection import address_of
+from gateway.store.redis.events import RedisEventBus
+from gateway.store.redis.queries import RedisQueries, history_of, source_of
+from gateway.store.redis.worker import Worker
+
+T = TypeVar("T")
+
+LOOK_EVERY_S = 1.0
+"""Interval in seconds at which a waiting claim looks for work that time alone makes due, or whose event was lost."""
+
+
+class RedisStore(RedisQueries):
+    """`ports.Store` in Redis. Opened by `open_redis`."""
+
+    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus) -> None:
+        """Take the running threads; `close` ends them."""
+        super().__init__(clock)
+        self._writer, self._reader, self._live = writer, reader, live
+
+    @property
+    def live(self) -> RedisEventBus:
+        """Return the store's event bus."""
+        return self._live
+
+    async def probe(self) -> None:
+        """Write something durably."""
+        await self.put("probe", "probe", "")
+
+    async def close(self) -> None:
+        """Finish queued work and close. Idempotent."""
+        await self._reader.close()
+        await self._writer.close()
+        await self._live.close()
+
+    async def run(self, transition: Callable[[Part], T]) -> T:
+        """Run a transition and return when it is stored."""
+        return await self._writer.submit(transition)
+
+    async def view(self, view: Callable[[Part], T]) -> T:
+        """Run a read."""
+        return await self._reader.submit(view)
+
+    async def claim_turns(
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+    ) -> list[Claimed]:
+        """Claim ready turns; when there is none, wait for one."""
+
+        def claim(part: Part) -> list[Claimed]:
+            taken = (take(part, turn) for turn in part.index.ready_turns(part.now, limit))
+            return [one for one in taken if one is not None]
+
+        return await self._claim(claim, TURNS, wait_s)
+
+    async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
+        """Claim due slots; when there is none, wait for some."""
+        return await self._claim(take, SLOTS, wait_s)
+
+    async def _claim(self, claim: Callable[[Part], list[T]], topic: str, wait_s: float) -> list[T]:
+        """Claim. When there is nothing, look every second, and once more at the next event of the topic."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_s
+        async with self._live.subscribe(topic) as events:
+            while True:
+                taken = await self.run(claim)
+                left = end - loop.time()
+                if taken or left <= 0:
+                    return taken
+                try:
+                    async with asyncio.timeout(min(left, LOOK_EVERY_S)):
+                        await anext(events)
+                except TimeoutError:
+                    continue
+                return await self.run(claim)
+
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+        """Lease turns that may run, the longest waiting first."""
+        return await self.lease_turns(node, limit, wait_s, lambda part, lease: _claimed(part, lease, history))
+
+
+def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
+    """Return a leased turn with its rows and its history, as far as that was asked for."""
+    view = turns.view_of(part, lease.turn)
+    if not history or view.turn.kind is not TurnKind.MODEL:
+        return Claimed(lease=lease, view=view, history=None)
+    source, asked = source_of(part), source_of(part).may_ask
+    source.may_ask = True  # a lease ends no turn: the history is as it was
+    try:
+        return Claimed(lease=lease, view=view, history=history_of(part, view.session.id, view.turn.epoch, history))
+    finally:
+        source.may_ask = asked
+
+
+def open_redis(url: str, clock: Clock) -> RedisStore:
+    """Open the store on the Redis at `url`. Raises `ConfigError` or `StoreError` with a cure."""
+    address, prefix = address_of(url)
+    time = check_server(address, prefix, begins=True)
+    node, server_clock = mint("n"), ServerClock(clock)
+    server_clock.set(*time)
+    live = RedisEventBus(address, prefix, node)
+    writer, reader = (Worker(address, prefix, f"{node}/{name}", server_clock, live) for name in ("write", "read"))
+    return RedisStore(server_clock, writer, reader, live)

@@ -1,0 +1,88 @@
+"""Checks of a Redis before a daemon trusts it: what is too weak is refused with its cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from gateway.errors import ConfigError, StoreError, StoreTooNew
+from gateway.store.redis.connection import address_of, connect, failure, shown
+
+SCHEMA = 1
+OLDEST = (6, 2)
+"""Oldest version of Redis that the scripts run on."""
+DURABLE = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "no-appendfsync-on-rewrite": "no",
+    "maxmemory-policy": "noeviction",
+}
+"""Settings without which Redis loses what it has acknowledged."""
+
+
+def check_url(url: str) -> None:
+    """Raise `ConfigError` or `StoreError` for a Redis that cannot hold the store."""
+    check_server(*address_of(url))
+
+
+def check_server(url: str, prefix: str, *, begins: bool = False) -> tuple[int, int]:
+    """Return the server's time in seconds and microseconds. `begins`: mark an empty Redis as ours.
+
+    Raises `ConfigError` or `StoreError` for a Redis that cannot hold the store.
+    """
+    client: Any = connect(url)
+    try:
+        _check_version(client, url)
+        _check_settings(client, url)
+        _check_keys(client, url, prefix, begins=begins)
+        return client.time()
+    except redis.RedisError as error:
+        raise failure(error, url) from None
+    finally:
+        client.close()
+
+
+def _check_version(client: Any, url: str) -> None:
+    found = str(client.info("server")["redis_version"])
+    if tuple(int(one) for one in found.split(".")[:2]) < OLDEST:
+        raise StoreError(f"Redis at {shown(url)} is version {found}.", cure="Install Redis 6.2 or newer, or Valkey.")
+    if client.info("replication")["role"] != "master":
+        raise StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
+
+
+def _check_settings(client: Any, url: str) -> None:
+    try:
+        found: dict[str, str] = client.config_get(*DURABLE)
+    except redis.ResponseError as error:
+        raise StoreError(
+            f"Redis at {shown(url)} does not say whether it loses writes: {error}.",
+            cure="Allow this user the command CONFIG GET.",
+        ) from None
+    weak = {name: found.get(name) for name, wanted in DURABLE.items() if found.get(name) != wanted}
+    if weak:
+        is_ = ", ".join(f"{name} is {value}" for name, value in weak.items())
+        cure = ", ".join(f"`{name} {DURABLE[name]}`" for name in weak)
+        raise StoreError(
+            f"Redis at {shown(url)} may lose what it acknowledged: {is_}.", cure=f"Set {cure} in redis.conf."
+        )
+
+
+def _check_keys(client: Any, url: str, prefix: str, *, begins: bool) -> None:
+    found = client.hget(f"{prefix}meta", "schema")
+    if found is None:
+        if next(iter(client.scan_iter(match=f"{_escaped(prefix)}*", count=1000)), None) is not None:
+            raise ConfigError(
+                f"Redis at {shown(url)} has keys `{prefix}*` that are not a store of Dragoman.",
+                cure="Use another prefix (`?prefix=` in store.url) or another database.",
+            )
+        if begins:
+            client.hsetnx(f"{prefix}meta", "schema", SCHEMA)
+        return
+    if int(found) > SCHEMA:
+        raise StoreTooNew(f"The store in Redis at {shown(url)} has the schema {found}; this version knows {SCHEMA}.")
+
+
+def _escaped(prefix: str) -> str:
+    """Return a prefix without a meaning of its own in a pattern."""
+    return "".join(f"\\{char}" if char in "[]*?\\" else char for char in prefix)

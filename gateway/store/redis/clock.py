@@ -1,0 +1,32 @@
+"""Clock of the Redis server, so that all nodes agree on when a lease ends."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from gateway.ports import Clock
+from gateway.store.codec import from_us
+from gateway.system.clock import SystemClock
+
+
+class ServerClock:
+    """`ports.Clock` by the last known time of the server. A test's own clock stands instead of it."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Take the clock of this process."""
+        self._clock = clock
+        self._is_real = isinstance(clock, SystemClock)
+        self._ahead = timedelta()
+
+    def set(self, seconds: int, micros: int) -> None:
+        """Take the server's time."""
+        if self._is_real:
+            self._ahead = from_us(seconds * 1_000_000 + micros) - self._clock.now()
+
+    def now(self) -> datetime:
+        """Return the time of the server."""
+        return self._clock.now() + self._ahead
+
+    def monotonic(self) -> float:
+        """Return monotonic seconds of this process."""
+        return self._clock.monotonic()

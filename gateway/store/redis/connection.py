@@ -1,0 +1,118 @@
+"""Connections to Redis: one address, explicit timeouts, no retries of the library, errors with a cure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from gateway.errors import ConfigError, StoreError, StoreFull
+
+T = TypeVar("T")
+
+CONNECT_S = 2.0
+ANSWER_S = 5.0
+"""Timeouts of connecting and of an answer, in seconds."""
+TRY_FOR_S = 15.0
+"""How long a request is sent again while Redis is away, in seconds."""
+BETWEEN_S = 0.1
+"""Seconds between two attempts."""
+DEFAULT_PREFIX = "{dragoman}:"
+LOST = (redis.ConnectionError, redis.TimeoutError)
+"""Errors after which a request may or may not have been done."""
+RUNBOOK = "deploy/RUNBOOK.md (A store on Redis) says what Redis needs."
+
+
+def address_of(url: str) -> tuple[str, str]:
+    """Return the URL for the client and the prefix of all keys. Raises `ConfigError`."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    prefix = options.pop("prefix", "")
+    if set(options) - {"db"}:
+        raise ConfigError(
+            f"The store's URL has an unknown option: {', '.join(sorted(set(options) - {'db'}))}.",
+            cure="Use `redis://user:password@host:port/0`, with `?prefix=` where several gateways share a Redis.",
+        )
+    plain = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
+    return plain, f"{{{prefix}}}:" if prefix else DEFAULT_PREFIX
+
+
+def shown(url: str) -> str:
+    """Return a URL without its password."""
+    parts = urlsplit(url)
+    where = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, where, parts.path, "", ""))
+
+
+def connect(url: str) -> redis.Redis:
+    """Return a client with one connection, made at the first command. Raises `ConfigError` for a wrong URL."""
+    try:
+        return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped in the library
+            url,
+            decode_responses=True,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_connect_timeout=CONNECT_S,
+            socket_timeout=ANSWER_S,
+            max_connections=1,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"The store's URL {shown(url)} is wrong: {error}.", cure="Use `redis://user:password@host:port/0`."
+        ) from None
+
+
+def failure(error: redis.RedisError, url: str) -> StoreError:
+    """Return the error for the caller."""
+    text = str(error)
+    if isinstance(error, redis.AuthenticationError | exceptions.NoPermissionError):
+        return StoreError(
+            f"Redis at {shown(url)} refuses this user: {text}.", cure=f"Correct the URL or the user's rights. {RUNBOOK}"
+        )
+    if isinstance(error, LOST):
+        return StoreError(f"Redis at {shown(url)} does not answer: {text}.", cure="Start Redis, or correct the URL.")
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return StoreFull(
+            f"Redis at {shown(url)} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on."
+        )
+    if isinstance(error, exceptions.ReadOnlyError):
+        return StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
+    return StoreError(f"Redis at {shown(url)} failed: {text}.", cure=RUNBOOK)
+
+
+def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool]) -> T:
+    """Call a command that may be repeated, until Redis answers or has been away for too long."""
+    deadline = time.monotonic() + TRY_FOR_S
+    while True:
+        try:
+            return command()
+        except (*LOST, exceptions.BusyLoadingError):
+            if is_closed() or time.monotonic() > deadline:
+                raise
+            time.sleep(BETWEEN_S)
+
+
+class Script:
+    """A Lua script, called by its hash; a server that restarted gets its text again."""
+
+    def __init__(self, client: redis.Redis, text: str) -> None:
+        """Take a client and the script's text."""
+        self._client: Any = client
+        self._text = text
+        self._sha = ""
+
+    def call(self, keys: list[str], arguments: list[Any]) -> list[Any]:
+        """Run the script. Raises `redis.RedisError`."""
+        if not self._sha:
+            self._sha = self._client.script_load(self._text)
+        try:
+            return self._client.evalsha(self._sha, len(keys), *keys, *arguments)
+        except exceptions.NoScriptError:
+            self._sha = self._client.script_load(self._text)
+            return self._client.evalsha(self._sha, len(keys), *keys, *arguments)

@@ -1,0 +1,293 @@
+"""Rows of the store as values in Redis: the columns of the SQLite store as JSON, so that each reads the other's.
+
+A value begins with the number of the commit that wrote it. That stamp tells whether a row is still the one that was
+read. A revision of the commit itself is stored as its offset from the stamp, negative: it is known only when the row is
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from gateway.domain.audit import AuditHead, AuditRow
+from gateway.domain.grants import Grant
+from gateway.domain.ids import InboundId, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.views import Spent
+from gateway.store.codec import dump_json, from_us, load_json, storable, to_us
+from gateway.store.kernel.part import EventKey, FactKey, StepKey
+from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, changed
+from gateway.store.sqlite import tables
+from gateway.store.sqlite.decode import (
+    grant_of,
+    moment,
+    received_of,
+    session_of,
+    slot_of,
+    step_of,
+    turn_of,
+    wait_of,
+)
+from gateway.store.sqlite.records import audit_row_of, spent_of
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+Values: TypeAlias = list[Any]
+
+UNNUMBERED = 1 << 60
+"""Revisions above this are offsets of the commit that is being prepared."""
+NEW = UNNUMBERED
+"""Score of a place that its row is given once, in the order in which rows are made."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[K, R]):
+    """A kind of row: its key, its stored form, and where its revisions stand."""
+
+    name: str
+    words: Callable[[K], str]
+    """Text of a row's key, different for different keys."""
+    values: Callable[[R], Values]
+    make: Callable[[Values], R]
+    revisions: tuple[str, ...] = ()
+    """Fields that hold revisions, named like their columns."""
+    columns: tuple[str, ...] = ()
+    """Names of the values, in their order, as far as they have names."""
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Places of the revisions in the values."""
+        return tuple(self.columns.index(name) for name in self.revisions)
+
+    def key(self, key: K) -> str:
+        """Return the Redis key of a row, without the prefix."""
+        return f"{self.name}:{storable(self.words(key))}"
+
+    def dump(self, row: R) -> str:
+        """Return the stored form of a row, without its stamp."""
+        values = self.values(row)
+        for place in self.places:
+            if (rev := values[place]) is not None and rev > UNNUMBERED:
+                values[place] = UNNUMBERED - rev
+        return dump_json(values)
+
+    def load(self, stamp: int, text: str) -> R:
+        """Return the row of a stored value."""
+        values = load_json(text)
+        for place in self.places:
+            if (rev := values[place]) is not None and rev < 0:
+                values[place] = stamp - rev
+        return self.make(values)
+
+    def numbered(self, row: R, stamp: int) -> R:
+        """Return a row as it was stored by the commit of this number."""
+        new = {name: rev for name in self.revisions if (rev := getattr(row, name)) is not None and rev > UNNUMBERED}
+        return changed(row, **{name: rev - UNNUMBERED + stamp for name, rev in new.items()}) if new else row
+
+
+def _named(table: tables.RowTable[Any], values: Values) -> dict[str, Any]:
+    """Return the columns of a table by name."""
+    return dict(zip(table.names, values, strict=False))
+
+
+def _until(table: tables.RowTable[Any], values: Values, end: str, start: int = 1) -> tuple[Any, ...]:
+    """Return the columns before the one called `end`: those of the domain's type. The first is the place mostly."""
+    return tuple(values[start : table.names.index(end)])
+
+
+def _session_values(row: SessionRow) -> Values:
+    return [*tables.SESSIONS.values(row), row.turns, row.commands, row.held_commands, row.live_below]
+
+
+def _session(values: Values) -> SessionRow:
+    named = _named(tables.SESSIONS, values)
+    turns, commands, held, below = values[len(tables.SESSIONS.names) :]
+    return SessionRow(
+        session=session_of(_until(tables.SESSIONS, values, "context", start=0)),
+        turns=tuple(turns),
+        commands=tuple(commands),
+        held_commands=held,
+        context=tuple(load_json(named["context"])),
+        summary_rev=named["summary_rev"],
+        task=named["task_turn"],
+        parent_wait=named["parent_wait"],
+        live=bool(named["live"]),
+        live_below=tuple(below),
+    )
+
+
+def _turn_values(row: TurnRow) -> Values:
+    lists = [row.inputs, row.steps, row.waits, row.drafts, row.status, row.tasks]
+    return [*tables.TURNS.values(row), *lists]
+
+
+def _turn(values: Values) -> TurnRow:
+    named = _named(tables.TURNS, values)
+    inputs, steps, waits, drafts, status, tasks = values[len(tables.TURNS.names) :]
+    return TurnRow(
+        turn=turn_of(_until(tables.TURNS, values, "rev")),
+        ord=named["ord"],
+        rev=named["rev"],
+        queued_at=from_us(named["queued_at"]),
+        queued_rev=named["queued_rev"],
+        head=bool(named["head"]),
+        node=named["node"],
+        fence=named["fence"],
+        lease_until=moment(named["lease_until"]),
+        held_since=moment(named["held_since"]),
+        gathers_until=moment(named["gathers_until"]),
+        stopped_text=named["stopped_text"],
+        ended_rev=named["ended_rev"],
+        inputs=tuple(inputs),
+        steps=steps,
+        waits=tuple(waits),
+        drafts=tuple(drafts),
+        status=tuple(status),
+        tasks=tuple(tasks),
+        given_by=named["given_by"],
+        given_n=named["given_n"],
+        hops=named["hops"],
+    )
+
+
+def _message(values: Values) -> MessageRow:
+    named = _named(tables.MESSAGES, values)
+    received = received_of(_until(tables.MESSAGES, values, "session"))
+    return MessageRow(received=received, session=named["session"], ord=named["ord"], rev=named["rev"])
+
+
+def _step(values: Values) -> StepRow:
+    named = _named(tables.STEPS, values)
+    return StepRow(
+        step=step_of(_until(tables.STEPS, values, "session")),
+        session=named["session"],
+        ord=named["ord"],
+        rev=named["rev"],
+        fence=named["fence"],
+        audit=named["audit"],
+    )
+
+
+def _wait(values: Values) -> WaitRow:
+    named = _named(tables.WAITS, values)
+    return WaitRow(wait=wait_of(_until(tables.WAITS, values, "rev")), ord=named["ord"], rev=named["rev"])
+
+
+def _slot(values: Values) -> SlotRow:
+    named = _named(tables.SLOTS, values)
+    return SlotRow(
+        slot=slot_of(_until(tables.SLOTS, values, "ord")),
+        seq=named["seq"],
+        ord=named["ord"],
+        rev=named["rev"],
+        early=Early(named["early"]),
+        node=named["node"],
+        sending_since=moment(named["sending_since"]),
+        shown_by=named["shown_by"],
+        again_at=moment(named["again_at"]),
+        again_over=named["again_over"],
+        why_dead=named["why_dead"],
+    )
+
+
+def _grant(values: Values) -> Grant:
+    return grant_of(_until(tables.GRANTS, values, "held_by", start=0))
+
+
+def _spent_values(spent: Spent) -> Values:
+    usage = spent.usage
+    tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return [spent.day.isoformat(), spent.principal, spent.model, spent.answers, *tokens, usage.cost_micros]
+
+
+def _audit_values(row: AuditRow) -> Values:
+    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait)
+    by = (row.grant, row.rule, row.decided_by, row.sandbox, row.node)
+    return [row.seq, to_us(row.at), *about, *by, row.prev_hash, row.hash]
+
+
+def _expiry(fact: Fact) -> int | None:
+    return None if fact.until is None else to_us(fact.until)
+
+
+def _list(key: Sequence[str]) -> str:
+    return dump_json(list(key))
+
+
+SpentKey: TypeAlias = tuple[date, str, str]
+
+SESSION = Kind[SessionId, SessionRow](
+    "session", str, _session_values, _session, ("summary_rev",), tables.SESSIONS.names
+)
+TURN = Kind[TurnId, TurnRow](
+    "turn", str, _turn_values, _turn, ("ord", "rev", "queued_rev", "ended_rev"), tables.TURNS.names
+)
+MESSAGE = Kind[InboundId, MessageRow](
+    "message", str, tables.MESSAGES.values, _message, ("ord", "rev"), tables.MESSAGES.names
+)
+STEP = Kind[StepKey, StepRow](
+    "step", lambda key: f"{key[0]}/{key[1]}", tables.STEPS.values, _step, ("ord", "rev"), tables.STEPS.names
+)
+WAIT = Kind[WaitId, WaitRow]("wait", str, tables.WAITS.values, _wait, ("ord", "rev"), tables.WAITS.names)
+SLOT = Kind[SlotId, SlotRow]("slot", str, tables.SLOTS.values, _slot, ("seq", "ord", "rev"), tables.SLOTS.names)
+CARDS = Kind[WaitId, tuple[SlotId, ...]]("cards", str, list, lambda values: tuple(map(SlotId, values)))
+EVENT = Kind[EventKey, str]("event", _list, lambda outcome: [outcome], lambda values: values[0])
+FACT = Kind[FactKey, Fact](
+    "fact", _list, lambda fact: [fact.value, _expiry(fact)], lambda values: Fact(values[0], moment(values[1]))
+)
+GRANT = Kind[str, Grant]("grant", str, tables.GRANTS.values, _grant)
+SPENT = Kind[SpentKey, Spent](
+    "spent",
+    lambda key: dump_json([key[0].isoformat(), *key[1:]]),
+    _spent_values,
+    lambda values: spent_of(tuple(values)),
+)
+AUDIT = Kind[int, AuditRow]("audit", str, _audit_values, lambda values: audit_row_of(tuple(values)))
+AUDIT_HEAD = Kind[str, AuditHead](
+    "audit-head",
+    str,
+    lambda head: [to_us(head.since), head.seq, head.hash],
+    lambda values: AuditHead(since=from_us(values[0]), seq=values[1], hash=values[2]),
+)
+KINDS: dict[str, Kind[Any, Any]] = {
+    kind.name: kind
+    for kind in (
+        SESSION,
+        TURN,
+        MESSAGE,
+        STEP,
+        WAIT,
+        SLOT,
+        CARDS,
+        EVENT,
+        FACT,
+        GRANT,
+        SPENT,
+        AUDIT,
+        AUDIT_HEAD,
+    )
+}
+
+
+def kind_of(key: str) -> Kind[Any, Any]:
+    """Return the kind of the row with this key."""
+    return KINDS[key.partition(":")[0]]
+
+
+def named_by(key: str, row: Any) -> list[str]:
+    """Return the keys of rows that whoever reads this row reads next."""
+    match row:
+        case TurnRow():
+            turn = row.turn.id
+            steps = [STEP.key((turn, n)) for n in range(row.steps)]
+            inputs, waits = [MESSAGE.key(one) for one in row.inputs], [WAIT.key(one) for one in row.waits]
+            return [SESSION.key(row.turn.session), *inputs, *steps, *waits]
+        case WaitRow():
+            return [TURN.key(row.wait.turn), CARDS.key(row.wait.id)]
+        case _ if row and kind_of(key) is CARDS:
+            return [SLOT.key(one) for one in row]
+        case _:
+            return []

@@ -1,0 +1,311 @@
+"""Threads of the Redis store: each runs transitions in batches and sends every batch as one request.
+
+All callers of a batch share one commit, as in the SQLite store. A batch that read what another node has changed since
+runs again. Callers only wait: cancelling one loses its result, never half of its work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import redis
+
+from gateway.domain.ids import InboundId, mint
+from gateway.errors import StoreError
+from gateway.store.kernel.part import Missing, Part
+from gateway.store.redis import connection
+from gateway.store.redis.clock import ServerClock
+from gateway.store.redis.commit import Word, Writes, arguments, take_in
+from gateway.store.redis.events import LIVE, RedisEventBus
+from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
+from gateway.store.redis.source import Batch, NotFirst, Question, RedisSource, Stored
+from gateway.store.sqlite.write_queue import WriteJob, deliver
+
+T = TypeVar("T")
+
+BATCH = 64
+"""Maximum transitions in one commit."""
+TOGETHER = 3
+"""Attempts of a batch as a whole; then each transition is committed alone, so that none waits for the others."""
+ATTEMPTS = 50
+"""Attempts of a transition whose rows other nodes keep changing."""
+ROWS_KEPT, SIZE_KEPT = 5_000, 8_000_000
+"""Maximum kept rows, and characters of their values."""
+MISSES = 8
+"""Runs of a transition that may end with a missing row. What others of its batch miss too is loaded together."""
+
+
+class Minted:
+    """New ids of one transition: the same ones in each of its runs."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._ids: list[str] = []
+
+    def __iter__(self) -> Minted:
+        """Begin again with the first id."""
+        self._next = 0
+        return self
+
+    def __next__(self) -> str:
+        """Return the next id."""
+        if self._next == len(self._ids):
+            self._ids.append(mint(""))
+        self._next += 1
+        return self._ids[self._next - 1]
+
+
+class RedisPart(Part):
+    """A part whose rows get their revisions with the commit: no id can hold one."""
+
+    def message_id(self, ord_: int) -> InboundId:
+        """Return a new id."""
+        del ord_
+        return InboundId(self.mint("i"))
+
+
+@dataclass(slots=True, eq=False)
+class Job(WriteJob):
+    """A transition, and its ids."""
+
+    minted: Minted = field(default_factory=Minted)
+
+
+class Rows:
+    """Rows that were loaded or written last. Another node may change any of them: a commit finds out."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.stored: dict[str, Stored] = {}
+        self._size = 0
+
+    def put(self, key: str, stored: Stored) -> None:
+        """Keep a row, in place of an older version of it."""
+        self.drop(key)
+        if stored.row is not None:
+            self.stored[key] = stored
+            self._size += stored.size
+
+    def drop(self, key: str) -> None:
+        """Forget a row."""
+        if (before := self.stored.pop(key, None)) is not None:
+            self._size -= before.size
+
+    def trim(self) -> None:
+        """Forget the rows that were kept for the longest."""
+        while len(self.stored) > ROWS_KEPT or self._size > SIZE_KEPT:
+            self.drop(next(iter(self.stored)))
+
+
+class Worker:
+    """A thread with one connection and its queue of transitions. `None` in the queue ends it."""
+
+    def __init__(self, url: str, prefix: str, lane: str, clock: ServerClock, events: RedisEventBus) -> None:
+        """Take the address, the prefix of all keys, and the name of the lane of this thread's commits."""
+        self._url, self._prefix, self._clock, self._events = url, prefix, clock, events
+        self._client: Any = connection.connect(url)
+        text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
+        self._commit_script = connection.Script(self._client, text)
+        self._keys = [f"{prefix}rev", f"{prefix}lane:{lane}"]
+        self._number = 0
+        self._rows = Rows()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._deferred: deque[Job] = deque()
+        self._thread = threading.Thread(target=self._serve, name=f"store-redis-{lane}", daemon=True)
+        self._closed = False
+        self._thread.start()
+
+    async def submit(self, transition: Callable[[Part], T]) -> T:
+        """Run a transition and return its result once it is stored. Raises its exception, or `StoreError`."""
+        if self._closed:
+            raise StoreError("The store is closed.", cure="Start the daemon again.")
+        loop = asyncio.get_running_loop()
+        job = Job(transition, loop, loop.create_future())
+        self._queue.put(job)
+        return await job.future
+
+    async def close(self) -> None:
+        """Finish queued work and end the thread. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    # --- in the thread ----------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended or self._deferred:
+            jobs, ends = self._next_batch(wait=not ended)
+            ended |= ends
+            if jobs:
+                try:
+                    self._settle(jobs)
+                except redis.RedisError as error:
+                    self._fail(jobs, connection.failure(error, self._url))
+                except Exception as error:  # noqa: BLE001 - the callers get it; the thread continues
+                    self._fail(jobs, error)
+        self._client.close()
+
+    def _next_batch(self, *, wait: bool) -> tuple[list[Job], bool]:
+        """Return the next jobs, those that were deferred first, and whether the queue has ended."""
+        jobs: list[Job] = []
+        while self._deferred and len(jobs) < BATCH:
+            jobs.append(self._deferred.popleft())
+        while len(jobs) < BATCH:
+            try:
+                job = self._queue.get() if wait and not jobs else self._queue.get_nowait()
+            except Empty:
+                break
+            if job is None:
+                return jobs, True
+            jobs.append(job)
+        return [job for job in jobs if not job.future.cancelled()], False
+
+    def _fail(self, jobs: Sequence[Job], error: BaseException) -> None:
+        failed = [job for job in jobs if job not in self._deferred]
+        for job in failed:
+            job.error, job.touched = error, None
+        self._rows = Rows()
+        deliver(list(failed), WriteJob.settle)
+
+    def _settle(self, jobs: list[Job]) -> None:
+        """Run a batch until no other node came between its reads and its commit."""
+        for attempt in range(ATTEMPTS):
+            if attempt >= TOGETHER:
+                self._deferred.extendleft(reversed(jobs[1:]))
+                jobs = jobs[:1]
+            batch, writes = Batch(self._rows.stored), Writes()
+            done, deferred, revisions = self._run_all(jobs, batch, writes)
+            if self._commit(batch, writes, done, revisions):
+                self._deferred.extendleft(reversed(deferred))
+                self._rows.trim()
+                deliver(list(done), self._announce)
+                return
+        raise StoreError("Other nodes kept changing what this request needs.", cure="Say again what was refused.")
+
+    def _run_all(self, jobs: Sequence[Job], batch: Batch, writes: Writes) -> tuple[list[Job], list[Job], int]:
+        """Run the jobs on one view. Return those that ran, those that must wait, and the last revision."""
+        source = RedisSource(batch, lambda missing: self._load(batch, [missing]))
+        done, deferred, rev, pending = list[Job](), list[Job](), UNNUMBERED, list(jobs)
+        for misses in range(MISSES, -1, -1):
+            source.misses = misses
+            missed, left = list[Missing](), list[Job]()
+            for place, job in enumerate(pending):
+                try:
+                    rev = self._run(job, source, writes, rev)
+                    done.append(job)
+                except NotFirst:
+                    deferred.append(job)
+                except Missing as missing:
+                    missed.append(missing)
+                    left.append(job)
+                    if job is jobs[0]:  # it alone may ask indexes: it runs before the others change something
+                        left += pending[place + 1 :]
+                        break
+            if not missed:
+                break
+            self._load(batch, missed)
+            pending = left
+        return done, deferred, rev
+
+    def _run(self, job: Job, source: RedisSource, writes: Writes, rev: int) -> int:
+        """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
+        part = RedisPart(source, self._clock.now(), rev, minted=iter(job.minted))
+        job.error = job.touched = None
+        try:
+            job.result = job.work(part)
+            take_in(part, source, writes)
+        except (Missing, NotFirst):
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller gets it, the others are not concerned
+            job.error = error
+            return rev
+        source.may_ask = not source.batch.changed
+        job.touched = part.touched
+        return part.rev
+
+    def _load(self, batch: Batch, missed: Sequence[Missing]) -> None:
+        """Load missing rows, with those that are read next, and answers."""
+        keys = list(dict.fromkeys(str(key) for one in missed if one.rows == "row" for key in one.key))
+        asked: list[Question] = [tuple(one.key) for one in missed if one.rows == "answer"]
+        for question, answer in zip(asked, self._ask(asked), strict=True):
+            batch.answers[question] = answer
+        while keys:
+            batch.loads += 1
+            found = [self._stored(key, value) for key, value in zip(keys, self._mget(keys), strict=True)]
+            batch.loaded.update(zip(keys, found, strict=True))
+            for key, stored in zip(keys, found, strict=True):
+                self._rows.put(key, stored)
+            named = [one for key, stored in zip(keys, found, strict=True) for one in named_by(key, stored.row)]
+            keys = [key for key in dict.fromkeys(named) if batch.known(key) is None]
+
+    def _ask(self, asked: Sequence[Question]) -> list[Any]:
+        if not asked:
+            return []
+        commands = [(name, f"{self._prefix}{key}", *rest) for name, key, *rest in asked]
+
+        def ask() -> list[Any]:
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return pipeline.execute()
+
+        return connection.until_answered(ask, is_closed=lambda: self._closed)
+
+    def _mget(self, keys: Sequence[str]) -> list[str | None]:
+        named = [self._prefix + key for key in keys]
+        return connection.until_answered(lambda: self._client.mget(named), is_closed=lambda: self._closed)
+
+    @staticmethod
+    def _stored(key: str, value: str | None) -> Stored:
+        if value is None:
+            return Stored(None)
+        stamp, _, text = value.partition(" ")
+        return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value))
+
+    def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> bool:
+        """Write a batch. Return False when what it read has changed: then nothing is written."""
+        if not batch.changed and not writes.commands and batch.is_of_one_moment:
+            return True
+        is_check = not batch.changed and not writes.commands
+        needs = max(1, revisions - UNNUMBERED)
+        if not is_check:
+            self._number += 1
+        if message := self._events.wake(done):
+            writes.commands.append(("PUBLISH", LIVE, message))
+        freed = self._events.freed()
+        words: list[Word] = arguments(batch, writes, 0 if is_check else self._number, needs, self._prefix, freed)
+        answer = connection.until_answered(
+            lambda: self._commit_script.call(self._keys, words), is_closed=lambda: self._closed
+        )
+        status, base, seconds, micros, has_freed, *changed = answer
+        self._clock.set(int(seconds), int(micros))
+        if status == "changed":
+            for key in changed:
+                self._rows.drop(key.removeprefix(self._prefix))
+            return False
+        self._keep(batch, int(base))
+        for job in done:
+            if job.touched is not None and has_freed == "1" and writes.freed:
+                job.touched.slots_due = True
+        return True
+
+    def _keep(self, batch: Batch, stamp: int) -> None:
+        for key, row in batch.changed.items():
+            if row is None or key.startswith("event:"):
+                self._rows.drop(key)
+            else:
+                self._rows.put(key, Stored(kind_of(key).numbered(row, stamp), f"{stamp} ", batch.sizes[key]))
+
+    def _announce(self, job: WriteJob) -> None:
+        if job.touched is not None:
+            self._events.publish_locally(job.touched)
+        job.settle()

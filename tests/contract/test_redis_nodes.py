@@ -1,0 +1,297 @@
+"""Several nodes on one Redis: rows that another node changed, events of another node, a server that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gateway.domain.ids import InboundId, NodeId, SessionId, TurnId, mint
+from gateway.domain.live import ANSWERS, SESSIONS, SLOTS, Changed, LiveEvent, LookAgain, TurnReleased
+from gateway.domain.messages import Received
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import PressResult, WaitState
+from gateway.errors import LeaseLost, StoreError
+from gateway.store.redis import RedisStore, open_redis
+from tests.contract.scene import NODE, OTHER_NODE, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import CHAT, OTHER_CHAT, deny, route
+from tests.support.ram import ram
+from tests.support.redis_server import RedisServer
+
+WITHIN_S = 30.0
+"""Deadline of everything that must happen at all."""
+WRITERS, MESSAGES = 8, 400
+"""Load under which the server is killed."""
+
+
+@asynccontextmanager
+async def _nodes(server: RedisServer, count: int, clock: FakeClock) -> AsyncGenerator[list[RedisStore]]:
+    """Open so many stores on the same keys."""
+    url = f"{server.url}?prefix={mint('nodes')}"
+    async with AsyncExitStack() as opened:
+        stores: list[RedisStore] = []
+        for _ in range(count):
+            stores.append(open_redis(url, clock))
+            opened.push_async_callback(stores[-1].close)
+        yield stores
+
+
+@pytest.fixture
+async def pair(redis_server: RedisServer, clock: FakeClock) -> AsyncIterator[list[Scene]]:
+    async with _nodes(redis_server, 2, clock) as stores:
+        yield [Scene(store, clock) for store in stores]
+
+
+async def _heard(events: AsyncIterator[LiveEvent], is_it: Callable[[LiveEvent], bool]) -> LiveEvent:
+    """Wait for an event."""
+    async with asyncio.timeout(WITHIN_S):
+        while not is_it(event := await anext(events)):
+            pass
+    return event
+
+
+async def _connected(one: Scene, other: Scene, events: AsyncIterator[LiveEvent]) -> None:
+    """Wait until events of a node arrive at another."""
+    probe = SessionId("probe")
+    async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+        arrived = group.create_task(_heard(events, lambda event: event == Changed(session=probe)))
+        while not arrived.done():
+            one.store.live.publish(SESSIONS, Changed(session=probe))
+            await asyncio.sleep(0.05)
+    assert one is not other
+
+
+# --- rows -----------------------------------------------------------------------------------
+
+
+async def test_a_node_sees_what_another_changed(pair: list[Scene]) -> None:
+    """A row that a node keeps is not believed when another node has written it since."""
+    one, other = pair
+    asked = await one.parked()
+    assert (await other.press(asked.wait)).result is PressResult.APPROVED
+    assert (await one.press(asked.wait, deny())).result is PressResult.ALREADY
+    assert await one.wait_state(asked.wait) is WaitState.APPROVED
+    lease = await other.claim(OTHER_NODE)
+    with pytest.raises(LeaseLost):
+        await one.store.renew(asked.lease)
+    assert await other.finish(lease)
+    assert await one.state(asked.turn) is TurnState.DONE
+
+
+async def test_nodes_that_write_at_once_lose_nothing(pair: list[Scene]) -> None:
+    """Both write into one session: each message gets a turn, a place of its own, and its place in the lane."""
+    texts = [f"{node} {number}" for node in (0, 1) for number in range(40)]
+    async with asyncio.TaskGroup() as group:
+        for text in texts:
+            group.create_task(pair[int(text[0])].say(text))
+    rows = await pair[0].rows()
+    received = [row.item.message.text for row in rows if isinstance(row.item, Received)]
+    assert sorted(received) == sorted(texts)
+    assert len({row.ord for row in rows}) == len(rows)
+    ran: list[str] = []
+    for number in range(len(texts)):
+        lease = await pair[number % 2].claim()
+        ran += [one.message.text for one in (await pair[0].view(lease.turn)).inputs]
+        assert await pair[number % 2].finish(lease)
+    assert ran == received
+
+
+async def test_of_two_nodes_one_claims_a_turn(pair: list[Scene]) -> None:
+    ways = [route(SessionId(f"chat:{number}")) for number in range(30)]
+    for way in ways:
+        await pair[0].say(to=way)
+    claimed: list[TurnId] = []
+
+    async def claim(scene: Scene, node: NodeId) -> None:
+        while found := await scene.store.claim(node, 2):
+            claimed.extend(one.lease.turn for one in found)
+
+    async with asyncio.TaskGroup() as group:
+        for scene, node in zip(pair, (NODE, OTHER_NODE), strict=True):
+            group.create_task(claim(scene, node))
+    assert len(claimed) == len(set(claimed)) == len(ways)
+
+
+async def test_a_repeated_event_is_stored_once(pair: list[Scene]) -> None:
+    one, other = pair
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(scene.say("hello", event_key="e1")) for scene in (one, other) for _ in range(20)]
+    assert len({task.result().turn for task in tasks}) == 1
+    assert [received.message.text for received in await one.items(Received)] == ["hello"]
+
+
+async def test_a_page_misses_no_row_of_another_node(pair: list[Scene]) -> None:
+    """Revisions are given in the order of the commits: a page that reads on from its last one has seen all."""
+    seen: dict[InboundId, int] = {}
+    after, done = 0, asyncio.Event()
+
+    async def write(scene: Scene, name: str) -> None:
+        for number in range(40):
+            await scene.say(f"{name} {number}")
+
+    async def read() -> None:
+        nonlocal after
+        last = False
+        while not last:
+            last = done.is_set()
+            page = await pair[0].store.changes(SessionId("main:ann"), after, 1_000)
+            after = page.rev
+            seen.update({row.item.id: row.rev for row in page.rows if isinstance(row.item, Received)})
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(read())
+        async with asyncio.TaskGroup() as writers:
+            for name, scene in zip("ab", pair, strict=True):
+                writers.create_task(write(scene, name))
+        done.set()
+    assert len(seen) == 80
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+async def test_a_commit_wakes_the_other_node(pair: list[Scene]) -> None:
+    one, other = pair
+    async with other.store.live.subscribe(SESSIONS) as events:
+        await _connected(one, other, events)
+        await one.say()
+        await _heard(events, lambda event: event == Changed(session=SessionId("main:ann")))
+
+
+async def test_a_claim_waits_for_a_turn_of_another_node(pair: list[Scene]) -> None:
+    one, other = pair
+    async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+        claim = group.create_task(other.store.claim(OTHER_NODE, wait_s=WITHIN_S))
+        accepted = await one.say()
+    assert [found.lease.turn for found in claim.result()] == [accepted.turn]
+
+
+async def test_an_answer_goes_to_the_sender_of_its_account(pair: list[Scene]) -> None:
+    """Without one it stays here."""
+    one, other = pair
+    event, ends = TurnReleased(turn=TurnId("t1")), TurnReleased(turn=TurnId("t2"))
+    async with one.store.live.subscribe(ANSWERS, SLOTS) as here, other.store.live.subscribe(ANSWERS, SESSIONS) as there:
+        one.store.live.publish_to_sender(CHAT, event)
+        assert await _heard(here, lambda found: found == event)
+        other.store.live.send_for([(CHAT.channel, CHAT.account)])
+        await _connected(one, other, there)
+        async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+            arrived = group.create_task(_heard(there, lambda found: found == ends))
+            while not arrived.done():
+                one.store.live.publish_to_sender(CHAT, ends)
+                await asyncio.sleep(0.05)
+
+
+# --- a server that dies ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    with TemporaryDirectory(dir=ram()) as folder, RedisServer(Path(folder)) as server:
+        yield server
+
+
+async def test_a_restarted_server_is_found_again(own_server: RedisServer, clock: FakeClock) -> None:
+    """What was asked meanwhile is done once, and subscribers are told that events may be lost."""
+    async with _nodes(own_server, 2, clock) as stores:
+        one, other = [Scene(store, clock) for store in stores]
+        async with other.store.live.subscribe(SESSIONS) as events:
+            await _connected(one, other, events)
+            own_server.kill()
+            async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+                accepted = group.create_task(one.say("meanwhile"))
+                await asyncio.get_running_loop().run_in_executor(None, own_server.start)
+            await _heard(events, lambda event: isinstance(event, LookAgain))
+        assert [row.message.text for row in await other.items(Received)] == ["meanwhile"]
+        assert (await other.claim()).turn == accepted.result().turn
+
+
+@pytest.mark.whole("one restart stays in the default run")
+@pytest.mark.timeout(300)
+async def test_kills_of_the_server_lose_and_repeat_nothing(own_server: RedisServer, clock: FakeClock) -> None:
+    """F08: killed each second under load from two nodes. What was accepted is there once, in order, and ran once."""
+    accepted: dict[str, list[str]] = {}
+    finished: Counter[TurnId] = Counter()
+
+    async def write(scene: Scene, name: str) -> None:
+        way, said = route(SessionId(f"chat:{name}")), accepted.setdefault(name, [])
+        for number in range(MESSAGES):
+            await scene.say(f"{name} {number}", to=way, where=OTHER_CHAT)
+            said.append(f"{name} {number}")
+
+    async def work(scene: Scene, node: NodeId, done: asyncio.Event) -> None:
+        while not done.is_set() or (await scene.store.counts()).queued_turns:
+            for found in await scene.store.claim(node, 4, wait_s=0.5):
+                await scene.finish(found.lease)
+                finished[found.lease.turn] += 1
+
+    async with _nodes(own_server, 2, clock) as stores, _killed(own_server) as kills:
+        scenes, done = [Scene(store, clock) for store in stores], asyncio.Event()
+        async with asyncio.TaskGroup() as workers:
+            for scene, node in zip(scenes, (NODE, OTHER_NODE), strict=True):
+                workers.create_task(work(scene, node, done))
+            async with asyncio.TaskGroup() as writers:
+                for number in range(WRITERS):
+                    writers.create_task(write(scenes[number % 2], f"w{number}"))
+            done.set()
+        for name, said in accepted.items():
+            found = await scenes[0].items(Received, SessionId(f"chat:{name}"))
+            assert [one.message.text for one in found] == said
+        assert len(kills) >= 3, "the server was killed meanwhile"
+        assert len(finished) == WRITERS * MESSAGES
+        assert set(finished.values()) == {1}
+
+
+@asynccontextmanager
+async def _killed(server: RedisServer) -> AsyncGenerator[list[float]]:
+    """Kill a server each second and start it again, in a thread of its own; yield the times of the kills."""
+    stop, kills = threading.Event(), list[float]()
+
+    def kill() -> None:
+        while not stop.wait(1.0):
+            kills.append(time.monotonic())
+            server.kill()
+            server.start()
+
+    killer = asyncio.get_running_loop().run_in_executor(None, kill)
+    try:
+        yield kills
+    finally:
+        stop.set()
+        await killer
+
+
+async def test_a_server_that_stays_away_is_an_error(
+    own_server: RedisServer, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.redis.connection.TRY_FOR_S", 0.2)
+    async with _nodes(own_server, 1, clock) as (store,):
+        own_server.kill()
+        with pytest.raises(StoreError, match="does not answer"):
+            await store.saw_page(mint("owner"))  # pyright: ignore[reportArgumentType]
+        own_server.start()
+        await Scene(store, clock).say()
+
+
+async def test_a_cancelled_caller_loses_nothing(pair: list[Scene]) -> None:
+    """Whatever a cancelled request did is whole, and the connection goes on."""
+    scene = pair[0]
+    for number in range(20):
+        said = asyncio.ensure_future(scene.say(f"m{number}", kind=TurnKind.COMMAND))
+        await asyncio.sleep(0.001 * (number % 3))
+        said.cancel()
+        await asyncio.gather(said, return_exceptions=True)
+    last = await scene.say("last", kind=TurnKind.COMMAND)
+    rows = await scene.items(Received)
+    assert rows[-1].message.text == "last"
+    assert rows[-1].turn == last.turn
+    assert len({row.turn for row in rows}) == len(rows)

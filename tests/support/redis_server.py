@@ -1,0 +1,77 @@
+"""A real redis-server on a loopback port, in a folder of its own, as durable as the store demands."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
+SHARED: set[int] = set()
+"""Servers that several tests use: the session ends them, not the test that began them."""
+START_S = 20.0
+"""Maximum seconds until a server answers."""
+
+
+class RedisServer:
+    """A server with its data in `folder`. It keeps its port, so that clients find it after a restart."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        """Take the folder and options after those of a durable server; `with` starts it."""
+        self._folder, self._options = folder, options
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Address for `store.url`."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        program = shutil.which("redis-server")
+        assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
+        where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", "")
+        command = [program, *where, "--databases", "4000", *DURABLE, *self._options]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            assert time.monotonic() < deadline, "redis-server does not answer."
+            time.sleep(0.02)
+
+    def share(self) -> None:
+        """Let several tests use it."""
+        assert self._process is not None, "it runs"
+        SHARED.add(self._process.pid)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if self._process is not None:
+            SHARED.discard(self._process.pid)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
+                line.sendall(b"PING\r\n")
+                return line.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False
+
+    def __enter__(self) -> RedisServer:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self.kill()

@@ -1,0 +1,132 @@
+"""Start checks of the store on Redis: each weakness is refused, and the error names its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from gateway.errors import ConfigError, StoreError, StoreTooNew
+from gateway.store import check_store, open_store
+from gateway.system.clock import SystemClock
+from tests.support.redis_server import RedisServer
+
+USER = "dragoman"
+RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +info +time +config|get"
+"""What the store needs of a Redis user, as the runbook says."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as started:
+        started.share()
+        yield started
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[Any]:
+    """A client of the server, whose settings are as they were afterwards."""
+    opened: Any = redis.Redis(port=server.port, decode_responses=True)
+    with opened as found:
+        before = found.config_get("append*", "no-appendfsync*", "maxmemory-policy")
+        yield found
+        for name in ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy"):
+            found.config_set(name, before[name])
+        found.flushall()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("appendonly", "no"),
+        ("appendfsync", "everysec"),
+        ("no-appendfsync-on-rewrite", "yes"),
+        ("maxmemory-policy", "allkeys-lru"),
+    ],
+)
+def test_a_redis_that_loses_writes_is_refused(server: RedisServer, client: Any, name: str, value: str) -> None:
+    client.config_set(name, value)
+    with pytest.raises(StoreError, match=f"{name} is {value}") as refused:
+        check_store(server.url)
+    assert f"`{name} " in refused.value.cure
+    assert client.dbsize() == 0
+
+
+def test_a_check_leaves_nothing_behind(server: RedisServer, client: Any) -> None:
+    check_store(server.url)
+    assert client.dbsize() == 0
+
+
+async def test_an_opened_store_is_marked_as_ours(server: RedisServer, client: Any) -> None:
+    for _ in range(2):
+        store = open_store(server.url, SystemClock())
+        await store.probe()
+        await store.close()
+    assert client.hget("{dragoman}:meta", "schema") == "1"
+
+
+def test_foreign_keys_under_the_prefix_are_refused(server: RedisServer, client: Any) -> None:
+    """Keys of others beside it do not matter."""
+    client.set("theirs", "1")
+    check_store(server.url)
+    client.set("{dragoman}:theirs", "1")
+    with pytest.raises(ConfigError, match="not a store of Dragoman"):
+        check_store(server.url)
+    check_store(f"{server.url}?prefix=second")
+
+
+def test_the_store_of_a_newer_version_is_refused(server: RedisServer, client: Any) -> None:
+    client.hset("{dragoman}:meta", "schema", 2)
+    with pytest.raises(StoreTooNew, match="schema 2"):
+        check_store(server.url)
+
+
+def test_a_replica_is_refused(server: RedisServer, client: Any) -> None:
+    client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(StoreError, match="replica"):
+            check_store(server.url)
+    finally:
+        client.replicaof("NO", "ONE")
+
+
+def test_a_wrong_password_is_refused(server: RedisServer, client: Any) -> None:
+    """No password stands in the error."""
+    url = server.url.replace("127.0.0.1", "nobody:wrong-password@127.0.0.1")
+    with pytest.raises(StoreError, match="refuses this user") as refused:
+        check_store(url)
+    assert "wrong-password" not in f"{refused.value} {refused.value.cure}"
+    assert client.ping()
+
+
+async def test_a_user_with_the_named_rights_suffices(server: RedisServer, client: Any) -> None:
+    client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", *RIGHTS.split())
+    store = open_store(server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1"), SystemClock())
+    await store.probe()
+    assert (await store.counts()).queued_turns == 0
+    await store.close()
+    client.execute_command("ACL", "DELUSER", USER)
+
+
+def test_a_missing_right_is_named(server: RedisServer, client: Any) -> None:
+    client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", "+info", "+time")
+    with pytest.raises(StoreError, match="config") as refused:
+        check_store(server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1"))
+    assert "secret" not in str(refused.value)
+    client.execute_command("ACL", "DELUSER", USER)
+
+
+def test_a_redis_that_is_not_there_is_named(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)  # never started
+    with pytest.raises(StoreError, match=f"redis://127.0.0.1:{server.port}/0 does not answer") as refused:
+        open_store(server.url, SystemClock())
+    assert "Start Redis" in refused.value.cure
+
+
+@pytest.mark.parametrize("option", ["?ssl=1", "?prefix=a&timeout=3"])
+def test_an_unknown_option_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match="unknown option"):
+        open_store(f"redis://127.0.0.1:1/0{option}", SystemClock())
