@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.agent.voice import Listener, is_recording, shown_back
+from gateway.agent.voice import NO_TIME, NOT_HEARD, Listener, is_recording, shown_back
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in
@@ -40,6 +40,8 @@ FILE_WITHIN_S = 60.0
 """Timeout in seconds for one file."""
 ALL_WITHIN_S = 180.0
 """Timeout in seconds for all files that one model request waits for."""
+HEARD_WITHIN_S = 180.0
+"""Timeout in seconds for all transcripts that one model request waits for."""
 AGAIN_AFTER_S = 1.0
 """Backoff in seconds before the one retry of a fetch."""
 HEAD_BYTES = 4_096
@@ -83,6 +85,7 @@ class Attachments:
     """Listener to recordings; None: they are files like any other."""
     file_within_s: float = FILE_WITHIN_S
     all_within_s: float = ALL_WITHIN_S
+    heard_within_s: float = HEARD_WITHIN_S
     again_after_s: float = AGAIN_AFTER_S
     _log: Any = field(default_factory=lambda: log("attachments"))
 
@@ -97,10 +100,11 @@ class Attachments:
         if not waiting:
             return view
         ends = asyncio.get_running_loop().time() + self.all_within_s
-        found: dict[str, tuple[FetchedFile, ...]] = {}
+        found, heard_by = dict[str, tuple[FetchedFile, ...]](), 0.0
         for received in waiting:
             files = await self._of_message(received, view, ends)
-            files = await self._heard(received, view, files)
+            heard_by = heard_by or asyncio.get_running_loop().time() + self.heard_within_s
+            files = await self._heard(received, view, files, heard_by)
             await self.journal.brought(lease, received.id, files, shown_back(view.turn.conversation, files))
             found[received.id] = files
         inputs = tuple(replace(one, files=found.get(one.id, one.files)) for one in view.inputs)
@@ -127,17 +131,23 @@ class Attachments:
         return tuple(files)
 
     async def _heard(
-        self, received: Received, view: TurnView, files: tuple[FetchedFile, ...]
+        self, received: Received, view: TurnView, files: tuple[FetchedFile, ...], ends: float
     ) -> tuple[FetchedFile, ...]:
-        """Transcribe the recordings among a message's files, one after the other."""
-        if self.listener is None or not any(is_recording(one) for one in received.message.attachments):
+        """Transcribe the recordings among a message's files, one after the other, until `ends` of the loop's time."""
+        listener, heard = self.listener, list[FetchedFile]()
+        if listener is None or not any(is_recording(one) for one in received.message.attachments):
             return files
         try:
             workspace = self.workspaces(works_in(view.session))
         except DragomanError:
             return files  # nothing was fetched either
-        came = zip(received.message.attachments, files, strict=True)
-        return tuple([await self.listener.hear(view, file, found, workspace) for file, found in came])
+        for file, found in zip(received.message.attachments, files, strict=True):
+            try:
+                async with asyncio.timeout_at(ends):
+                    heard.append(await listener.hear(view, file, found, workspace))
+            except TimeoutError:
+                heard.append(replace(found, unheard=NOT_HEARD.format(why=NO_TIME)))
+        return tuple(heard)
 
     async def _one(self, file: Attachment, where: Conversation, target: _Target, ends: float) -> FetchedFile:
         """Fetch one file; a failure becomes its `trouble`."""

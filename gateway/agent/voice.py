@@ -40,6 +40,7 @@ NOT_HEARD = "The voice message was not transcribed: {why}"
 TOO_LONG = f"It is longer than {SECONDS_AT_MOST // 60} minutes."
 EMPTY = "It is empty."
 NO_AUDIO = "It is no recording of a known type."
+NO_TIME = "The voice server took too long. Send it again in a moment."
 NO_WORDS = "No words were heard in it."
 GUESTS = "The voice server failed. An owner finds the reason in the log."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -11,7 +12,7 @@ import pytest
 from gateway.agent.attachments import Attachments
 from gateway.agent.speech import SpokenAnswers
 from gateway.agent.transcript import SPOKEN
-from gateway.agent.voice import NO_SERVER, Listener, as_text, suffix_of
+from gateway.agent.voice import NO_SERVER, NO_TIME, Listener, as_text, suffix_of
 from gateway.domain.ids import main_session
 from gateway.domain.messages import Attachment
 from gateway.domain.prompts import UserText
@@ -176,6 +177,27 @@ async def test_the_reason_for_no_transcript_is_told(
 
     assert await shown(engine) == [f"The voice message was not transcribed: {said}"]
     assert (given(engine).text, "inbox/" in given(engine).data) == ("", True)
+
+
+async def test_a_server_that_never_ends_holds_no_turn(engine: Engine, channel: FakeChannel) -> None:
+    """All recordings share one time, and what there was no time for is told."""
+
+    class Silent(Ear):
+        async def transcribe(self, recording: BinaryIO, name: str) -> str:
+            self.heard.append((name, b""))
+            await asyncio.Event().wait()
+            raise AssertionError("nobody ends this wait")
+
+    silent = Silent()
+    listening(engine, channel, silent).turns.attachments.heard_within_s = 0.05
+    channel.files["f2"] = [OGG]
+    async with asyncio.timeout(20):
+        await says(engine, NOTE, replace(NOTE, source="f2"))
+
+    assert len(silent.heard) <= 2
+    (told,) = await shown(engine)
+    assert told.split("\n\n") == [f"The voice message was not transcribed: {NO_TIME}"] * 2
+    assert "inbox/" in given(engine).data
 
 
 @pytest.mark.parametrize(
