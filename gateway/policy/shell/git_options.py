@@ -54,18 +54,19 @@ def commands_given(args: Sequence[str]) -> Sequence[str] | None:
     if not args:
         return None
     name, words = args[0], args[1:]
-    first = next((word for word in words if not word.startswith("-")), "")
+    first = next((word for word in words if not word.startswith("-")), None)
+    letter = _COMMAND_LETTERS.get(name)
     runs, found = name == "filter-branch" or (name, first) in _RUNNERS, list[str]()
     for word in words:
         option, _, value = word.partition("=")
-        letter = _COMMAND_LETTERS.get(name, "")
         if word.startswith("--"):
             if len(option) <= len("--e") or not any(one.startswith(option) for one in _COMMANDS):
                 continue
-        elif letter and word.startswith("-") and letter in word:
+        elif letter is not None and word.startswith("-") and letter in word:
             value = word.partition(letter)[2]
         else:
             continue
         runs = True
-        found += [value] if value else []
+        if value:
+            found.append(value)
     return found if runs else None

@@ -211,6 +211,7 @@ def test_folder_is_elsewhere_when_no_workspace_is_known() -> None:
         (("*.env",), "git add .", "git may take along or show files that fit '*.env'"),
         (("*.env", "keys/*"), "ls && git push", "git may take along or show files that fit 'keys/*', '*.env'"),
         (("a/*", "b/*", "c/*", "d/*"), "git push", "git may take along or show files that fit 'd/*', 'c/*', 'b/*', …"),
+        (("a/*", "b/*", "c/*"), "git push", "git may take along or show files that fit 'c/*', 'b/*', 'a/*'"),
         (("keys/*",), "git add src; git stash", "git may take along or show files that fit 'keys/*'"),
     ],
 )
@@ -220,6 +221,7 @@ def test_question_names_the_files_that_git_may_take(denied: tuple[str, ...], com
     found = decide(SPEC, replace(POLICY, rules=rules), session(), call_scope, askable=True)
     assert isinstance(found, Ask)
     assert found.because == text
+    assert found.rule == replace(rules[-1], decision=ASK)
     assert found.warning == f"{text[0].upper()}{text[1:]}."
 
 

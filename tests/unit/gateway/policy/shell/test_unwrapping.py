@@ -206,6 +206,7 @@ def test_too_much_is_not_compared() -> None:
         ("git clean -fdx", ""),
         ("git push -u origin main", ""),
         ("git fetch --unshallow", ""),
+        ("git rebase --e", ""),
         ("git log --oneline", ""),
         ("git log --exclude a", ""),
         ("git commit -m -x", ""),
