@@ -120,10 +120,12 @@ async def test_only_a_started_step_of_the_holder_asks(scene: QuestionScene) -> N
 
 async def test_a_press_answers_and_wakes_the_turn(scene: QuestionScene) -> None:
     lease, wait = await scene.asking()
+    scene.clock.advance(7)
     assert await scene.pick(wait, 1) is PressResult.ANSWERED
     assert await scene.answers(wait) == (("Friday",),)
     found = await scene.wait(wait)
     assert (found.state, found.decided_by) == (WaitState.ANSWERED, ANN_TELEGRAM)
+    assert found.decided_at == scene.clock.now()
     again = await scene.claim()
     assert again.turn == lease.turn
     (card,) = await scene.store.card_slots(wait)
