@@ -232,17 +232,30 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
 @pytest.mark.parametrize(
     ("wait", "result"),
     [
-        (ended("done", "Here.", active_ms=1200), ToolResult(status=OK, text="Here.", duration_ms=1200, untrusted=True)),
-        (ended("done"), ToolResult(status=OK, text="", hint="It said nothing.")),
+        (
+            ended("done", "Here.", active_ms=1200),
+            ToolResult(status=OK, text="Here.", hint="From child:t.1.", duration_ms=1200, untrusted=True),
+        ),
+        (ended("done", "Here.", workflow="w"), ToolResult(status=OK, text="Here.", untrusted=True)),
+        (ended("done"), ToolResult(status=OK, text="", hint="It said nothing. From child:t.1.")),
         (
             ended("failed", "Half of it."),
             ToolResult(
-                status=ERROR, text="Half of it.", code="child_failed", hint="The sub-session failed.", untrusted=True
+                status=ERROR,
+                text="Half of it.",
+                code="child_failed",
+                hint="The sub-session failed. From child:t.1.",
+                untrusted=True,
             ),
         ),
         (
             ended("failed"),
-            ToolResult(status=ERROR, text="", code="child_failed", hint="The sub-session failed. It said nothing."),
+            ToolResult(
+                status=ERROR,
+                text="",
+                code="child_failed",
+                hint="The sub-session failed. It said nothing. From child:t.1.",
+            ),
         ),
         (
             ended("stopped", "Half."),
@@ -250,7 +263,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
                 status=CANCELLED,
                 text="Half.",
                 code="child_stopped",
-                hint="The sub-session was stopped.",
+                hint="The sub-session was stopped. From child:t.1.",
                 untrusted=True,
             ),
         ),
@@ -296,8 +309,11 @@ def test_result_of_child_states_how_it_ended(tmp_path: Path, wait: Wait, result:
 @pytest.mark.parametrize(
     ("state", "hint"),
     [
-        ("done", "The middle is left out; the page shows all of it in child:t.1."),
-        ("failed", "The sub-session failed. The middle is left out; the page shows all of it in child:t.1."),
+        ("done", "The middle is left out; the page shows all of it in child:t.1. From child:t.1."),
+        (
+            "failed",
+            "The sub-session failed. The middle is left out; the page shows all of it in child:t.1. From child:t.1.",
+        ),
     ],
 )
 def test_long_last_words_of_a_child_lose_their_middle(tmp_path: Path, state: str, hint: str) -> None:
