@@ -10,15 +10,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+import redis
 
 from gateway.domain.ids import InboundId, NodeId, SessionId, TurnId, mint
 from gateway.domain.live import ANSWERS, SESSIONS, SLOTS, Changed, LiveEvent, LookAgain, TurnReleased
 from gateway.domain.messages import Received
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import PressResult, WaitState
-from gateway.errors import LeaseLost, StoreError
+from gateway.errors import LeaseLost, StoreError, StoreFull
 from gateway.store.redis import RedisStore, open_redis
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
@@ -280,6 +282,22 @@ async def test_a_server_that_stays_away_is_an_error(
             await store.saw_page(mint("owner"))  # pyright: ignore[reportArgumentType]
         own_server.start()
         await Scene(store, clock).say()
+
+
+async def test_a_full_server_refuses_and_goes_on(own_server: RedisServer, clock: FakeClock) -> None:
+    """Nothing of a refused request is stored, and reads go on."""
+    async with _nodes(own_server, 1, clock) as (store,):
+        scene = Scene(store, clock)
+        await scene.say("before")
+        opened: Any = redis.Redis(port=own_server.port)
+        with opened as client:
+            client.config_set("maxmemory", "1mb")
+            with pytest.raises(StoreFull, match="is full"):
+                await scene.say("refused")
+            assert [row.message.text for row in await scene.items(Received)] == ["before"]
+            client.config_set("maxmemory", "0")
+        await scene.say("after")
+        assert [row.message.text for row in await scene.items(Received)] == ["before", "after"]
 
 
 async def test_a_cancelled_caller_loses_nothing(pair: list[Scene]) -> None:
