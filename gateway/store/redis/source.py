@@ -43,7 +43,7 @@ Question: TypeAlias = tuple[str | int, ...]
 """Command on a sorted set: its name, the set, and the rest."""
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
-ALL = (0, -1)
+UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 PAGE = 100
 """Ready turns that are looked at together."""
 
@@ -208,6 +208,16 @@ class RedisSource:
         """Return the answer to a read of a sorted set. Raises `Missing`, and `NotFirst` behind other changes."""
         if not self.may_ask:
             raise NotFirst
+        return self._answer(question)
+
+    def candidates(self, name: str, first: int = 0, last: int = -1) -> list[str]:
+        """Return members by score, also behind other changes of the batch, which may have removed or added some.
+
+        For claims: they look at each row, and what was added is announced after the commit. So many share a batch.
+        """
+        return self._answer(("ZRANGE", name, first, last))
+
+    def _answer(self, question: Question) -> Any:
         if question not in self.batch.answers:
             self._miss(Missing("answer", *question))
         return self.batch.answers[question]
@@ -230,7 +240,7 @@ class RedisSource:
         """Return queued turns that may run, the longest waiting first."""
         found: list[TurnId] = []
         first = 0
-        while len(found) < limit and (page := self.members(indexes.READY, first, first + PAGE - 1)):
+        while len(found) < limit and (page := self.candidates(indexes.READY, first, first + PAGE - 1)):
             rows = self.rows(TURN, page)
             sessions = self.rows(SESSION, {row.turn.session for row in rows})
             held = {row.session.id: row.held_commands for row in sessions}
@@ -304,7 +314,8 @@ class RedisSource:
         found: list[SlotRow] = []
         refusals: list[SlotRow] = []
         for channel in channels:
-            unsent = self.rows(SLOT, self.members(indexes.unsent_on(channel)))
+            rows = self.rows(SLOT, self.candidates(indexes.unsent_on(channel)))
+            unsent = [row for row in rows if row.slot.state in UNSENT]
             due = [row for row in self._heads(unsent) if row.slot.due_at <= now and _account(row) not in without]
             found += [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
             sent = sum(row.slot.kind is SlotKind.REFUSAL and row.slot.state is SlotState.SENDING for row in unsent)
