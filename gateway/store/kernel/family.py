@@ -29,8 +29,10 @@ def give(part: Part, turn: TurnId, n: int, task: TurnId) -> None:
         others = tuple(one for one in part.turns[before.given_by].tasks if one != task)
         part.relink_turn(before.given_by, tasks=others)
     part.relink_turn(task, given_by=turn, given_n=n, hops=max(before.hops, hops_of(part, turn)))
-    tasks = sorted((*part.turns[turn].tasks, task), key=lambda one: part.turns[one].ord)
-    part.relink_turn(turn, tasks=tuple(tasks))
+    tasks = (*part.turns[turn].tasks, task)
+    if before.given_by is not None:  # a new task is the last one, and none of the others need be loaded
+        tasks = tuple(sorted(tasks, key=lambda one: part.turns[one].ord))
+    part.relink_turn(turn, tasks=tasks)
 
 
 def hops_of(part: Part, turn: TurnId) -> int:
