@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.domain.ids import SessionId
-from gateway.domain.slots import NewSlot, SlotKind, shown_when_stored
+from gateway.domain.slots import NewSlot, SlotKind, spoken_file
 from gateway.domain.text import visible
 from gateway.domain.tools import Artifact
 from gateway.domain.views import TurnView
@@ -40,7 +40,8 @@ class SpokenAnswers:
         text = self.redactor.text(text).strip()
         if not is_wanted(view) or not visible(text) or len(text) > SPOKEN_CHARS:
             return []
-        name, n = f"{view.turn.id}-{len(view.steps)}-spoken.ogg", len(view.steps)
+        n = len(view.steps)
+        name = spoken_file(view.turn.id, n)
         try:
             data = await self.speaker.speak(text)
             await asyncio.to_thread(_write, self.outputs(view.session.id), name, data)
@@ -52,8 +53,8 @@ class SpokenAnswers:
 
 
 def is_wanted(view: TurnView) -> bool:
-    """Return whether the person spoke in a chat. The page shows no files of answers."""
-    if view.session.lineage is not None or shown_when_stored(view.turn.conversation):
+    """Return whether the person spoke."""
+    if view.session.lineage is not None:
         return False
     return any(
         found.heard and came.spoken

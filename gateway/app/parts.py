@@ -258,6 +258,7 @@ def make_page(core: Core, web_access: WebAccess) -> WebChannel:
     """Wire the web page."""
     return WebChannel(
         web_api=web_access,
+        recordings=web_access,
         clock=core.clock,
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
         uploads=core.loaded.state / "uploads",
@@ -292,6 +293,7 @@ def make_web_access(core: Core) -> WebAccess:
         approvals=core.approvals,
         clock=core.clock,
         kept=core.workspaces.kept,
+        workspace=core.workspaces.known_workspace,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
         signed_in_for=core.loaded.settings.web.cookie_lifetime,

@@ -33,7 +33,7 @@ class SlotKind(StrEnum):
     """Status line of a turn: its current activity, at its end a summary. Not made where the page shows the steps
     themselves."""
     FILE = "file"
-    """Picture or other file of a call. Not made where the page shows the steps themselves."""
+    """Picture or other file of a call, or a spoken answer. The page shows steps itself, so no files of calls there."""
     POST = "post"
     """Message, poll, reaction or pin that a tool of a channel asked for. Its text can be changed by a later call."""
     COPY = "copy"
@@ -62,6 +62,11 @@ class SlotState(StrEnum):
 def shown_when_stored(conversation: Conversation) -> bool:
     """Return whether a slot here counts as sent when it is stored: the web page reads the rows themselves."""
     return conversation.on_page
+
+
+def spoken_file(turn: TurnId | None, n: int | None) -> str:
+    """Return the name of the artifact that is the spoken answer of a step."""
+    return f"{turn}-{n}-spoken.ogg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

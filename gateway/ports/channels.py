@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from gateway.domain.ids import OwnerName, SessionId, TurnId
+from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused
 from gateway.domain.routes import Accepted
@@ -193,6 +193,24 @@ class ArtifactKind(StrEnum):
     PICTURE = "picture"
     FILE = "file"
     """Any other file for people."""
+    SPOKEN = "spoken"
+    """A spoken answer. At most one per step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Recording that a person sent."""
+
+    data: bytes
+    media_type: str
+
+
+class Recordings(Protocol):
+    """Recordings that people sent, as the web page plays them."""
+
+    async def recording(self, owner: OwnerName, turn: TurnId, message: InboundId, k: int) -> Recording | None:
+        """Return file `k` of a message, counted from 0; None when there is no recording that this owner may hear."""
+        ...
 
 
 class WebApi(Protocol):

@@ -12,19 +12,19 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.approvals import Approvals, page_card
-from gateway.domain.ids import OwnerName, SessionId, TurnId, main_session
+from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId, main_session
 from gateway.domain.live import LiveEvent
 from gateway.domain.routes import empty_session, main_route
 from gateway.domain.sessions import Session
-from gateway.domain.slots import CardRow, QuestionCard
-from gateway.domain.steps import Step
-from gateway.domain.tools import ToolResult
+from gateway.domain.slots import CardRow, QuestionCard, spoken_file
+from gateway.domain.steps import Step, StepKind
 from gateway.domain.views import Row, Rows, SessionLine
 from gateway.domain.waits import Wait, WaitKind
 from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
-from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, Queries, Welcome
+from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, Queries, Recording, Welcome
+from gateway.server.recordings import read_recording
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -51,6 +51,8 @@ class WebAccess:
     clock: Clock
     kept: Callable[[SessionId, str], Path | None]
     """Return the path of a session's artifact."""
+    workspace: Callable[[SessionId], Path]
+    """Return the folder of a session's tools, which need not exist."""
     model_name: str
     version: str
     signed_in_for: timedelta
@@ -161,8 +163,20 @@ class WebAccess:
         except (NotFound, Forbidden):
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
-        names = _files_of(step.result, what) if step is not None and step.result is not None else ()
+        names = () if step is None else _files_of(step, what)
         return self.kept(view.session.id, names[k]) if 0 <= k < len(names) else None
+
+    async def recording(self, owner: OwnerName, turn: TurnId, message: InboundId, k: int) -> Recording | None:
+        """Return a recording that came with a message of a turn. None if absent, not allowed, or no recording."""
+        try:
+            view = await self.queries.turn(turn)
+            await self._check(owner, view.session.id)
+        except (NotFound, Forbidden):
+            return None
+        found = next((one.files or () for one in view.inputs if one.id == message), ())
+        if not 0 <= k < len(found) or not found[k].path:
+            return None
+        return await asyncio.to_thread(read_recording, self.workspace(view.session.id), found[k].path)
 
     async def saw(self, owner: OwnerName) -> None:
         """Record that the page is open now."""
@@ -173,8 +187,13 @@ class WebAccess:
         return self.events.subscribe(*topics)
 
 
-def _files_of(result: ToolResult, what: ArtifactKind) -> Sequence[str]:
-    """Return the file names of a call's artifacts, in order."""
+def _files_of(step: Step, what: ArtifactKind) -> Sequence[str]:
+    """Return the file names of a step's artifacts, in order."""
+    if what is ArtifactKind.SPOKEN:
+        return [spoken_file(step.turn, step.n)] if step.kind is StepKind.MODEL else []
+    result = step.result
+    if result is None:
+        return []
     match what:
         case ArtifactKind.PRINTED:
             return [result.full_output] if result.full_output else []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import wave
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -60,6 +62,17 @@ def settings(model: ScriptedModel, ear: VoiceServer) -> str:
     return CONFIG.format(model=model.base_url) + VOICE.format(voice=ear.base_url)
 
 
+def wav() -> bytes:
+    """Half a second of silence that a browser plays."""
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8_000)
+        file.writeframes(bytes(8_000))
+    return made.getvalue()
+
+
 def words(model: ScriptedModel) -> str:
     """Return what the model was told last."""
     return str(last_said(model)[0]["text"])
@@ -108,8 +121,11 @@ async def test_a_recording_from_the_page_is_understood(tmp_path: Path, model: Sc
         await page.socket.send_json({"op": "say", "id": "say-voice", "text": "", "files": ["upload-0001"]})
         heard = await page.until_row("slot", lambda row: row["text"] == HEARD)
         answered = await page.until_row("slot", lambda row: row["text"] == "Noon.")
+        spoken = await page.until_row("slot", lambda row: row["kind"] == "file")
+        async with page.client.get(f"{daemon.url}{spoken['audio']}") as answer:
+            assert (answer.status, await answer.read()) == (200, OGG)
 
-    assert heard["ord"] < answered["ord"]
+    assert heard["ord"] < answered["ord"] < spoken["ord"]
     assert f"words may be wrong]\n{WORDS}" in words(model)
 
 
@@ -149,11 +165,18 @@ async def test_a_voice_never_approves(
 async def test_the_page_shows_what_was_heard_as_it_is(tmp_path: Path, model: ScriptedModel, ear: VoiceServer) -> None:
     ear.outcomes = ["**what** is <b>the</b> [time](https://example.org)?"]
     model.replies.append(Reply(text="Noon."))
-    note: FilePayload = {"name": "note.ogg", "mimeType": "audio/ogg", "buffer": OGG}
+    note: FilePayload = {"name": "note.wav", "mimeType": "audio/wav", "buffer": wav()}
     async with running(tmp_path, settings(model, ear)) as daemon, at_the_page(daemon) as ann:
         await ann.page.get_by_test_id("file-input").set_input_files([note])
         await expect(ann.page.get_by_test_id("chip").and_(ann.page.locator("[data-state=ready]"))).to_have_count(1)
         await ann.page.get_by_test_id("composer").press("Enter")
         await ann.sees("Noon.")
         await ann.sees("Heard: **what** is <b>the</b> [time](https://example.org)?")
+        plays = ann.page.get_by_test_id("play")
+        await expect(plays).to_have_text(["Play note.wav", "Play the answer"])
+        await plays.first.click()
+        player = ann.page.get_by_test_id("player")
+        await player.evaluate("one => new Promise(done => one.ended ? done() : (one.onended = done))")
+        assert await player.evaluate("one => one.duration") == pytest.approx(0.5)
+        assert ann.complaints == []
         await ann.shot("voice-heard")

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from aiohttp import WSMsgType, web
 
-from gateway.domain.ids import OwnerName, SessionId, TurnId
+from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId
 from gateway.domain.live import SESSIONS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
@@ -24,7 +24,7 @@ from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
-from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Sink, WebApi
+from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Recordings, Sink, WebApi
 from gateway.server.page import ids, inbound, outbound, upload_requests
 from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
 from gateway.server.page.uploads import Uploads
@@ -51,6 +51,8 @@ PICTURE = r"/api/output/{turn}/{n:\d+}/{k:\d+}"
 SHOWN = {ending: kind for kind, ending in PICTURES.items()}
 """Media types of pictures served for display, by file extension."""
 FILE = r"/api/output/{turn}/{n:\d+}/file/{k:\d+}"
+SPOKEN = r"/api/output/{turn}/{n:\d+}/spoken"
+RECORDING = r"/api/recording/{turn}/{message}/{k:\d+}"
 ABSENT = "There is no such file of this call."
 
 PRESSED = {
@@ -69,6 +71,7 @@ class WebChannel:
         self,
         *,
         web_api: WebApi,
+        recordings: Recordings,
         clock: Clock,
         signed_in_for: timedelta,
         uploads: Path,
@@ -79,6 +82,7 @@ class WebChannel:
         `signed_in_for`: lifetime of the cookie. `uploads`: folder for files until their message is read.
         """
         self._web_api = web_api
+        self._recordings = recordings
         self._clock = clock
         self._fail_point = fail_point
         self._lasts_s = int(signed_in_for.total_seconds())
@@ -98,6 +102,8 @@ class WebChannel:
             Endpoint(method="GET", path=r"/api/output/{turn}/{n:\d+}", handler=self._output, auth=Auth.COOKIE),
             Endpoint(method="GET", path=PICTURE, handler=self._picture, auth=Auth.COOKIE),
             Endpoint(method="GET", path=FILE, handler=self._file, auth=Auth.COOKIE),
+            Endpoint(method="GET", path=SPOKEN, handler=self._spoken, auth=Auth.COOKIE),
+            Endpoint(method="GET", path=RECORDING, handler=self._recording, auth=Auth.COOKIE),
             Endpoint(method="PUT", path=upload_requests.PATH, handler=self._upload, auth=Auth.COOKIE),
             Endpoint(method="DELETE", path=upload_requests.PATH, handler=self._drop_upload, auth=Auth.COOKIE),
             Endpoint(method="GET", path="/ws", handler=self._socket, auth=Auth.COOKIE),
@@ -201,6 +207,19 @@ class WebChannel:
             "X-Content-Type-Options": "nosniff",
         }
         return web.FileResponse(path, headers=headers)
+
+    async def _spoken(self, request: web.Request) -> web.StreamResponse:
+        path = await self._artifact(request, ArtifactKind.SPOKEN)
+        return web.FileResponse(path, headers={"Content-Type": "audio/ogg"})
+
+    async def _recording(self, request: web.Request) -> web.StreamResponse:
+        """Return a recording that a person sent."""
+        named = request.match_info
+        turn, message = TurnId(named["turn"]), InboundId(named["message"])
+        found = await self._recordings.recording(request["owner"], turn, message, int(named["k"][:9]))
+        if found is None:
+            raise web.HTTPNotFound(reason=ABSENT)
+        return web.Response(body=found.data, headers={"Content-Type": found.media_type})
 
     async def _upload(self, request: web.Request) -> web.Response:
         return await upload_requests.take(request, self._uploads)

@@ -11,7 +11,7 @@ from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
-from gateway.domain.slots import CardRow, QuestionCard, Slot, SlotKind
+from gateway.domain.slots import CardRow, QuestionCard, Slot, SlotKind, spoken_file
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import PICTURES, ToolResult
@@ -35,7 +35,8 @@ FRAMES_AT_MOST = 4
 QUOTED_AT_MOST = 65_536
 """Characters of a sub-session's last answer in its parent's row; its own session has all."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY, SlotKind.CHECKLIST})
-"""Kinds of slots on the page. Cards, status lines and files are for chats: the page shows approvals and steps."""
+"""Kinds of slots on the page. Cards, status lines and files of calls are for chats: the page shows approvals and
+steps. A spoken answer is shown too."""
 NAME_AT_MOST = 120
 """Characters of a file's name, at most."""
 
@@ -154,7 +155,7 @@ def row(found: Row, card: CardOf) -> Json | None:
         case Wait() as wait:
             body = _wait(wait, card)
         case Slot() as slot:
-            body = _slot(slot) if slot.kind in SHOWN else None
+            body = _slot(slot) if slot.kind in SHOWN or _is_spoken(slot) else None
     return None if body is None else {**body, "ord": found.ord, "rev": found.rev}
 
 
@@ -183,7 +184,10 @@ def _message(received: Received) -> Json:
         "text": message.text,
         "at": time(received.received_at),
         "given": received.given is not None or received.turn is None,
-        "files": [_attached(*found) for found in _attachments(received)],
+        "files": [
+            {**_attached(*found), "audio": _audio(received, k, *found)}
+            for k, found in enumerate(_attachments(received))
+        ],
         **_role(message),
     }
 
@@ -198,6 +202,14 @@ def _attached(file: Attachment, found: FetchedFile | None) -> Json:
     size = found.size if found is not None and found.path else file.size
     path, trouble = (found.path, found.trouble) if found is not None else ("", "")
     return {"name": shown_name(file.name), "size": size, "path": path, "trouble": trouble}
+
+
+def _audio(received: Received, k: int, file: Attachment, found: FetchedFile | None) -> str | None:
+    """Return where the page plays a recording that was fetched; None for another file."""
+    if received.turn is None or found is None or not found.path:
+        return None
+    sounds = file.spoken or any(one.media_type.lower().startswith("audio/") for one in (file, found))
+    return f"/api/recording/{received.turn}/{received.id}/{k}" if sounds else None
 
 
 def _role(message: Inbound) -> Json:
@@ -380,6 +392,10 @@ def _question(wait: Wait, card: QuestionCard) -> Json:
     }
 
 
+def _is_spoken(slot: Slot) -> bool:
+    return slot.kind is SlotKind.FILE and slot.file is not None and slot.file.file == spoken_file(slot.turn, slot.n)
+
+
 def _slot(slot: Slot) -> Json:
     return {
         "type": "slot",
@@ -390,4 +406,5 @@ def _slot(slot: Slot) -> Json:
         "text": slot.text,
         "channel": _channel(slot.conversation),
         "at": time(slot.created_at),
+        "audio": f"/api/output/{slot.turn}/{slot.n}/spoken" if _is_spoken(slot) else None,
     }

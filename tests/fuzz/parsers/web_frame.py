@@ -79,6 +79,7 @@ async def _signing_in(data: bytes) -> None:
 def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     page = WebChannel(
         web_api=cast("Any", _Desk()),
+        recordings=cast("Any", _Desk()),
         clock=givens.CLOCK,
         signed_in_for=timedelta(days=30),
         uploads=Path("/nowhere"),

@@ -173,7 +173,7 @@ function entryOf(row, known) {
     const shown = (hasRun(row) || known.told.has(at)) && !known.approvals.has(at);
     return shown ? { ...base, kind: "step", step: row, told: known.told.get(at) } : null;
   }
-  if (row.type !== "slot" || !row.text) return null;
+  if (row.type !== "slot" || !(row.text || row.audio)) return null;
   const repeats = row.kind === "answer" && known.turns.get(row.turn)?.kind === "command" && known.ran.has(row.turn);
   if (repeats) return null;
   // An answer's text is stored after its calls, but shown before them.

@@ -8,7 +8,7 @@
  * @typedef {{name: string, usage: string, about: string}} Command
  * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
  * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
- *   given: boolean, files: {name: string, size: number, path: string, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
+ *   given: boolean, files: {name: string, size: number, path: string, trouble: string, audio: string|null}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
  * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
@@ -29,7 +29,7 @@
  *   note: string, opened_at: string, expires_at: string, decided_at: string|null}} QuestionRow
  * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,
  *   outcome: "done"|"failed"|"stopped"|null, active_ms: number, usage: Usage, opened_at: string, expires_at: string}} ChildRow
- * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply"|"checklist", text: string, channel: string,
+ * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply"|"checklist"|"file", text: string, audio: string|null, channel: string,
  *   at: string}} SlotRow
  * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|QuestionRow|ChildRow|SlotRow} Row
  *

@@ -6,7 +6,7 @@ import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
 import { Ask } from "./card.js";
 import { ChildEnded, Task } from "./child.js";
-import { FileChip } from "./files.js";
+import { FileChip, Player } from "./files.js";
 import { Icon } from "./icons.js";
 import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
 import { Step } from "./step.js";
@@ -58,6 +58,7 @@ function bodyOf(entry, session, mine) {
     const source = sessionState(session).live.get(`${row.turn}/${row.n}`);
     return source && html`<div data-testid="answer" data-live="true"><${LiveMarkdown} source=${source} /></div>`;
   }
+  if (row.audio) return html`<${Player} from=${row.audio} name="the answer" />`;
   return html`<div data-testid="answer" data-kind=${row.kind}><${Markdown} text=${row.text} class=${row.kind} />
     ${entry.step && html`<${AnswerFigures} step=${entry.step} foot=${entry.foot} session=${session} />`}</div>`;
 }
@@ -92,7 +93,7 @@ function Message({ row, mine, waits }) {
   </article>`;
 }
 
-/** @param {{files: {name: string, size?: number, trouble?: string}[]}} props */
+/** @param {{files: {name: string, size?: number, trouble?: string, audio?: string|null}[]}} props */
 function MessageFiles({ files }) {
   return html`<p class="message-files">${files.map((file, at) => html`<${FileChip} key=${at} ...${file} />`)}</p>`;
 }

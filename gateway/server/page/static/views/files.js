@@ -4,10 +4,17 @@ import { bytes } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "./icons.js";
 
-/** @param {{name: string, size?: number, path?: string, trouble?: string}} props  file of a message */
-export function FileChip({ name, size, path, trouble }) {
+/** Loaded with the first recording: the page stays small. @param {{from: string, name: string}} props */
+export function Player(props) {
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  useEffect(() => void import("./player.js").then(setFound), []);
+  return found && html`<${found.Player} ...${props} />`;
+}
+
+/** @param {{name: string, size?: number, path?: string, trouble?: string, audio?: string|null}} props  file of a message */
+export function FileChip({ name, size, path, trouble, audio }) {
   return html`<span class=${trouble ? "file-chip bad" : "file-chip"} data-testid="attached"><${Icon} name=${trouble ? "warn" : "file"} />
-    <bdi class="name" title=${name}>${name}</bdi>${size ? html`<span class="muted">${bytes(size)}</span>` : null}${path && html`<code class="muted">${path}</code>`}${trouble && html`<span class="why">${trouble}</span>`}</span>`;
+    <bdi class="name" title=${name}>${name}</bdi>${size ? html`<span class="muted">${bytes(size)}</span>` : null}${path && html`<code class="muted">${path}</code>`}${trouble && html`<span class="why">${trouble}</span>`}</span>${audio && html`<${Player} from=${audio} name=${name} />`}`;
 }
 
 /** The paperclip. */

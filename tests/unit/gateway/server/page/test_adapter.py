@@ -171,12 +171,18 @@ async def test_private_answers_are_stored_by_no_cache(page: Served) -> None:
     cookie, code = await page.cookie(), await page.web_access.mint_code(ANN)
     async with page.client(cookie) as client:
         found: list[tuple[int, str]] = []
-        for path in ("/api/me", "/api/output/none/1", "/api/output/none/1/0", "/api/output/none/1/file/0"):
+        for path in (
+            "/api/me",
+            "/api/output/none/1",
+            "/api/output/none/1/0",
+            "/api/output/none/1/file/0",
+            "/api/output/none/1/spoken",
+        ):
             async with client.get(f"{page.url}{path}") as response:
                 found.append((response.status, response.headers["Cache-Control"]))
         async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
             found.append((response.status, response.headers["Cache-Control"]))
-    assert found == [(200, "no-store"), *[(404, "no-store")] * 3, (200, "no-store")]
+    assert found == [(200, "no-store"), *[(404, "no-store")] * 4, (200, "no-store")]
 
 
 async def test_signing_out_ends_the_cookie_and_closes_its_socket_and_no_other(page: Served) -> None:
