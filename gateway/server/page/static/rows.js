@@ -198,7 +198,8 @@ function finish(out, turns) {
   let before = null;
   for (const entry of out) {
     entry.head = !before || before.turn !== entry.turn || before.kind === "message";
-    if (entry.turn) last.set(entry.turn, entry);
+    // A spoken answer follows its text, whose figures are those of the turn.
+    if (entry.turn && entry.kind !== "file") last.set(entry.turn, entry);
     before = entry;
   }
   for (const [id, entry] of last) {
