@@ -10,7 +10,7 @@ import pytest
 from tests.bench.__main__ import run_rows
 from tests.bench.figures import HEAD, Decision, Figure, table
 from tests.bench.rows.turns import CPU_DECIDED, OPERATOR_DECIDED, SHELL_DECIDED
-from tests.bench.world import TINY
+from tests.bench.world import GRAPH_LAYERS, SLOW_S, TINY
 
 
 async def test_two_cheap_rows() -> None:
@@ -44,6 +44,15 @@ async def test_rows_of_an_agent() -> None:
     assert all(figure.value > 0 or " beyond " in figure.what for figure in figures)
     assert all(figure.ratio is not None for figure in figures)
     assert all(figure.ratio and figure.ratio > 1 for figure in figures if figure.what.endswith("commits"))
+
+
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
+async def test_row_of_a_workflow() -> None:
+    """It takes at least its longest path, and far less than its steps one after the other."""
+    ((_, (figure,)),) = [row async for row in run_rows(["workflow"], TINY, None)]
+    assert figure.value > len(GRAPH_LAYERS) * SLOW_S * 1_000
+    assert figure.ratio is not None
+    assert figure.ratio < sum(GRAPH_LAYERS) / len(GRAPH_LAYERS)
 
 
 @pytest.mark.whole("the bench; test_two_cheap_rows stays")

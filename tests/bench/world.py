@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -42,6 +43,10 @@ CALLS = 4
 SPAWN = "spawn"
 """What a question begins with that the model gives to `CHILDREN` sub-sessions before it answers."""
 CHILDREN = 3
+GRAPH = "graph"
+"""What a question begins with that the model gives to a workflow, whose steps it thinks about for `SLOW_S` each."""
+GRAPH_LAYERS = (1, 4, 4, 1)
+"""Steps of each layer of it; a step needs all of the layer before."""
 MARKDOWN = """
 ## A heading with *emphasis*, `code` and a [link](https://example.org/a_(b)?c=d)
 
@@ -321,7 +326,23 @@ def _rules(counts: Counts) -> list[Rule]:
             reply=long.model_copy(update={"text": "1. **Step**: do `this` and _that_, then go on\n" * 350}),
         ),
         *_agent_rules(),
+        *_graph_rules(usual),
         Rule(reply=usual),
+    ]
+
+
+def _graph_rules(usual: Reply) -> list[Rule]:
+    """The call of the workflow, and the answer of each step of it."""
+    layers = [[f"l{at}n{n}" for n in range(size)] for at, size in enumerate(GRAPH_LAYERS)]
+    steps = [
+        {"name": name, "task": f"the part {name}", "needs": layers[at - 1] if at else []}
+        for at, layer in enumerate(layers)
+        for name in layer
+    ]
+    call = Call(name="workflow", arguments=json.dumps({"steps": steps}))
+    return [
+        Rule(text=f"^{GRAPH}", results=0, reply=Reply(calls=(call,))),
+        Rule(text=r"\bthe part l\d", reply=usual.model_copy(update={"think_s": SLOW_S})),
     ]
 
 

@@ -23,6 +23,7 @@ from tests.bench.rows import (
     telegram_rates,
     turns,
     waits,
+    workflow,
 )
 from tests.bench.world import Bench
 
@@ -39,6 +40,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "ready": idle.ready,
         "kill": crash.kill,
         "waits": waits.waits,
+        "workflow": workflow.workflow,
         "commits": store.commits,
         "decisions": policy.decisions,
         "searches": files.searches,
