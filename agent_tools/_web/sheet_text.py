@@ -109,6 +109,7 @@ class Sheet:
         self._row: dict[int, str] = {}
         self._kind, self._style, self._column = "", 0, 0
         self._value: list[str] | None = None
+        self._is_cut = False
 
     def start(self, tag: str, given: Attributes) -> None:
         """Begin an element."""
@@ -123,12 +124,16 @@ class Sheet:
     def end(self, tag: str) -> None:
         """End an element."""
         if tag in ("v", "t") and self._value is not None:
-            if self._column <= COLUMNS:
+            if self._column > COLUMNS:
+                self._is_cut = True
+            else:
                 self._row[self._column] = self._row.get(self._column, "") + self._shown("".join(self._value))
             self._value = None
         elif tag == "row" and self._row:
             cells = [self._row.get(n, "") for n in range(1, max(self._row) + 1)]
             self._line("\t".join(cells))
+        elif tag == "sheetData" and self._is_cut:
+            self._line(f"[Cells to the right of column {COLUMNS} were left out.]")
 
     def text(self, data: str) -> None:
         """Take a value."""

@@ -88,6 +88,7 @@ XLSX = archive(
     xl__worksheets__sheet1_xml='<worksheet><sheetData><row><c t="inlineStr"><is><t>plums</t></is></c></row></sheetData>'
     "</worksheet>",
 )
+FAR = "[Cells to the right of column 512 were left out.]"
 PPTX = archive(
     ppt__presentation_xml=f'<p {R}><sldIdLst><sldId id="256" r:id="rId2"/><sldId r:id="rId1" id="257"/></sldIdLst></p>',
     ppt___rels__presentation_xmlDOTrels=relations(("slide", "slides/slide1.xml"), ("slide", "slides/slide2.xml")),
@@ -116,7 +117,10 @@ ODS = archive(
     ("data", "text"),
     [
         (DOCX, "[page 1]\n# Prices\npears\n\nrye | 400\n[page 2]\n\nthe end"),
-        (XLSX, "[sheet 1 of 2: May]\npears\t\t3.5\napples\t2024-01-01\tTRUE\n\n[sheet 2 of 2: June]\nplums"),
+        (
+            XLSX,
+            "[sheet 1 of 2: May]\npears\t\t3.5\napples\t2024-01-01\tTRUE\n\n" + FAR + "\n[sheet 2 of 2: June]\nplums",
+        ),
         (PPTX, "[slide 1 of 2]\nFirst\nof all\n[notes]\nSpeak up\n[slide 2 of 2]\nSecond"),
         (ODT, "## Prices\npears  3\n- one\n[page 2]\nafter"),
         (ODS, "[sheet 1: May]\npears\t\t3\n" + "again\n" * 100 + "[the row above stands there 900,000,000 times]"),
