@@ -306,6 +306,49 @@ def test_result_of_child_states_how_it_ended(tmp_path: Path, wait: Wait, result:
     assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result
 
 
+ANSWERED: dict[str, Any] = {
+    "questions": [{"text": "Which day?", "options": []}],
+    "answers": [["Friday"]],
+    "requester": "x:1",
+}
+SAID = '[{"question": "Which day?", "answer": ["Friday"]}]'
+
+
+@pytest.mark.parametrize(
+    ("state", "payload", "result"),
+    [
+        (
+            WaitState.ANSWERED,
+            {},
+            ToolResult(
+                status=ERROR, text="", code="question_lost", hint="The question cannot be read any more. Ask again."
+            ),
+        ),
+        (WaitState.ANSWERED, ANSWERED, ToolResult(status=OK, text=SAID, hint="Answered by None.")),
+        (
+            WaitState.EXPIRED,
+            ANSWERED,
+            ToolResult(
+                status=EXPIRED,
+                text=SAID,
+                code="unanswered",
+                hint="Nobody answered everything in time. A later answer comes as a message.",
+            ),
+        ),
+        (
+            WaitState.CANCELLED,
+            {**ANSWERED, "answers": []},
+            ToolResult(status=CANCELLED, text="", code="withdrawn", hint="The question was withdrawn."),
+        ),
+    ],
+)
+def test_result_of_a_question_has_the_answers(
+    tmp_path: Path, state: WaitState, payload: dict[str, Any], result: ToolResult
+) -> None:
+    one, wait = step(state=StepState.STARTED), waiting(state, kind=WaitKind.QUESTION, payload=payload)
+    assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result
+
+
 @pytest.mark.parametrize(
     ("state", "hint"),
     [

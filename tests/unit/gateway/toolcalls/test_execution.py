@@ -268,7 +268,7 @@ async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: CancelReas
 async def test_a_permit_for_something_else_runs_nothing(tmp_path: Path, made_for: tuple[Lease, int, str]) -> None:
     bench = Bench(tmp_path, fine)
 
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match=r"^This permit is for something else\.$"):
         await bench.run(permit=Permit(*made_for))
     assert bench.tool.calls == []
 

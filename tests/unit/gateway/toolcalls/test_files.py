@@ -45,6 +45,21 @@ async def test_read_returns_the_content(files: WorkspaceFiles, path: str) -> Non
         await files.read(path.format(root=files.root), 4)
 
 
+@pytest.mark.parametrize("path", ["a", "a/", "./a", "{root}/a/"])
+async def test_folder_is_listed_by_any_of_its_names(files: WorkspaceFiles, path: str) -> None:
+    found, left = await files.entries(path.format(root=files.root), 9)
+    assert ([one.path for one in found], left) == (["a/b.txt"], 0)
+
+
+@pytest.mark.parametrize("path", [".", "./", "{root}"])
+async def test_workspace_is_listed_in_order_without_links(files: WorkspaceFiles, path: str) -> None:
+    for name in ("z", "c"):
+        (files.root / name).touch()
+    found, left = await files.entries(path.format(root=files.root), 9)
+    assert (sorted(one.path for one in found), left) == (["a", "a/b.txt", "c", "z"], 0)
+    assert [one.path for one in found if "/" not in one.path] == ["a", "c", "z"]
+
+
 @pytest.mark.parametrize("path", ["link", "linked/secret", "a", "fifo"])
 async def test_links_and_special_files_are_not_opened(files: WorkspaceFiles, tmp_path: Path, path: str) -> None:
     for method in (files.read(path, 100), files.create(path, b"new")):
@@ -104,6 +119,7 @@ async def test_files_are_copied_between_the_workspace_and_a_tool(files: Workspac
     handed = await files.hand_over("a/b.txt", folder, 100)
     assert (handed.read_bytes(), handed.name, handed.is_relative_to(folder)) == (b"words", "b.txt", True)
     assert (await files.take_in(handed, "got/it.txt", 100)).read_bytes() == b"words"
+    assert (await files.take_in(handed, "got/all.txt", 5)).read_bytes() == b"words"
 
 
 async def test_a_tools_folder_is_not_trusted_either(files: WorkspaceFiles, tmp_path: Path) -> None:
