@@ -67,7 +67,7 @@ def routes(app: App) -> list[tuple[str, str]]:
 
 
 def _filled(path: str) -> str:
-    named = {"path": "x.js", "turn": "t1", "n": "1", "k": "1", "key": "upload-0001"}
+    named = {"path": "x.js", "turn": "t1", "message": "i1", "n": "1", "k": "1", "key": "upload-0001"}
     return path.format_map(named)
 
 
