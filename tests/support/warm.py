@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+import agent_tools
 from gateway.cli.imports import NOT_USED, hidden, importing
 
 IMPORTED = (
@@ -30,8 +32,21 @@ IMPORTED = (
     "gateway.server.page.adapter",
     "channels.telegram.adapter",
     "channels.slack.adapter",
+    "config.schema",
+    "encodings.idna",
+    "encodings.utf_8_sig",
+    "gateway.llm.attempts",
+    "gateway.llm.openai_chat",
+    "gateway.store.kernel_store",
+    "gateway.store.sqlite",
+    "gateway.store.sqlite.opening",
+    "tests.support.channel",
+    "tests.support.tools.peek",
+    "tests.support.tools.poke",
+    "tree_sitter",
+    "tree_sitter_bash",
 )
-"""What nearly every daemon of a test imports; whatever else one needs it imports itself."""
+"""What most daemons of tests import, beside all tools; whatever else one needs it imports itself."""
 REQUEST_BYTES = 1 << 18
 
 
@@ -144,7 +159,7 @@ STEM = Stem()
 def main(control: socket.socket) -> None:
     """Import, then fork for each request until nobody can ask any more."""
     with importing(), hidden(NOT_USED):  # as the command `run` has it
-        for name in IMPORTED:
+        for name in (*IMPORTED, *all_tools()):
             import_module(name)
     living: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
@@ -161,6 +176,11 @@ def main(control: socket.socket) -> None:
         os.write(telling, b"%d\n" % pid)
         living[pid] = telling
         tell_of_the_dead(living)  # one that ended before it was known
+
+
+def all_tools() -> list[str]:
+    """Return the modules of all tools. Each daemon looks at each of them: 0.1 s of CPU where none is imported yet."""
+    return [found.name for found in pkgutil.iter_modules(agent_tools.__path__, f"{agent_tools.__name__}.")]
 
 
 def tell_of_the_dead(living: dict[int, int]) -> None:
