@@ -19,9 +19,9 @@ from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.live import ANSWERS, LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.store.event_bus import KEPT, LocalEventBus
+from gateway.store.jobs import StoreJob
 from gateway.store.notifications import Notifications
 from gateway.store.redis import connection
-from gateway.store.sqlite.write_queue import WriteJob
 from gateway.system.logging_setup import log
 
 LIVE = "live"
@@ -80,7 +80,7 @@ class RedisEventBus(LocalEventBus):
 
     # --- wake-ups of commits ----------------------------------------------------------------
 
-    def wake(self, jobs: Iterable[WriteJob]) -> str:
+    def wake(self, jobs: Iterable[StoreJob]) -> str:
         """Return the message of a commit's wake-ups for other nodes; empty when none is due."""
         all_ = Notifications()
         for touched in [job.touched for job in jobs if job.touched is not None]:

@@ -17,21 +17,23 @@ from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import InboundId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.views import Spent
+from gateway.store import columns
 from gateway.store.codec import dump_json, from_us, load_json, storable, to_us
-from gateway.store.kernel.part import EventKey, FactKey, StepKey
-from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, changed
-from gateway.store.sqlite import tables
-from gateway.store.sqlite.decode import (
+from gateway.store.columns import RowColumns
+from gateway.store.decode import (
+    audit_row_of,
     grant_of,
     moment,
     received_of,
     session_of,
     slot_of,
+    spent_of,
     step_of,
     turn_of,
     wait_of,
 )
-from gateway.store.sqlite.records import audit_row_of, spent_of
+from gateway.store.kernel.part import EventKey, FactKey, StepKey
+from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, changed
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -88,25 +90,25 @@ class Kind(Generic[K, R]):
         return changed(row, **{name: rev - UNNUMBERED + stamp for name, rev in new.items()}) if new else row
 
 
-def _named(table: tables.RowTable[Any], values: Values) -> dict[str, Any]:
+def _named(table: RowColumns[Any], values: Values) -> dict[str, Any]:
     """Return the columns of a table by name."""
     return dict(zip(table.names, values, strict=False))
 
 
-def _until(table: tables.RowTable[Any], values: Values, end: str, start: int = 1) -> tuple[Any, ...]:
+def _until(table: RowColumns[Any], values: Values, end: str, start: int = 1) -> tuple[Any, ...]:
     """Return the columns before the one called `end`: those of the domain's type. The first is the place mostly."""
     return tuple(values[start : table.names.index(end)])
 
 
 def _session_values(row: SessionRow) -> Values:
-    return [*tables.SESSIONS.values(row), row.turns, row.commands, row.held_commands, row.live_below]
+    return [*columns.SESSIONS.values(row), row.turns, row.commands, row.held_commands, row.live_below]
 
 
 def _session(values: Values) -> SessionRow:
-    named = _named(tables.SESSIONS, values)
-    turns, commands, held, below = values[len(tables.SESSIONS.names) :]
+    named = _named(columns.SESSIONS, values)
+    turns, commands, held, below = values[len(columns.SESSIONS.names) :]
     return SessionRow(
-        session=session_of(_until(tables.SESSIONS, values, "context", start=0)),
+        session=session_of(_until(columns.SESSIONS, values, "context", start=0)),
         turns=tuple(turns),
         commands=tuple(commands),
         held_commands=held,
@@ -121,14 +123,14 @@ def _session(values: Values) -> SessionRow:
 
 def _turn_values(row: TurnRow) -> Values:
     lists = [row.inputs, row.steps, row.waits, row.drafts, row.status, row.tasks]
-    return [*tables.TURNS.values(row), *lists]
+    return [*columns.TURNS.values(row), *lists]
 
 
 def _turn(values: Values) -> TurnRow:
-    named = _named(tables.TURNS, values)
-    inputs, steps, waits, drafts, status, tasks = values[len(tables.TURNS.names) :]
+    named = _named(columns.TURNS, values)
+    inputs, steps, waits, drafts, status, tasks = values[len(columns.TURNS.names) :]
     return TurnRow(
-        turn=turn_of(_until(tables.TURNS, values, "rev")),
+        turn=turn_of(_until(columns.TURNS, values, "rev")),
         ord=named["ord"],
         rev=named["rev"],
         queued_at=from_us(named["queued_at"]),
@@ -154,15 +156,15 @@ def _turn(values: Values) -> TurnRow:
 
 
 def _message(values: Values) -> MessageRow:
-    named = _named(tables.MESSAGES, values)
-    received = received_of(_until(tables.MESSAGES, values, "session"))
+    named = _named(columns.MESSAGES, values)
+    received = received_of(_until(columns.MESSAGES, values, "session"))
     return MessageRow(received=received, session=named["session"], ord=named["ord"], rev=named["rev"])
 
 
 def _step(values: Values) -> StepRow:
-    named = _named(tables.STEPS, values)
+    named = _named(columns.STEPS, values)
     return StepRow(
-        step=step_of(_until(tables.STEPS, values, "session")),
+        step=step_of(_until(columns.STEPS, values, "session")),
         session=named["session"],
         ord=named["ord"],
         rev=named["rev"],
@@ -172,14 +174,14 @@ def _step(values: Values) -> StepRow:
 
 
 def _wait(values: Values) -> WaitRow:
-    named = _named(tables.WAITS, values)
-    return WaitRow(wait=wait_of(_until(tables.WAITS, values, "rev")), ord=named["ord"], rev=named["rev"])
+    named = _named(columns.WAITS, values)
+    return WaitRow(wait=wait_of(_until(columns.WAITS, values, "rev")), ord=named["ord"], rev=named["rev"])
 
 
 def _slot(values: Values) -> SlotRow:
-    named = _named(tables.SLOTS, values)
+    named = _named(columns.SLOTS, values)
     return SlotRow(
-        slot=slot_of(_until(tables.SLOTS, values, "ord")),
+        slot=slot_of(_until(columns.SLOTS, values, "ord")),
         seq=named["seq"],
         ord=named["ord"],
         rev=named["rev"],
@@ -194,7 +196,7 @@ def _slot(values: Values) -> SlotRow:
 
 
 def _grant(values: Values) -> Grant:
-    return grant_of(_until(tables.GRANTS, values, "held_by", start=0))
+    return grant_of(_until(columns.GRANTS, values, "held_by", start=0))
 
 
 def _spent_values(spent: Spent) -> Values:
@@ -220,25 +222,25 @@ def _list(key: Sequence[str]) -> str:
 SpentKey: TypeAlias = tuple[date, str, str]
 
 SESSION = Kind[SessionId, SessionRow](
-    "session", str, _session_values, _session, ("summary_rev",), tables.SESSIONS.names
+    "session", str, _session_values, _session, ("summary_rev",), columns.SESSIONS.names
 )
 TURN = Kind[TurnId, TurnRow](
-    "turn", str, _turn_values, _turn, ("ord", "rev", "queued_rev", "ended_rev"), tables.TURNS.names
+    "turn", str, _turn_values, _turn, ("ord", "rev", "queued_rev", "ended_rev"), columns.TURNS.names
 )
 MESSAGE = Kind[InboundId, MessageRow](
-    "message", str, tables.MESSAGES.values, _message, ("ord", "rev"), tables.MESSAGES.names
+    "message", str, columns.MESSAGES.values, _message, ("ord", "rev"), columns.MESSAGES.names
 )
 STEP = Kind[StepKey, StepRow](
-    "step", lambda key: f"{key[0]}/{key[1]}", tables.STEPS.values, _step, ("ord", "rev"), tables.STEPS.names
+    "step", lambda key: f"{key[0]}/{key[1]}", columns.STEPS.values, _step, ("ord", "rev"), columns.STEPS.names
 )
-WAIT = Kind[WaitId, WaitRow]("wait", str, tables.WAITS.values, _wait, ("ord", "rev"), tables.WAITS.names)
-SLOT = Kind[SlotId, SlotRow]("slot", str, tables.SLOTS.values, _slot, ("seq", "ord", "rev"), tables.SLOTS.names)
+WAIT = Kind[WaitId, WaitRow]("wait", str, columns.WAITS.values, _wait, ("ord", "rev"), columns.WAITS.names)
+SLOT = Kind[SlotId, SlotRow]("slot", str, columns.SLOTS.values, _slot, ("seq", "ord", "rev"), columns.SLOTS.names)
 CARDS = Kind[WaitId, tuple[SlotId, ...]]("cards", str, list, lambda values: tuple(map(SlotId, values)))
 EVENT = Kind[EventKey, str]("event", _list, lambda outcome: [outcome], lambda values: values[0])
 FACT = Kind[FactKey, Fact](
     "fact", _list, lambda fact: [fact.value, _expiry(fact)], lambda values: Fact(values[0], moment(values[1]))
 )
-GRANT = Kind[str, Grant]("grant", str, tables.GRANTS.values, _grant)
+GRANT = Kind[str, Grant]("grant", str, columns.GRANTS.values, _grant)
 SPENT = Kind[SpentKey, Spent](
     "spent",
     lambda key: dump_json([key[0].isoformat(), *key[1:]]),

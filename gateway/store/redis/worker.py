@@ -19,6 +19,7 @@ import redis
 
 from gateway.domain.ids import InboundId, mint
 from gateway.errors import StoreError
+from gateway.store.jobs import StoreJob, deliver
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
 from gateway.store.redis.clock import ServerClock
@@ -26,7 +27,6 @@ from gateway.store.redis.commit import Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import Batch, NotFirst, Question, RedisSource, Stored
-from gateway.store.sqlite.write_queue import WriteJob, deliver
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class RedisPart(Part):
 
 
 @dataclass(slots=True, eq=False)
-class Job(WriteJob):
+class Job(StoreJob):
     """A transition, and its ids."""
 
     minted: Minted = field(default_factory=Minted)
@@ -174,7 +174,7 @@ class Worker:
         for job in failed:
             job.error, job.touched = error, None
         self._rows = Rows()
-        deliver(list(failed), WriteJob.settle)
+        deliver(list(failed), StoreJob.settle)
 
     def _settle(self, jobs: list[Job]) -> None:
         """Run a batch until no other node came between its reads and its commit."""
@@ -305,7 +305,7 @@ class Worker:
             else:
                 self._rows.put(key, Stored(kind_of(key).numbered(row, stamp), f"{stamp} ", batch.sizes[key]))
 
-    def _announce(self, job: WriteJob) -> None:
+    def _announce(self, job: StoreJob) -> None:
         if job.touched is not None:
             self._events.publish_locally(job.touched)
         job.settle()

@@ -17,11 +17,11 @@ from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import StoreError
 from gateway.ports import Clock
+from gateway.store.decode import UNREADABLE
 from gateway.store.event_bus import LocalEventBus
 from gateway.store.kernel import journal, turns
 from gateway.store.kernel.part import Part
 from gateway.store.sqlite.damage import refuse_damaged
-from gateway.store.sqlite.decode import UNREADABLE
 from gateway.store.sqlite.opening import FileLock, check_library, last_rev, make_file, open_reader, open_writer
 from gateway.store.sqlite.queries import SqliteQueries, history_of, places_of_ended
 from gateway.store.sqlite.source import SqliteSource

@@ -8,7 +8,7 @@ from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.views import ChildLine
 from gateway.store import child_rules
 from gateway.store.codec import dump_json
-from gateway.store.sqlite.decode import Columns, readable, session_of, turn_of
+from gateway.store.decode import Columns, readable, session_of, turn_of
 from gateway.store.sqlite.tx import ReadTx
 
 SESSION_COLUMNS = 16

@@ -9,7 +9,7 @@ from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.sessions import SessionKind
 from gateway.policy.grants import holds
 from gateway.store.codec import LINEAGE, dump_json, from_us, load_conversation
-from gateway.store.sqlite.decode import grant_of, readable
+from gateway.store.decode import grant_of, readable
 from gateway.store.sqlite.tx import ReadTx
 
 

@@ -22,21 +22,23 @@ from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.ports import Clock
 from gateway.store.codec import dump_json, from_us
-from gateway.store.kernel.part import AccountKey, FactKey
-from gateway.store.kernel.rows import Fact, held_for
-from gateway.store.kernel_store import KernelStore
-from gateway.store.sqlite import children, grants, records
-from gateway.store.sqlite.decode import (
+from gateway.store.decode import (
     Columns,
+    audit_row_of,
     moment,
     readable,
     received_of,
     session_of,
     slot_of,
+    spent_of,
     step_of,
     turn_of,
     wait_of,
 )
+from gateway.store.kernel.part import AccountKey, FactKey
+from gateway.store.kernel.rows import Fact, held_for
+from gateway.store.kernel_store import KernelStore
+from gateway.store.sqlite import children, grants, records
 from gateway.store.sqlite.turn_cache import TurnCache
 from gateway.store.sqlite.tx import ReadTx
 from gateway.store.sqlite.writer import ReaderPool
@@ -159,7 +161,7 @@ class SqliteQueries(KernelStore):
 
     async def spent(self, since: date) -> Sequence[Spent]:
         """Return the usage since a day, the newest first."""
-        return await self.read(lambda reader: readable(records.spent_of, reader.run("spent", since.isoformat()), "day"))
+        return await self.read(lambda reader: readable(spent_of, reader.run("spent", since.isoformat()), "day"))
 
     async def grants_for(self, turn: TurnId) -> Sequence[Grant]:
         """Return the grants that hold for calls of this turn, oldest first."""
@@ -178,14 +180,12 @@ class SqliteQueries(KernelStore):
     async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
         """Return the audit row of a step's last start; None when it never started."""
         return await self.read(
-            lambda reader: next((records.audit_row_of(one) for one in reader.run("audit_row", turn, n)), None)
+            lambda reader: next((audit_row_of(one) for one in reader.run("audit_row", turn, n)), None)
         )
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows after a place, in order."""
-        return await self.read(
-            lambda reader: [records.audit_row_of(one) for one in reader.run("audit_rows", after, limit)]
-        )
+        return await self.read(lambda reader: [audit_row_of(one) for one in reader.run("audit_rows", after, limit)])
 
     async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
         """Return the calls that were started, each with its row."""

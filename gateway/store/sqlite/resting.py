@@ -14,7 +14,7 @@ from gateway.domain.sessions import Session
 from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.codec import to_us
-from gateway.store.sqlite.decode import UNREADABLE, session_of
+from gateway.store.decode import UNREADABLE, session_of
 from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.grants import live_grants
 from gateway.store.sqlite.opening import FileLock, check_file

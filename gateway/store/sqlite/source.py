@@ -15,10 +15,7 @@ from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, Tu
 from gateway.domain.turns import TurnKind
 from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
-from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Part, StepKey, Table
-from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
-from gateway.store.sqlite import tables
-from gateway.store.sqlite.decode import (
+from gateway.store.decode import (
     Columns,
     grant_of,
     moment,
@@ -31,6 +28,9 @@ from gateway.store.sqlite.decode import (
     wait_of,
     whole_or_bare,
 )
+from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Part, StepKey, Table
+from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
+from gateway.store.sqlite import tables
 from gateway.store.sqlite.queries import claimable
 from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
 from gateway.store.sqlite.tables import RowTable

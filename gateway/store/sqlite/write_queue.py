@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from gateway.store.notifications import Notifications
+from gateway.store.jobs import StoreJob, deliver
 
 LOOK_EVERY_S = 1.0
 """Poll interval in seconds for work that becomes due by time alone."""
 
 
 @dataclass(slots=True, eq=False)
-class WriteJob:
-    """A job for a thread, and the caller that waits for it."""
+class WriteJob(StoreJob):
+    """A job of the writer."""
 
-    work: Callable[[Any], Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
-    touched: Notifications | None = None
     claims: WaitingClaims | None = None
     """For a claim that waits for work: the waiting claims of its kind."""
     most: int = 0
     """For such a claim: its limit."""
     patient: bool = True
     """For such a claim: whether its timeout has not passed."""
-
-    def settle(self) -> None:
-        """Resolve the caller's future, unless it was cancelled. Runs in its event loop."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
 
 
 class WaitingClaims:
@@ -84,7 +65,7 @@ class WaitingClaims:
         """End the wait of all claims: the next claim must check."""
         with self._lock:
             self._due, waiting, self._waiting = True, self._waiting, []
-        deliver(waiting, WriteJob.settle)
+        deliver(waiting, StoreJob.settle)
 
     # --- in the writer ------------------------------------------------------------------------
 
@@ -103,16 +84,3 @@ class WaitingClaims:
             if keeps:
                 self._waiting.append(job)
             return keeps
-
-
-def deliver(jobs: list[WriteJob], announce: Callable[[WriteJob], None]) -> None:
-    """Call `announce` for each job in the job's event loop. A closed loop is skipped."""
-    for loop in {job.loop for job in jobs}:
-        mine = [job for job in jobs if job.loop is loop]
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_announce_all, mine, announce)
-
-
-def _announce_all(jobs: list[WriteJob], announce: Callable[[WriteJob], None]) -> None:
-    for job in jobs:
-        announce(job)

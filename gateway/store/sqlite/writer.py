@@ -17,10 +17,11 @@ from gateway.errors import StoreDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.codec import to_us
 from gateway.store.event_bus import LocalEventBus
+from gateway.store.jobs import deliver
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.opening import keep_from_moving
 from gateway.store.sqlite.tx import ReadTx, Tx
-from gateway.store.sqlite.write_queue import WaitingClaims, WriteJob, deliver
+from gateway.store.sqlite.write_queue import WaitingClaims, WriteJob
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")

@@ -1,21 +1,24 @@
-"""Conversion of SQLite columns to domain types. Each `*_of` takes columns in the order of its SELECTs."""
+"""Conversion of stored columns to domain types. Each `*_of` takes columns in the order of SQLite's SELECTs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, TypeVar
 
+from gateway.domain.audit import AuditRow, StartBasis
 from gateway.domain.grants import Grant, GrantKind, GrantPlace
-from gateway.domain.ids import GrantId, InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import Slot, SlotKind, SlotState
-from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.steps import Step, StepKind, StepState, Usage
 from gateway.domain.text import one_line
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.views import Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
+from gateway.errors import StoreError
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
@@ -258,3 +261,43 @@ def slot_of(columns: Columns) -> Slot:
         fence=fence,
         post=None if post is None else POST.load(post),
     )
+
+
+def spent_of(columns: Columns) -> Spent:
+    """Return the usage of a day, person and model."""
+    day, principal, model, answers, input_tokens, output_tokens, cached_tokens, cost_micros = columns
+    usage = Usage(
+        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens, cost_micros=cost_micros
+    )
+    return Spent(day=date.fromisoformat(day), principal=Principal(principal), model=model, answers=answers, usage=usage)
+
+
+def audit_row_of(columns: Columns) -> AuditRow:
+    """Return a row of the audit. Raises `StoreError` when it cannot be read."""
+    seq, at, session, turn, n, lane, tool, sha, because, wait, grant, rule, by, *rest = columns
+    sandbox, node, prev_hash, hash_ = rest
+    try:
+        return AuditRow(
+            seq=seq,
+            at=from_us(at),
+            session=SessionId(session),
+            turn=TurnId(turn),
+            n=n,
+            lane=TurnKind(lane),
+            tool=tool,
+            action_sha=sha,
+            because=StartBasis(because),
+            wait=None if wait is None else WaitId(wait),
+            grant=None if grant is None else GrantId(grant),
+            rule=rule,
+            decided_by=None if by is None else Principal(by),
+            sandbox=sandbox,
+            node=NodeId(node),
+            prev_hash=prev_hash,
+            hash=hash_,
+        )
+    except (ValueError, TypeError, OverflowError):
+        raise StoreError(
+            f"Row {seq} of the audit cannot be read: it is not what was written.",
+            cure="deploy/RUNBOOK.md (Was anything run that nobody allowed?) says what to look at.",
+        ) from None
