@@ -66,7 +66,10 @@ def test_only_execution_calls_a_tool_under_a_permit() -> None:
     runs: set[str] = set()
     makes: set[str] = set()
     for path in ROOT.glob("gateway/**/*.py"):
-        for node in ast.walk(tree_of(path.read_text())):
+        text = path.read_text()
+        if "Permit" not in text and not ("tool" in text and ".run" in text):
+            continue  # parsing all of them takes a second
+        for node in ast.walk(tree_of(text)):
             name = path.relative_to(ROOT).as_posix()
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Permit":
                 makes.add(name)
