@@ -54,11 +54,17 @@ class Sharing:
 
     def __init__(self, line: Line, end: str) -> None:
         self._line, self._end = line, end
+        self._top: Sequence[pytest.Collector] = ()
+        """Folders that the run was started for, not looked into yet."""
+        self._within: dict[pytest.Collector, Sequence[pytest.Collector]] = {}
+        """Entries of each folder looked into. A fixture of a `conftest.py` belongs to one object for its folder."""
         self._collected = 0
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self) -> bool:
-        """Collect nothing before the run begins."""
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Collect no file before the run begins."""
+        found = session.perform_collect(genitems=False)
+        self._top = [one for one in found if isinstance(one, pytest.Collector)]
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -77,10 +83,30 @@ class Sharing:
         """Yield the tests of files, each collected when the tests before it have begun."""
         while (name := self._line.take(self._end)) is not None:
             gc.disable()  # what collecting makes is no garbage
-            found = list(session.perform_collect([name]))
+            found = list(session.genitems(self._file(session.startpath / name)))
+            session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=found)
             gc.enable()
             self._collected += len(found)
             yield from found
+
+    def _file(self, path: Path) -> pytest.Collector:
+        """Return the collector of a file. Raises `LookupError` when there is none below the folders of the run."""
+        nodes = self._top
+        while True:
+            node = next((one for one in nodes if one.path == path or one.path in path.parents), None)
+            if node is None:
+                raise LookupError(f"{path} is no file of tests in the folders of this run.")
+            if node.path == path:
+                return node
+            nodes = self._entries(node)
+
+    def _entries(self, folder: pytest.Collector) -> Sequence[pytest.Collector]:
+        if folder not in self._within:
+            folder.ihook.pytest_collectstart(collector=folder)
+            report = folder.ihook.pytest_make_collect_report(collector=folder)
+            folder.ihook.pytest_collectreport(report=report)
+            self._within[folder] = [one for one in report.result or () if isinstance(one, pytest.Collector)]
+        return self._within[folder]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

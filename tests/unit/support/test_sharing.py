@@ -17,6 +17,10 @@ SESSION = """import pytest
 @pytest.fixture(scope="session")
 def whole(): return []
 """
+BELOW = """import pytest
+@pytest.fixture
+def whole(whole): return whole
+"""
 FILE = """import pytest
 @pytest.mark.parametrize("n", range(3))
 def test_it(n, whole):
@@ -34,7 +38,8 @@ def share(folder: Path, line: Line, end: str) -> subprocess.Popen[bytes]:
 
 def run(folder: Path, files: dict[str, str], ends: tuple[str, ...]) -> tuple[list[int], Counter[str]]:
     """Run files. Return the exit codes, and how often each test ran."""
-    for name, text in {"conftest.py": SESSION, **files}.items():
+    (folder / "below").mkdir()
+    for name, text in {"conftest.py": SESSION, "below/conftest.py": BELOW, **files}.items():
         (folder / name).write_text(text)
     line = Line(folder / "line")
     line.fill(list(files))
@@ -52,10 +57,10 @@ def test_two_processes_run_every_test_once(tmp_path: Path) -> None:
 
 
 def test_a_session_lasts_over_files_and_a_failure_is_told(tmp_path: Path) -> None:
-    files = {f"test_{n}.py": FILE.format(at_most=5) for n in range(2)}
+    files = {name: FILE.format(at_most=8) for name in ("test_a.py", "below/test_b.py", "below/test_c.py")}
     codes, ran = run(tmp_path, files, ("front",))
     assert codes == [1]
-    assert len(ran) == 6
+    assert len(ran) == 9
     assert (tmp_path / "front.xml").read_text().count("<failure") == 1
 
 
