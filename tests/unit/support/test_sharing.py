@@ -19,7 +19,7 @@ def whole(): return []
 """
 BELOW = """import pytest
 @pytest.fixture
-def whole(whole): return whole
+def below(whole): return whole
 """
 FILE = """import pytest
 @pytest.mark.parametrize("n", range(3))
@@ -57,7 +57,8 @@ def test_two_processes_run_every_test_once(tmp_path: Path) -> None:
 
 
 def test_a_session_lasts_over_files_and_a_failure_is_told(tmp_path: Path) -> None:
-    files = {name: FILE.format(at_most=8) for name in ("test_a.py", "below/test_b.py", "below/test_c.py")}
+    names = ("test_a.py", "below/test_b.py", "below/test_c.py")
+    files = {name: FILE.format(at_most=8).replace("whole", Path(name).parent.name or "whole") for name in names}
     codes, ran = run(tmp_path, files, ("front",))
     assert codes == [1]
     assert len(ran) == 9
