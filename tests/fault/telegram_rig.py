@@ -99,10 +99,15 @@ class Wire:
     line: AsyncExitStack = field(default_factory=AsyncExitStack)
     """While it is open, Telegram can be reached."""
     deaths: list[float] = field(default_factory=list[float])
-    """When it died by `kill -9`, in seconds of `time.monotonic()`."""
+    """When it was dead by `kill -9` and its next life began, in seconds of `time.monotonic()`."""
+    buried: int = 0
+    """Deaths after which a life began."""
 
     async def start(self, armed: str = "", *, ready: bool = True) -> None:
         """Begin a life, with fail points armed."""
+        if len(self.deaths) == self.buried + 1:  # what was on its way may have arrived after the death was seen
+            self.deaths[-1] = time.monotonic()
+        self.buried = len(self.deaths)
         self.daemon.config = CONFIG.format(
             friends=", ".join(f'"{f"telegram:{one}" if isinstance(one, int) else one}"' for one in self.friends),
             chats=", ".join(f'"telegram:{chat}"' for chat in self.chats),

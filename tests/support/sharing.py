@@ -63,9 +63,13 @@ class Sharing:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect no file before the run begins."""
-        found = session.perform_collect(genitems=False)
-        self._top = [one for one in found if isinstance(one, pytest.Collector)]
+        session.perform_collect(genitems=False)
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item | pytest.Collector]) -> None:
+        """Remember the folders before an option such as `-m` leaves them out."""
+        self._top = self._top or [one for one in items if isinstance(one, pytest.Collector)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -23,6 +23,7 @@ def below(whole): return whole
 """
 FILE = """import pytest
 @pytest.mark.parametrize("n", range(3))
+@pytest.mark.filterwarnings("ignore")
 def test_it(n, whole):
     whole.append(n)
     assert len(whole) <= {at_most}
@@ -30,7 +31,15 @@ def test_it(n, whole):
 
 
 def share(folder: Path, line: Line, end: str) -> subprocess.Popen[bytes]:
-    options = [f"--line={line.path}", f"--take-from={end}", f"--junit-xml={folder / end}.xml", "-p", "no:cacheprovider"]
+    options = [
+        f"--line={line.path}",
+        f"--take-from={end}",
+        f"--junit-xml={folder / end}.xml",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "filterwarnings",
+    ]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.sharing", f"--rootdir={folder}", *options]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL)
