@@ -45,13 +45,11 @@ WHOLE = "whole"
 TOOL_S = 600
 """Timeout in seconds for a check other than pytest; pytest has a limit for each test."""
 TYPES_S = 1800
-"""Timeout in seconds for pyright, which yields to the tests beside it."""
+"""Timeout in seconds for pyright, beside the tests."""
 TESTS_S = 4 * 3600
 """Timeout in seconds for each process that runs tests."""
 NOTHING_COLLECTED = 5
 """Exit code of a pytest that ran no test."""
-TYPES_NICE = 5
-"""Priority of pyright. At 19 it would get nothing at all on a busy machine."""
 PROCESSES = min(2, os.cpu_count() or 1) + 6
 """Processes that run tests: six more than cores, because most of them wait, for daemons, timeouts and pauses."""
 FEW_PROCESSES = PROCESSES - 5
@@ -175,8 +173,7 @@ def tool(name: str, *arguments: str) -> Outcome:
 def types() -> Outcome:
     """Check the types, beside the tests: it fills the time in which they wait."""
     program = str(Path(sys.executable).with_name("pyright"))
-    command = ["nice", "-n", str(TYPES_NICE), program, "--project", "pyproject.toml"]
-    code, text = captured(command, seconds=TYPES_S)
+    code, text = captured([program, "--project", "pyproject.toml"], seconds=TYPES_S)
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
@@ -224,7 +221,8 @@ def pytest(
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(processes) as pool:
         folder = Path(name)
         line = Line(folder / "line")
-        line.fill(line_up(files, measured(), DAEMONS))
+        entries = line_up(files, measured(), DAEMONS)
+        line.fill(entries)
         command = [sys.executable, "-m", "pytest", "-q", "-p", Line.__module__, f"--line={line.path}", *options]
         if traced:
             command += ["--cov", "--cov-report=", "--cov-fail-under=0"]
@@ -243,7 +241,7 @@ def pytest(
             for number in range(processes)
         ]
         while wait(begun, PROGRESS_S).not_done:
-            print(f"        {len(files) - line.left()} of {len(files)} files of tests are run or running", flush=True)
+            print(f"        {len(entries) - line.left()} of {len(entries)} files of tests have begun", flush=True)
         ended = [one.result() for one in begun]
         results = sorted(folder.glob("*.xml"))
         passed, failed = counted(results)

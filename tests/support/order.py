@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / ".durations"
 """Seconds that each file took in the last run of `./run test`, as JSON."""
+TOGETHER = ("tests/unit/agent_tools/browser", "tests/unit/gateway/server/page/static")
+"""Folders whose files stand in the line as one, because they share a browser: two seconds of CPU to start."""
 BYTES_A_SECOND = 2000
 """Length of a file whose tests take about a second: a guess, where no run has been measured yet."""
 
@@ -37,14 +39,19 @@ def seconds_by_file(cases: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def line_up(files: Sequence[str], taken: Mapping[str, float], front: Sequence[str]) -> list[str]:
-    """Return the files in line: those of the folders `front` with the longest first, then the others, longest last.
+    """Return the line: files of the folders `front` with the longest first, then the others, longest last.
+
+    Files of a folder of `TOGETHER` stand there as that folder.
 
     `taken`: seconds of each file in the last run.
     """
     folders = tuple(f"{folder}/" for folder in front)
-    sizes = {file: taken[file] if file in taken else _guessed(file) for file in files}
-    first = sorted((file for file in files if file.startswith(folders)), key=lambda file: -sizes[file])
-    others = sorted((file for file in files if not file.startswith(folders)), key=lambda file: sizes[file])
+    sizes = defaultdict[str, float](float)
+    for file in files:
+        place = next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+        sizes[place] += taken[file] if file in taken else _guessed(file)
+    first = sorted((one for one in sizes if one.startswith(folders)), key=lambda one: -sizes[one])
+    others = sorted((one for one in sizes if not one.startswith(folders)), key=lambda one: sizes[one])
     return first + others
 
 

@@ -1,8 +1,8 @@
 """Sharing of test files among several pytest processes, as a pytest plugin. No part of the path of a message.
 
-Each process takes one file after the other from a line, collects it and runs it. So each file is imported and collected
-once, where every process of pytest-xdist collects all of them: a fifth of the CPU of a whole run. What lasts as long as
-a session, such as a browser, is made once in each process.
+Each process takes one file or folder after the other from a line, collects it and runs it. So each file is imported
+and collected once, where every process of pytest-xdist collects all of them: a tenth of the CPU of a whole run. What
+lasts as long as a session, such as a browser, is made once in each process.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ class Sharing:
         """Yield the tests of files, each collected when the tests before it have begun."""
         while (name := self._line.take(self._end)) is not None:
             gc.disable()  # what collecting makes is no garbage
-            found = list(session.genitems(self._file(session.startpath / name)))
+            found = list(session.genitems(self._collector(session.startpath / name)))
             session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=found)
             gc.enable()
             self._collected += len(found)
             yield from found
 
-    def _file(self, path: Path) -> pytest.Collector:
-        """Return the collector of a file. Raises `LookupError` when there is none below the folders of the run."""
+    def _collector(self, path: Path) -> pytest.Collector:
+        """Return the collector of a file or folder. Raises `LookupError` when the run has none."""
         nodes = self._top
         while True:
             node = next((one for one in nodes if one.path == path or one.path in path.parents), None)
             if node is None:
-                raise LookupError(f"{path} is no file of tests in the folders of this run.")
+                raise LookupError(f"{path} is nothing with tests in the folders of this run.")
             if node.path == path:
                 return node
             nodes = self._entries(node)

@@ -19,6 +19,13 @@ def test_a_file_that_was_never_run_counts_by_its_length() -> None:
     assert line_up([here, *OTHERS], TAKEN, ()) == [OTHERS[0], here, OTHERS[2], OTHERS[1]]
 
 
+def test_files_that_share_a_browser_stand_as_one() -> None:
+    keys, page = (f"tests/unit/gateway/server/page/static/test_{name}.py" for name in ("keys", "page"))
+    found = line_up([keys, *OTHERS, page], TAKEN | {keys: 5.0, page: 6.0}, ())
+    assert found[-1] == "tests/unit/gateway/server/page/static"
+    assert found[:-1] == [OTHERS[0], OTHERS[2], OTHERS[1]]
+
+
 def test_the_seconds_of_a_file_are_those_of_its_tests() -> None:
     cases = [("tests.unit.test_a", 1.5), ("tests.unit.test_a.TestIt", 2.0), ("tests.fault.test_b", 3.0)]
     assert seconds_by_file(cases) == {"tests/unit/test_a.py": 3.5, "tests/fault/test_b.py": 3.0}

@@ -19,21 +19,21 @@ from tests.support.makers import ANN
 from tests.unit.gateway.toolcalls.subsession_rig import own_tool, spawning
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """One for all tests: to start one takes a second and a half. Each test has a page, and cookies, of its own."""
     async with chromium() as found:
         yield found
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def no_task_is_left(browser: Browser) -> AsyncIterator[None]:
     """As everywhere, in the loop that these tests share; what the browser runs by is no test's."""
     async with no_tasks_left():
         yield
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(tmp_path: Path) -> AsyncIterator[Served]:
     """The page of an engine with a tool that is asked about."""
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
@@ -43,7 +43,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
         yield found
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def ann(page: Served, browser: Browser) -> AsyncIterator[Person]:
     """Ann at the page, in a browser of her own."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})

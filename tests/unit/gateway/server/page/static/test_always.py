@@ -10,7 +10,7 @@ from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 SETTLED_MS = 500
 """Buttons that have just moved ignore the pointer for 400 ms."""
 

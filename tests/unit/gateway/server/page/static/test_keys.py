@@ -9,7 +9,7 @@ from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 COMPOSED = [{"isComposing": True}, {"keyCode": 229}]
 """How a key that belongs to an input method is marked: by the standard, and by Safari, whose Enter ends it first."""
 KEY = """(target, event) => !target.dispatchEvent(

@@ -15,7 +15,7 @@ from tests.support.engine import Engine, Served
 from tests.support.fakes import CLEO, in_background
 from tests.support.makers import ANN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 SWALLOW = "() => { window.send = WebSocket.prototype.send; WebSocket.prototype.send = () => {}; }"
 """From now on nothing arrives, and nobody says so: as with a server that is stopped, or a line that was cut."""
 CARRY = "() => { WebSocket.prototype.send = window.send; }"
@@ -37,7 +37,7 @@ FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'Quot
 FORBIDDEN = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no', 'SecurityError') }})"
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def tab(page: Served, ann: Person) -> AsyncIterator[Person]:
     """Another tab of Ann's browser."""
     person = Person(await ann.page.context.new_page())

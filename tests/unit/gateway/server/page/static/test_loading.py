@@ -15,7 +15,7 @@ from tests.support.engine import Served
 from tests.support.makers import ANN
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.whole("a real Chromium for seconds; test_page, test_line and test_keys stay"),
 ]
 QUIET_S = 0.4
@@ -24,7 +24,7 @@ OTHER = "0123456789abcdef"
 """A version that the page never had."""
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def tab(browser: Browser) -> AsyncIterator[Page]:
     """An empty page in a browser that has loaded nothing yet."""
     context = await browser.new_context()

@@ -25,7 +25,7 @@ from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
 from tests.support.makers import ANN, CHAT, attachment, inbound
 from tests.unit.gateway.toolcalls.subsession_rig import call, ended, spawning
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 MAIN = SessionId("main:ann")
 
 

@@ -14,7 +14,7 @@ from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.whole("a browser beside an engine")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.whole("a browser beside an engine")]
 SETTLED_MS = 500
 """Buttons that have just moved ignore the pointer for 400 ms."""
 QUESTIONS = [

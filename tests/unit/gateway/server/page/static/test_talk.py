@@ -22,7 +22,7 @@ from tests.support.fakes import ANN_PAGE, calls
 from tests.support.makers import ANN
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.whole("a real Chromium for seconds; test_page, test_line and test_keys stay"),
 ]
 STATIC = Path(page.__file__).with_name("static")
@@ -127,7 +127,7 @@ HOME = """async () => {
 """Whether the end is followed by who scrolled there, and then to the beginning; where that one is after a change."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def desk(browser: Browser) -> AsyncIterator[Page]:
     """An empty page beside the modules, without a server."""
 

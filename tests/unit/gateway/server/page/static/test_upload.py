@@ -15,7 +15,7 @@ from tests.support.engine import Served
 from tests.support.makers import ANN
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.whole("a real Chromium for seconds; test_uploads stays"),
 ]
 PNG = (
