@@ -117,8 +117,11 @@ class RedisEventBus(LocalEventBus):
             self.publish_here(ANSWERS, event)
             return
         self._note_loop()
-        here = lambda: self._in_loop(lambda: self.publish_here(ANSWERS, event))  # noqa: E731
-        self._post(channel, self._message(ANSWERS, event), here)
+
+        def publish_here() -> None:
+            self._in_loop(lambda: self.publish_here(ANSWERS, event))
+
+        self._post(channel, self._message(ANSWERS, event), publish_here)
 
     def _post(self, channel: str, message: str, otherwise: Callable[[], None] | None = None) -> None:
         if self._outbox.qsize() < KEPT:  # more wait only while Redis is away: events may be lost

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.domain.audit import AuditHead
@@ -358,7 +359,7 @@ def _account(row: SlotRow) -> AccountKey:
     return row.slot.conversation.channel, row.slot.conversation.account
 
 
-_seq: Callable[[SlotRow], int] = lambda row: row.seq  # noqa: E731
+_seq: Callable[[SlotRow], int] = attrgetter("seq")
 
 
 def _takes_too_long(row: SlotRow, now: datetime) -> bool:
