@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.ports import free_port
+
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
 SHARED: set[int] = set()
 """Servers that several tests use: the session ends them, not the test that began them."""
@@ -22,9 +24,7 @@ class RedisServer:
     def __init__(self, folder: Path, *options: str) -> None:
         """Take the folder and options after those of a durable server; `with` starts it."""
         self._folder, self._options = folder, options
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
