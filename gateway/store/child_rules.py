@@ -129,29 +129,23 @@ def refusal(depth: int, *, in_turn: int, live: int) -> SpawnRefusal | None:
 
 def first_message(child: NewChild, now: datetime, quoted: str = "") -> Inbound:
     """Return the task as the first message of a child. `quoted`: results of other children that it is given."""
-    return Inbound(
-        event_key=f"child/{child.session}/spawn",
-        conversation=child_place(child.session),
-        principal=SYSTEM_PARENT,
-        name=TASK_NAME,
-        direct=True,
-        addressed=True,
-        text=child.task,
-        sent_at=now,
-        quoted=quoted,
-    )
+    return replace(_from_parent(child.session, "spawn", child.task, now), quoted=quoted)
 
 
 def message_to(new: NewMessage, lease: Lease, n: int, now: datetime) -> Inbound:
     """Return a message to a child that is there already. Its key is that of its step, so that it arrives once."""
+    return _from_parent(new.child, f"{lease.turn}.{n}/send", new.text, now)
+
+
+def _from_parent(child: SessionId, key: str, text: str, now: datetime) -> Inbound:
     return Inbound(
-        event_key=f"child/{new.child}/{lease.turn}.{n}/send",
-        conversation=child_place(new.child),
+        event_key=f"child/{child}/{key}",
+        conversation=child_place(child),
         principal=SYSTEM_PARENT,
         name=TASK_NAME,
         direct=True,
         addressed=True,
-        text=new.text,
+        text=text,
         sent_at=now,
     )
 
