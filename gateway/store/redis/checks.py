@@ -71,7 +71,8 @@ def _check_settings(client: Any, url: str) -> None:
 def _check_keys(client: Any, url: str, prefix: str, *, begins: bool) -> None:
     found = client.hget(f"{prefix}meta", "schema")
     if found is None:
-        if next(iter(client.scan_iter(match=f"{_escaped(prefix)}*", count=1000)), None) is not None:
+        is_empty = next(iter(client.scan_iter(match=f"{_escaped(prefix)}*", count=1000)), None) is None
+        if not is_empty and client.hget(f"{prefix}meta", "schema") is None:  # another node may have begun meanwhile
             raise ConfigError(
                 f"Redis at {shown(url)} has keys `{prefix}*` that are not a store of Dragoman.",
                 cure="Use another prefix (`?prefix=` in store.url) or another database.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ import redis
 
 from gateway.errors import ConfigError, StoreError, StoreTooNew
 from gateway.store import check_store, open_store
+from gateway.store.redis.checks import check_server
+from gateway.store.redis.connection import address_of
 from gateway.system.clock import SystemClock
 from tests.support.redis_server import RedisServer
 
@@ -66,6 +70,21 @@ async def test_an_opened_store_is_marked_as_ours(server: RedisServer, client: An
         await store.probe()
         await store.close()
     assert client.hget("{dragoman}:meta", "schema") == "1"
+
+
+def test_several_nodes_begin_on_an_empty_redis(server: RedisServer, client: Any) -> None:
+    """Whichever marks it as ours, to the others it is no foreign store."""
+    with ThreadPoolExecutor(4) as nodes:
+        for _ in range(10):
+            client.flushall()
+            began = Barrier(4)
+
+            def begin(barrier: Barrier = began) -> None:
+                barrier.wait()
+                check_server(*address_of(server.url), begins=True)
+
+            for one in [nodes.submit(begin) for _ in range(4)]:
+                one.result()
 
 
 def test_foreign_keys_under_the_prefix_are_refused(server: RedisServer, client: Any) -> None:
