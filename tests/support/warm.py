@@ -38,6 +38,7 @@ IMPORTED = (
     "gateway.llm.attempts",
     "gateway.llm.openai_chat",
     "gateway.store.kernel_store",
+    "gateway.store.redis",
     "gateway.store.sqlite",
     "gateway.store.sqlite.opening",
     "tests.support.channel",

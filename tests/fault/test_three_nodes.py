@@ -1,0 +1,115 @@
+"""F02 on Redis: three daemons on one store, and one of them is killed every two seconds while many people write."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.views import Item
+from tests.fault.nodes_rig import Fleet, fleet
+from tests.fault.oracle import Evidence, every_turn_ended_with_one_answer, nothing_is_lost, order_is_kept
+from tests.fault.telegram_rig import judge_chats, slots_of
+from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, times
+from tests.support.telegram import Call
+
+MESSAGES, SESSIONS = times((300, 30), (20_000, 500), small=(200, 20))
+KILL_EVERY_S = times(1.0, 2.0)
+AT_ONCE = times(60, 400)
+"""Messages that wait for their answer at most: people go on writing as long as the daemons live and die."""
+PEOPLE = range(3001, 3001 + SESSIONS)
+SETTLE_S = times(30.0, 300.0)
+
+
+@dataclass(slots=True)
+class Writers:
+    """People who write on, each in their own chat."""
+
+    all: Fleet
+    chance: random.Random
+    said: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    number: int = 0
+    answered: int = 0
+
+    def saw(self, call: Call) -> None:
+        """Note what is sent."""
+        self.answered += call.method == "sendMessage"
+
+    async def write(self) -> None:
+        """Say everything, never too far ahead of the answers."""
+        while self.number < MESSAGES:
+            await self.all.telegram.until(lambda: self.number - self.answered < AT_ONCE, SETTLE_S)
+            self.number += 1
+            who = self.chance.choice(PEOPLE)
+            self.said.setdefault(who, []).append(text := f"message {self.number}")
+            self.all.telegram.say(who, text)
+            await asyncio.sleep(0)
+
+    def is_over(self) -> bool:
+        """Whether everything is said."""
+        return self.number >= MESSAGES
+
+
+@pytest.mark.timeout(times(120, 4 * 3600))
+@pytest.mark.parametrize("mode", ["webhook", pytest.param("polling", marks=pytest.mark.whole("webhooks stay"))])
+async def test_nodes_are_killed_in_turn(mode: str, tmp_path: Path) -> None:
+    """Nothing is lost, doubled or out of order in any session, whichever daemon took, ran or sent it."""
+    chance = dice("F02 on Redis")
+    async with fleet(tmp_path, mode=mode) as three:
+        people, began = Writers(three, chance), time.monotonic()
+        three.telegram.script(people.saw)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(people.write(), name="people")
+            group.create_task(three.kill_often(KILL_EVERY_S, chance, people.is_over), name="deaths")
+        await three.settled(SETTLE_S)
+        took_s = time.monotonic() - began
+        await three.stop()
+        counted(KILLS, len(three.deaths), "F02")
+        sys.stdout.write(f"{len(three.deaths)} kills, {MESSAGES} messages, {MESSAGES / took_s:.0f} a second\n")
+        await judge(three, people)
+
+
+async def judge(three: Fleet, people: Writers) -> None:
+    """Compare what was said and shown with what is stored."""
+    rows = await three.everything()
+    found = [evidence_of(texts, rows.get(f"dm:telegram/main/{who}", ())) for who, texts in people.said.items()]
+    lost = sum((Counter(one.said) - taken(one)).total() for one in found)
+    twice = sum((taken(one) - Counter(one.said)).total() for one in found)
+    figure("F02", LOST, lost, 0, of=MESSAGES)
+    figure("F02", TWICE, twice, 0, of=MESSAGES)
+    figure("F02", "on Redis: sessions out of order", sum(not in_order(one) for one in found), 0, of=len(found))
+    for one in found:
+        nothing_is_lost(one)
+        every_turn_ended_with_one_answer(one)
+    surplus = judge_chats(three.telegram, slots_of(rows), three.deaths)
+    marked = len(surplus) / len(three.deaths)
+    figure("F02", "on Redis: shown again and marked, of what was on its way, a death", marked, SESSIONS)
+
+
+def evidence_of(said: Sequence[str], items: Sequence[Item]) -> Evidence:
+    """One session."""
+    return Evidence(said=said, ran={}, frames=(), asked=(), page=(), items=items)
+
+
+def taken(evidence: Evidence) -> Counter[str]:
+    """What was given to a turn, and how often."""
+    return Counter(one.message.text for one in evidence.of(Received) if one.turn is not None and one.given is not None)
+
+
+def in_order(evidence: Evidence) -> bool:
+    """Whether messages were taken and answered in the order in which they were said, one turn at a time."""
+    try:
+        order_is_kept(evidence)
+    except AssertionError:
+        return False
+    answers = [slot.text for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER]
+    return answers == [f"You said: {text}" for text in evidence.said]
