@@ -23,6 +23,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("state folder", str(loaded.state)),
         *((f"owner {name}", ", ".join(who) or "the web page only") for name, who in settings.owners.items()),
         ("store", settings.store.url),
+        *([("cluster key", "set")] if settings.cluster.key else []),
         ("listens on", f"{settings.http.host}:{settings.http.port or 'any free port'}"),
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),
         *_model(settings.model),

@@ -15,6 +15,7 @@ from config.agents import check_presets, read_agents
 from config.approvers import Named, check_approvers
 from config.budgets import check_budgets, read_budgets
 from config.channels import ConfiguredChannel, named_channels, read_channels
+from config.cluster import ClusterSettings
 from config.hooks import hook_warnings, read_hooks
 from config.key_index import variables_for
 from config.model import ModelSettings
@@ -54,8 +55,8 @@ from gateway.errors import ConfigError
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
-    "owners", "store", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people", "chats",
-    "sessions", "tools", "rules", "hooks", "log", "voice",
+    "owners", "store", "cluster", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people",
+    "chats", "sessions", "tools", "rules", "hooks", "log", "voice",
 )  # fmt: skip
 NUMBERED: Final = ("rules", "hooks")
 """Arrays of tables whose problems name the line of their table."""
@@ -270,6 +271,7 @@ def _read(
     known = named_channels(tables)
     owners = read_owners(raw.get("owners", {}), known, reader)
     store = reader.model(StoreSettings, raw.get("store", {}), ("store",))
+    cluster = reader.model(ClusterSettings, raw.get("cluster", {}), ("cluster",))
     people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
@@ -289,12 +291,12 @@ def _read(
         named = Named(owners=owners, allowed=people.allow, channels=known)
         check_budgets(raw.get("budgets", {}), named, reader)
         warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
-    if not (web and store and http and model and people and chats and sessions and log and voice):
+    if not (web and store and cluster and http and model and people and chats and sessions and log and voice):
         return None, channels, tools, warnings, own
     if not store.url:
         store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
     settings = Settings(
-        owners=owners, store=store, http=http, model=model, web=web, people=people, chats=chats,
+        owners=owners, store=store, cluster=cluster, http=http, model=model, web=web, people=people, chats=chats,
         sessions=sessions, log=log, voice=voice,
     )  # fmt: skip
     of_channels = [line for one in (channels or {}).values() for line in one.warnings(_named(settings))]

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from config.agents import NAME, AgentSettings
 from config.channels import built_in
+from config.cluster import ClusterSettings
 from config.hooks import HookSettings
 from config.model import ModelSettings
 from config.plugins import tool_specs
@@ -56,8 +57,8 @@ def schema() -> dict[str, Any]:
     """Return the schema of the whole file. Deterministic."""
     definitions: dict[str, Any] = {}
     tables: dict[str, type[BaseModel]] = {
-        "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
-        "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
+        "store": StoreSettings, "cluster": ClusterSettings, "http": HttpSettings, "model": ModelSettings,
+        "people": PeopleSettings, "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
         "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings, "voice": VoiceSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}

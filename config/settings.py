@@ -28,6 +28,7 @@ from pydantic import (
 
 from channels._shared.settings import is_name
 from config.basics import Table, address, is_address, is_loopback
+from config.cluster import ClusterSettings
 from config.model import ModelSettings
 from config.places import STORE_BYTES, too_long
 from config.values import Flaw
@@ -448,6 +449,7 @@ class Settings:
     owners: Mapping[OwnerName, tuple[Principal, ...]]
     """Each owner's principals on the channels, without the implicit one of the web page."""
     store: StoreSettings
+    cluster: ClusterSettings
     http: HttpSettings
     model: ModelSettings
     web: WebSettings

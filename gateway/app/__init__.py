@@ -13,6 +13,7 @@ from gateway.app.channel_loader import load_channels
 from gateway.app.core import NO_FAKES, Fakes, make_core
 from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
+from gateway.app.membership import Membership
 from gateway.app.memory_tuning import keep_tidy
 from gateway.app.parts import (
     make_compaction,
@@ -29,6 +30,7 @@ from gateway.app.parts import (
     make_web_access,
 )
 from gateway.domain.ids import PAGE
+from gateway.domain.nodes import NodeEntry
 from gateway.outbound.delivery import Delivery
 from gateway.outbound.live_edits import LiveEdits
 from gateway.sandbox import Containment
@@ -89,6 +91,7 @@ def build(
             metrics=core.metrics,
             approvers=core.approvals.approvers_later,
         ),
+        membership=Membership(entry=NodeEntry(node=core.node, key=core.key_mark), node=core.store),
         chores={
             "tidy": keep_tidy,
             "jobs": core.jobs.run,

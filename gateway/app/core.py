@@ -22,17 +22,19 @@ from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.approvers import NOBODY_DECIDES, ApproverRules
 from gateway.domain.children import with_own_agents
 from gateway.domain.ids import NodeId, Principal, web_principal
+from gateway.domain.nodes import KeyMark, KeySource
 from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
 from gateway.policy.routing import AllowedPeople
 from gateway.ports import Clock, Model, Models, StatefulTool, Store
 from gateway.sandbox import Containment
-from gateway.store import is_there, open_store
+from gateway.store import is_shared, is_there, open_store
 from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.system.secret_key import SecretKey, cluster_key
 from gateway.toolcalls.delegates import Delegates
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import FixedSource, Registry, ToolSource
@@ -50,6 +52,10 @@ class Core:
     store: Store
     node: NodeId
     machine: str
+    key: SecretKey
+    """What everything that this gateway signs is signed with."""
+    key_mark: KeyMark | None
+    """By which the store knows that key; None for a store that no other node can open."""
     redactor: Redactor
     metrics: Metrics
     points: FailPoints
@@ -88,7 +94,7 @@ class Fakes:
     operator: Model | None = None
     redactor: Redactor | None = None
     key: bytes | None = None
-    """The key of button tokens."""
+    """The secret key."""
 
 
 NO_FAKES = Fakes()
@@ -124,7 +130,7 @@ def make_core(
         fakes.redactor or redactor_of(loaded),
     )
     # Read before the store is opened: a store without its key is one whose key was lost.
-    button_tokens = ButtonTokens(fakes.key or state_key(state, known=is_there(settings.store.url)))
+    key = SecretKey(fakes.key) if fakes.key else _key(loaded)
     store = fakes.store or open_store(settings.store.url, clock)
     models, close = fakes.models, ()
     if models is None:
@@ -136,13 +142,15 @@ def make_core(
         store=store,
         node=fakes.node or NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
+        key=key,
+        key_mark=_mark(loaded, key) if is_shared(settings.store.url) else None,
         redactor=redactor,
         metrics=metrics,
         points=FailPoints.read(environ),
         registry=registry,
         kept=kept,
         people=people,
-        approvals=Approvals(people, store, button_tokens, partial(_deciding, registry), settings.sessions.grant_expiry),
+        approvals=_approvals(loaded, people, store, key, registry),
         workspaces=Workspaces(state),
         jobs=Jobs(key_value=store, events=store.live, clock=clock),
         workers=workers,
@@ -153,6 +161,24 @@ def make_core(
         client=client,
         closers=close,
     )
+
+
+def _key(loaded: Loaded) -> SecretKey:
+    """Return the key of all nodes, or that of this state folder, made once."""
+    configured = loaded.settings.cluster.key
+    if configured is not None:
+        return cluster_key(configured.get_secret_value())
+    return SecretKey(state_key(loaded.state, known=is_there(loaded.settings.store.url)))
+
+
+def _mark(loaded: Loaded, key: SecretKey) -> KeyMark:
+    source = KeySource.STATE if loaded.settings.cluster.key is None else KeySource.CLUSTER
+    return KeyMark(fingerprint=key.fingerprint, source=source)
+
+
+def _approvals(loaded: Loaded, people: AllowedPeople, store: Store, key: SecretKey, registry: Registry) -> Approvals:
+    expiry = loaded.settings.sessions.grant_expiry
+    return Approvals(people, store, ButtonTokens(key.root), partial(_deciding, registry), expiry)
 
 
 def _deciding(registry: Registry, tool: str) -> ApproverRules:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.agent.worker import TurnWorker
 from gateway.app.maintenance import Sweeper
+from gateway.app.membership import Membership
 from gateway.errors import StoreError
 from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
@@ -54,6 +55,7 @@ class Daemon:
     delivery: Delivery
     live_edits: LiveEdits
     sweeper: Sweeper
+    membership: Membership
     chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
         default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]
     )
@@ -67,6 +69,7 @@ class Daemon:
         """Run until `stop` or a signal, then drain within ten seconds. Awaits `ready` once work is accepted."""
         async with self._signals():
             try:
+                await self.membership.join()
                 await self.sweeper.start(self.machine)
                 await self.http.start()
                 await self._serve(ready)

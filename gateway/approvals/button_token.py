@@ -21,9 +21,9 @@ class ButtonTokens:
     swap it.
     """
 
-    def __init__(self, state_key: bytes) -> None:
-        """Take the secret of this state folder, at least 32 bytes."""
-        self._key = state_key
+    def __init__(self, key: bytes) -> None:
+        """Take the secret of this gateway, at least 32 bytes."""
+        self._key = key
 
     def make(self, wait: WaitId, card: str, verb: str) -> Handle:
         """Return the handle, at most 64 bytes of ASCII. `verb`: a `Verb`, or the name of a question's `Pick`."""

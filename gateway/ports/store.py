@@ -16,6 +16,7 @@ from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
+from gateway.domain.nodes import NodeEntry
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -201,7 +202,15 @@ class Accounts(Protocol):
 
 
 class Node(Protocol):
-    """Heartbeat and named leases of this daemon, one node of many."""
+    """This daemon as one node of many: who may be one, heartbeat and named leases."""
+
+    async def join(self, entry: NodeEntry) -> None:
+        """Let this node in. Call first of all. Raises `ConfigError` with its cure, and then wrote nothing.
+
+        All nodes have the same secret key. The first one's is kept by its fingerprint; a key of the cluster takes the
+        place of that of a state folder.
+        """
+        ...
 
     async def alive(self, node: NodeId) -> None:
         """Store that this node is alive now. Call every 10 s."""

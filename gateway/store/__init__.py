@@ -43,6 +43,11 @@ def open_store(url: str, clock: Clock) -> Store:
     )
 
 
+def is_shared(url: str) -> bool:
+    """Return whether several nodes can open the store at `url` together."""
+    return url.startswith(REDIS)
+
+
 def is_there(url: str) -> bool:
     """Return whether a store exists at `url` already. One on Redis is not looked for: its key stands elsewhere."""
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))

@@ -14,6 +14,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
+from gateway.domain.nodes import NodeEntry
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
@@ -33,6 +34,7 @@ from gateway.store.kernel import (
     intake,
     journal,
     messages,
+    nodes,
     outbox,
     questions,
     records,
@@ -325,6 +327,10 @@ class KernelStore(ABC):
     async def saw_page(self, owner: OwnerName) -> None:
         """Record that the owner's page is open."""
         await self.run(lambda part: records.saw_page(part, owner))
+
+    async def join(self, entry: NodeEntry) -> None:
+        """Let this node in."""
+        await self.run(lambda part: nodes.join(part, entry))
 
     async def begin(self, node: NodeId, downtime: timedelta) -> int:
         """Record that this node starts. After a downtime of all nodes, offer open cards again."""

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
+from gateway.app.membership import Membership
 from gateway.domain.ids import NodeId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
+from gateway.domain.nodes import NodeEntry
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.domain.sessions import SessionKind
 from gateway.domain.steps import Answer
@@ -290,6 +292,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         worker=worker,
         delivery=delivery,
         live_edits=engine.live_edits(delivery, look_every_s=0.4),
+        membership=Membership(entry=NodeEntry(node=node, key=None), node=engine.store),
         sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

@@ -143,6 +143,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     (tmp_path / "instructions.md").write_text("Be kind.\n")
     (tmp_path / "researcher.md").write_text("Be thorough.\n")
     environ = {
+        "DRAGOMAN_CLUSTER_KEY": "k" * 32,
         "OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k", "BRAVE_API_KEY": "k", "EXA_API_KEY": "k",
         "TELEGRAM_BOT_TOKEN": "1:t", "TELEGRAM_WEBHOOK_SECRET": "s",
         "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": "a-signing-secret",

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from config.basics import is_loopback
+from config.cluster import ClusterSettings
 from config.model import ModelSettings
 from config.settings import (
     ChannelModule,
@@ -392,3 +393,9 @@ def flaw_of(model: type[BaseModel], table: dict[str, object]) -> Flaw:
     flaw = caught.value.errors()[0].get("ctx", {}).get("error")
     assert isinstance(flaw, Flaw)
     return flaw
+
+
+def test_a_cluster_key_is_a_secret_of_some_length() -> None:
+    assert ClusterSettings.model_validate({"key": SecretStr("x" * 32)}).key is not None
+    flaw = flaw_of(ClusterSettings, {"key": SecretStr("x" * 31)})
+    assert (flaw.what, flaw.cure) == ("the key has fewer than 32 characters", "Make one with: openssl rand -hex 32")

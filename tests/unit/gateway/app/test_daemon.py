@@ -16,6 +16,8 @@ import pytest
 from gateway.agent.worker import RETRY_AFTER_S
 from gateway.app.daemon import TURNS_WITHIN_S, Daemon
 from gateway.app.maintenance import Sweeper
+from gateway.app.membership import Membership
+from gateway.domain.nodes import NodeEntry
 from gateway.domain.steps import Answer
 from gateway.domain.tools import ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnState
@@ -55,6 +57,7 @@ def daemon(
         worker=engine.worker(),
         delivery=sender,
         live_edits=engine.live_edits(sender),
+        membership=Membership(entry=NodeEntry(node=NODE, key=None), node=engine.store),
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 
