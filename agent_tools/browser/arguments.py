@@ -18,6 +18,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from agent_tools.browser.hosts import checked_url, host_and_port, scope_of
 from agent_tools.browser.saving import OWN_FOLDERS, RESERVED, is_reserved, is_write
 from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import (
     ApprovalMode,
     Availability,
@@ -352,7 +353,7 @@ def destination(args: Args, settings: BrowserSettings) -> Destination | None:
     return Destination(host=host_and_port(args.url), permitted=settings.hosts, setting="[tools.browser] hosts")
 
 
-def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
+def scopes_of(args: Args, allowed: Scopes) -> Scopes:
     """Return the hosts allowed for one call: those approved for the session, and the host of a download approved alone.
 
     An approval of a write covers one call (`CallScope.scope` is empty); its card named the host and the path.

@@ -17,8 +17,8 @@ from typing import Any, Protocol, cast
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
 from agent_tools.browser.hosts import scope_of
+from gateway.domain.scopes import Scopes
 from gateway.domain.text import one_line
-from gateway.domain.tools import EVERY_SCOPE
 
 MOST_NOTES = 20
 CURE = "Open it: a person is asked first."
@@ -59,7 +59,7 @@ class Guarded(Protocol):
         ...
 
     @property
-    def scopes(self) -> frozenset[str]:
+    def scopes(self) -> Scopes:
         """The currently allowed hosts."""
         ...
 
@@ -135,9 +135,8 @@ class Guard:
                 await self._close_if_empty(event["frameId"])
 
     def allows(self, url: str) -> bool:
-        """Return whether people allowed the host of this URL."""
-        scope = scope_of(url)
-        return scope != "" and not self._session.scopes.isdisjoint((scope, EVERY_SCOPE))
+        """Return whether people, or a rule, allowed the host of this URL."""
+        return scope_of(url) in self._session.scopes
 
     async def _is_tab(self, frame: str) -> bool:
         """Return whether a frame is the main frame of a tab in this context; only that has a target of type page."""

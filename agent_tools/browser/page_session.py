@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.domain.scopes import NO_SCOPES, Scopes
 from gateway.ports import EgressProxy
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class PageSession:
     """Private folder for downloads and uploads, in the sandbox session's folder; removed with this page session."""
     page: Page | None = None
     """The current tab."""
-    scopes: frozenset[str] = frozenset()
+    scopes: Scopes = NO_SCOPES
     """Allowed hosts (`hosts.scope_of`), set before each call; the guard enforces them."""
     notes: list[str] = field(default_factory=list[str])
     """Events between results, a sentence each (a dialog was dismissed, a popup became tab 2, a navigation was

@@ -346,9 +346,6 @@ def host_scope(name: str, port: int) -> str:
 INBOX = "inbox"
 """Folder of a workspace for attachments. Reserved: a tool that saves a file by name refuses this first name."""
 
-EVERY_SCOPE = "*"
-"""Wildcard among the scopes of a call: the configuration allows the tool without asking, so it lacks none."""
-
 
 class ResultStatus(StrEnum):
     """Outcome of a call. Every planned call gets exactly one."""

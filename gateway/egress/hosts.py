@@ -7,11 +7,11 @@ A host is refused unless it is written as any browser would normalise it. Forms 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from gateway.domain.tools import EVERY_SCOPE, USUAL_PORTS, host_scope, ipv6_text
+from gateway.domain.tools import USUAL_PORTS, host_scope, ipv6_text
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
 
@@ -93,7 +93,7 @@ class Permitted:
 
         `*.host` matches every sub-domain, not the domain itself. Raises `BadRequest` for anything else.
         """
-        self._let: frozenset[str] | None = None
+        self._let: Container[str] | None = None
         self._exact: set[tuple[str, int]] = set()
         self._below: set[tuple[str, int]] = set()
         for text in hosts:
@@ -102,13 +102,13 @@ class Permitted:
             ports = USUAL_PORTS if _without_port(name) else {host.port}
             (self._exact if name == text else self._below).update((host.name, port) for port in ports)
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         """Restrict the permitted hosts to these: `host`, or `host:port` for a port other than 80 and 443."""
-        self._let = frozenset(scopes)
+        self._let = scopes
 
     def has(self, host: Host) -> bool:
         """Return True if the owner permits the host at its port, and `let` does not exclude it."""
-        if self._let is not None and self._let.isdisjoint((host_scope(host.name, host.port), EVERY_SCOPE)):
+        if self._let is not None and host_scope(host.name, host.port) not in self._let:
             return False
         labels = host.name.split(".") if host.address is None else []
         parents = (".".join(labels[n:]) for n in range(1, len(labels)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from gateway.egress.addresses import Address
@@ -107,7 +107,7 @@ class _OpenProxy:
     def address(self) -> str:
         return self._address
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         self._dialler.permitted.let(scopes)
 
     def turned_away(self) -> Sequence[TurnedAway]:

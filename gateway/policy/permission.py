@@ -303,6 +303,29 @@ def hides(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset) 
     return is_hidden
 
 
+def reachable(
+    spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset = NO_PRESET
+) -> Callable[[str], Verdict]:
+    """Return a function that tells what is decided about a scope that nobody allowed yet, such as the host of a link.
+
+    It decides as about a call of this scope with the tool's own risk: a page may lead where it could be opened.
+    """
+
+    def decided(scope: str) -> Verdict:
+        hosts = spec.subjects is None or SubjectKind.HOST in spec.subjects
+        subjects = (f"{SubjectKind.HOST}:{scope}",) if hosts else ()
+        call_scope = CallScope(risk=spec.risk, scope=scope, subjects=subjects)
+        match decide(spec, policy, session, call_scope, askable=True, preset=preset):
+            case Allow():
+                return Verdict.ALLOW
+            case Ask():
+                return Verdict.ASK
+            case Deny():
+                return Verdict.DENY
+
+    return decided
+
+
 def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note: Note) -> Decision:
     """Return the decision as a grant lifts it: an `Ask` becomes an `Allow`, everything else stays.
 

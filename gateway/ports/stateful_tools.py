@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ class EgressProxy(Protocol):
         """URL of the proxy as seen by the program in the sandbox session: `http://127.0.0.1:40001`."""
         ...
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         """Restrict the proxy to these hosts of the sandbox session, written as `CallScope.scope` of a browser call.
 
         A host is `host`, or `host:port` where the port is not 80 or 443, without `www.`. Before the first call all

@@ -13,6 +13,7 @@ from gateway.domain.children import SpawnMode
 from gateway.domain.file_changes import ChangeOutcome, FileChange, Undo
 from gateway.domain.ids import SessionId
 from gateway.domain.jobs import JobState
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import Park, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.domain.web import Fetched
@@ -421,11 +422,8 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def scopes(self) -> frozenset[str]:
-        """Scopes that people allowed this tool beyond one call (`CallScope.scope`), including this call's own.
-
-        Contains `EVERY_SCOPE` where the configuration allows the tool without asking.
-        """
+    def scopes(self) -> Scopes:
+        """Scopes (`CallScope.scope`) that this call may reach, its own included: allowed by people, or by rules."""
         ...
 
     @property

@@ -332,7 +332,7 @@ class CallDecider:
             action=request.action,
             action_sha=request.action_sha,
             call_scope=call_scope,
-            scopes=scopes_for(tool, view.session, call_scope, granted),
+            scopes=scopes_for(tool, view.session, preset, call_scope, granted),
             prepared=request.prepared,
             hidden=hides(tool.spec, tool.policy, view.session, preset),
         )
@@ -418,8 +418,8 @@ class CallDecider:
         tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:
             cwd = str(self.workspaces.workspace(works_in(view.session)))
-            least = floor_of(self.tools.preset_of(view.session))
-            home = self.workspaces.home()
+            preset, home = self.tools.preset_of(view.session), self.workspaces.home()
+            least = floor_of(preset)
             action = action_of(tool, arguments, cwd, view.session, self.containment, least, home=home)
         except SandboxMissing as error:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
@@ -435,11 +435,11 @@ class CallDecider:
             action=action,
             action_sha=sha,
             call_scope=call_scope,
-            scopes=scopes_for(tool, view.session, call_scope, granted),
+            scopes=scopes_for(tool, view.session, preset, call_scope, granted),
             prepared=prepared,
             preview="" if preview is None else preview.text,
             exact=preview is None or preview.exact,
-            hidden=hides(tool.spec, tool.policy, view.session, self.tools.preset_of(view.session)),
+            hidden=hides(tool.spec, tool.policy, view.session, preset),
         )
 
     def _workspace(self, session: Session) -> Callable[[], str]:

@@ -15,6 +15,7 @@ from typing import Any
 from gateway.domain.hooks import HookEvent
 from gateway.domain.ids import SessionId
 from gateway.domain.live import OutputDelta, session_topic
+from gateway.domain.scopes import Scopes
 from gateway.domain.sessions import branch_of, works_in
 from gateway.domain.text import mended
 from gateway.domain.tools import (
@@ -114,7 +115,7 @@ class _Context:
     tell: Callable[[str], None]
     step_key: str
     kept_for: str
-    scopes: frozenset[str]
+    scopes: Scopes
     prepared: Mapping[str, Any]
 
     def progress(self, text: str) -> None:

@@ -7,10 +7,12 @@ from typing import TypeAlias
 
 from gateway import approvals as asking
 from gateway.domain.grants import Grant, GrantOffer
+from gateway.domain.presets import Preset
+from gateway.domain.scopes import Scopes
 from gateway.domain.sessions import Session
-from gateway.domain.tools import EVERY_SCOPE, ApprovalMode, CallScope
+from gateway.domain.tools import CallScope
 from gateway.policy.grants import offer, scopes_of
-from gateway.policy.permission import default_approval
+from gateway.policy.permission import reachable
 from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.tool_set import Tool
 
@@ -23,14 +25,12 @@ def held_by(tool: Tool, granted: Granted) -> Granted:
     return [grant for grant in granted if grant.satisfies(tool.policy.deciding)]
 
 
-def scopes_for(tool: Tool, session: Session, call_scope: CallScope, granted: Granted) -> frozenset[str]:
-    """Return the scopes granted to the tool, with this call's own; every scope where approval is not needed."""
-    found = set(scopes_of(held_by(tool, granted), tool.spec.name))
-    if call_scope.scope:
-        found.add(call_scope.scope)
-    if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
-        found.add(EVERY_SCOPE)
-    return frozenset(found)
+def scopes_for(tool: Tool, session: Session, preset: Preset, call_scope: CallScope, granted: Granted) -> Scopes:
+    """Return the scopes that a call may reach: those granted to its tool, its own, and those that rules allow."""
+    found = Scopes(
+        scopes_of(held_by(tool, granted), tool.spec.name), reachable(tool.spec, tool.policy, session, preset)
+    )
+    return found | {call_scope.scope} if call_scope.scope else found
 
 
 def offer_for(call: Prepared, shown: str) -> GrantOffer | None:

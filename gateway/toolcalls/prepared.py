@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.domain.scopes import NO_SCOPES, Scopes
 from gateway.domain.steps import Step
 from gateway.domain.tools import Action, CallScope
 from gateway.domain.views import TurnView
@@ -30,8 +31,8 @@ class Prepared:
     action_sha: str
     call_scope: CallScope
     """Scope that its tool determined."""
-    scopes: frozenset[str] = frozenset()
-    """Scopes allowed for this tool for longer than one call, this call's own included."""
+    scopes: Scopes = NO_SCOPES
+    """Scopes that the call may reach, its own included."""
     prepared: Mapping[str, Any] | None = None
     """`Preview.state` that the call depends on; None for a tool that does not prepare."""
     preview: str = ""

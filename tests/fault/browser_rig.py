@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from agent_tools import browser
 from agent_tools.browser.settings import BrowserSettings
 from gateway.app.tool_hosts import ToolHosts
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import Artifact, Availability, Picture, SandboxMode, ToolPolicy, ToolResult
 from gateway.egress import Egress
 from gateway.egress.addresses import Address
@@ -173,7 +174,7 @@ class Attacked(BareCall):
 
     def __init__(self, tool: StatefulTool, workspace: Path, sandbox: SandboxMode, keeper: str = "ann") -> None:
         self.tool = tool
-        self.scopes: frozenset[str] = frozenset()
+        self.scopes = Scopes()
         self.told: list[str] = []
         self.workspace = workspace
         self._gallery = ArtifactStore(workspace.parent / f"{keeper}-kept", "1-1")
@@ -229,7 +230,7 @@ class Siege:
         workspace = self.state / "workspaces" / keeper
         workspace.mkdir(parents=True, exist_ok=True)
         session = Attacked(self.tool, workspace, self.sandbox, keeper)
-        session.scopes = frozenset({self.page, "public.test", "rebind.test"})
+        session.scopes = Scopes(frozenset({self.page, "public.test", "rebind.test"}))
         return session
 
 

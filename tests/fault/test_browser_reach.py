@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import ResultStatus
 from gateway.errors import BadRequest
 from gateway.sandbox import probe
@@ -172,7 +173,7 @@ async def test_a_download_that_is_too_large_to_be_kept_is_in_the_workspace(siege
 async def test_a_file_is_not_given_to_a_frame_of_another_host(siege: Siege) -> None:
     """Who allows an upload has the page in mind that is open, not what an advertisement in it shows."""
     ann = siege.session()
-    ann.scopes = frozenset({siege.page})
+    ann.scopes = Scopes(frozenset({siege.page}))
     (ann.workspace / "secret.txt").write_text("secret")
     seen = (await ann.done("open", url=f"http://{siege.page}/upload")).text
     own, framed = re.findall(r'"File" (?:\[\w+\] )?\[ref=(\w+)\]', seen)

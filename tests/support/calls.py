@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.domain.ids import SessionId
 from gateway.domain.jobs import JobState
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import Artifact, Picture, SandboxMode
 from gateway.domain.workers import WorkerFile
 from gateway.ports import FileChanges, Messages, Net, People, ProcessEnd, ProcessText, Subsessions
@@ -24,7 +25,7 @@ class BareCall:
     step_key = "t1/1"
     session = SessionId("main:ann")
     sandbox: SandboxMode | None = SandboxMode.BASIC
-    scopes: frozenset[str] = frozenset()
+    scopes: Scopes = Scopes()
     prepared: Mapping[str, Any] = {}
 
     def __init__(self, workspace: Path) -> None:

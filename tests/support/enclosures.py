@@ -8,7 +8,7 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Container, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class OpenGate:
         self.address = address
         self.asked: list[str] = []
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         """Everything is."""
 
     def turned_away(self) -> Sequence[TurnedAway]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from agent_tools.browser.guard import ask
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.tabs import prepare
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext, TurnedAway
 from tests.conftest import no_tasks_left
@@ -37,7 +38,7 @@ class StandInGate:
     def __init__(self) -> None:
         self.refused: list[TurnedAway] = []
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         """Allow everything."""
 
     def turned_away(self) -> Sequence[TurnedAway]:
@@ -179,7 +180,7 @@ async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> Asyn
 @asynccontextmanager
 async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
     work = Work(folder / "workspace")
-    session.proxy, session.folder, session.scopes = StandInGate(), folder / "page", frozenset({pages.scope})
+    session.proxy, session.folder, session.scopes = StandInGate(), folder / "page", Scopes(frozenset({pages.scope}))
     work.cwd.mkdir()
     session.folder.mkdir()
     try:

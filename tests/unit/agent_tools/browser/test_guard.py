@@ -8,7 +8,9 @@ import pytest
 from playwright.async_api import Error
 
 from agent_tools.browser.chromium import leave
-from gateway.domain.tools import EVERY_SCOPE, ResultStatus
+from gateway.domain.rules import Verdict
+from gateway.domain.scopes import Scopes
+from gateway.domain.tools import ResultStatus
 from gateway.ports import TurnedAway
 from tests.unit.agent_tools.browser.conftest import Desk, PageSessions
 
@@ -88,7 +90,7 @@ async def test_what_is_no_page_of_a_host_is_taken_away(desk: Desk) -> None:
 @pytest.mark.parametrize("action", ["text", "snapshot", "screenshot", "pdf"])
 async def test_a_tab_that_is_elsewhere_by_any_means_is_emptied_before_it_is_read(desk: Desk, action: str) -> None:
     await desk.open("/other")
-    desk.session.scopes = frozenset()
+    desk.session.scopes = Scopes()
     first = await desk(action)
     assert (first.status, first.code) == (ResultStatus.ERROR, "outside")
     assert not desk.work.pictures
@@ -142,6 +144,6 @@ async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
 
 
 async def test_where_nobody_is_asked_a_page_may_lead_anywhere_the_gate_lets_it(desk: Desk) -> None:
-    desk.session.scopes = frozenset({EVERY_SCOPE})
+    desk.session.scopes = Scopes(by_rules=lambda _: Verdict.ALLOW)
     assert (await desk.open("/form")).status is ResultStatus.OK
     assert (await desk("snapshot")).status is ResultStatus.OK

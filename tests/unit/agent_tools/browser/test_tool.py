@@ -14,6 +14,7 @@ import pytest
 
 from agent_tools import browser
 from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.scopes import Scopes
 from gateway.domain.tools import ResultStatus, SandboxMode, ToolResult
 from gateway.ports import StatefulTool, ToolContext
 from tests.support.browser import executable
@@ -35,7 +36,7 @@ class Session:
         self._tool = tool
         self._context = BareCall(workspace)
         self._context.kept_for, self._context.sandbox = "ann", SandboxMode.OFF
-        self._context.scopes = frozenset(scopes)
+        self._context.scopes = Scopes(frozenset(scopes))
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = browser.Args.model_validate({"action": action, **more})

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import socket
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Way:
         self.name = name
         self.met = 0
 
-    def let(self, scopes: Collection[str]) -> None:
+    def let(self, scopes: Container[str]) -> None:
         """Everything is."""
 
     def turned_away(self) -> Sequence[TurnedAway]:

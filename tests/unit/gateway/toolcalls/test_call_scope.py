@@ -12,10 +12,10 @@ import pytest
 from gateway.domain.audit import StartBasis
 from gateway.domain.grants import Grant
 from gateway.domain.ids import TurnId, main_session
+from gateway.domain.rules import Rule, Verdict
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import (
-    EVERY_SCOPE,
     ApprovalMode,
     Artifact,
     CallScope,
@@ -44,7 +44,8 @@ def call_scope(args: Text) -> CallScope:
     action, _, what = args.text.partition(" ")
     match action:
         case "open":
-            return CallScope(risk=Risk.NETWORK, scope=what.split("/")[0])
+            host = what.split("/")[0]
+            return CallScope(risk=Risk.NETWORK, scope=host, subjects=(f"host:{host}",))
         case "upload":
             return CallScope(risk=Risk.NETWORK)
         case "script":
@@ -66,7 +67,8 @@ class Browser:
 
     async def run(self, ctx: ToolContext, args: Text) -> ToolResult:
         """Record the scopes."""
-        self.scopes.append(ctx.scopes)
+        known = ("example.org", "example.net", "example.com")
+        self.scopes.append(frozenset(one for one in known if one in ctx.scopes))
         return done(args.text)
 
     def tool(self) -> Tool:
@@ -179,7 +181,34 @@ async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_pa
     lease = await engine.planned("browser:open example.org/", "browser:click")
 
     assert await engine.settle(lease)
-    assert browser.scopes == [{"example.org", EVERY_SCOPE}, {EVERY_SCOPE}]
+    assert browser.scopes == [{"example.org", "example.net", "example.com"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("approval", "rules", "reached"),
+    [
+        (ApprovalMode.ASK, ["* allow"], "org net com"),
+        (ApprovalMode.ASK, ["example.* allow"], "org net com"),
+        (ApprovalMode.ASK, ["example.org allow"], "org"),
+        (ApprovalMode.ASK, ["* allow", "*.net deny"], "org com"),
+        (ApprovalMode.ASK, ["* allow", "*.net ask"], "org com"),
+        (ApprovalMode.ALLOW, ["*.net deny"], "org com"),
+        (ApprovalMode.ALLOW, ["*.net ask"], "org com"),
+    ],
+)
+async def test_a_page_may_lead_where_rules_let_it_be_opened(
+    tmp_path: Path, browser: Browser, approval: ApprovalMode, rules: list[str], reached: str
+) -> None:
+    """Also in the calls after the one that opened a page, which name no host: they were told that nobody allowed it."""
+    browser.fake.approval, made = {"main": approval}, list[Rule]()
+    for pattern, decision in (one.split() for one in rules):
+        made.append(Rule(tool="*", pattern=pattern, decision=Verdict(decision), kinds=frozenset({"main"}), where="r"))
+    tool = browser.tool()
+    engine = Engine(tmp_path, [replace(tool, policy=replace(tool.policy, rules=tuple(made)))])
+    lease = await engine.planned("browser:open example.org/", "browser:click")
+
+    assert await engine.settle(lease)
+    assert browser.scopes == [{f"example.{one}" for one in reached.split()}] * 2
 
 
 async def test_what_only_reads_runs_and_what_gives_something_away_is_asked_each_time(engine: Engine) -> None:

@@ -101,7 +101,7 @@ def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
 
     assert (request.risk, request.scope) == (Risk.NETWORK, "example.org")
     assert isinstance(found, Runnable)
-    assert (found.call.call_scope, found.call.scopes) == (host, {"example.org", "example.net"})
+    assert (found.call.call_scope, found.call.scopes.granted) == (host, {"example.org", "example.net"})
 
 
 def test_an_approval_of_a_tool_that_is_denied_by_now_runs_nothing(tmp_path: Path) -> None:

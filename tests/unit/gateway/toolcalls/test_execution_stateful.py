@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gateway.domain.scopes import NO_SCOPES, Scopes
 from gateway.domain.steps import StepState
 from gateway.domain.tools import Action, CallScope, ResultStatus, Risk, SandboxMode, ToolResult
 from gateway.domain.turns import Lease
@@ -24,7 +25,7 @@ class Seen:
 
     kept_for: list[str] = field(default_factory=list[str])
     sandboxes: list[SandboxMode | None] = field(default_factory=list[SandboxMode | None])
-    scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    scopes: list[Scopes] = field(default_factory=list[Scopes])
 
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
         """Record the context."""
@@ -34,9 +35,7 @@ class Seen:
         return done()
 
 
-def prepared(
-    engine: Engine, view: TurnView, sandbox: SandboxMode | None, scopes: frozenset[str] = frozenset()
-) -> Prepared:
+def prepared(engine: Engine, view: TurnView, sandbox: SandboxMode | None, scopes: Scopes = NO_SCOPES) -> Prepared:
     """Return the first call of a turn, allowed with these scopes."""
     tool = engine.registry.snapshot().get("fake")
     assert tool is not None
@@ -72,13 +71,13 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
     engine = Engine(tmp_path, [FakeTool(name="fake", body=seen.body)])
     lease = await engine.planned("fake")
     view = await engine.store.turn(lease.turn)
-    await run(engine, lease, prepared(engine, view, SandboxMode.BASIC, frozenset({"example.org"})))
+    await run(engine, lease, prepared(engine, view, SandboxMode.BASIC, Scopes(frozenset({"example.org"}))))
     anew = replace(view, turn=replace(view.turn, epoch=view.turn.epoch + 1))
     await run(engine, lease, prepared(engine, anew, None))
 
     assert seen.kept_for == [kept_for(view.session.id, 0), kept_for(view.session.id, 1)]
     assert seen.sandboxes == [SandboxMode.BASIC, None]
-    assert seen.scopes == [{"example.org"}, frozenset()]
+    assert [one.granted for one in seen.scopes] == [{"example.org"}, frozenset()]
 
 
 async def test_file_that_cannot_be_stored_is_an_error_with_reason(tmp_path: Path) -> None:
