@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr, field_validator
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from config.basics import Table
 from config.values import Flaw
+from gateway.domain.nodes import Role
 
 KEY_CHARS = 32
 """Least characters of a cluster key: the store keeps a fingerprint of it, from which a short one could be guessed."""
+
+
+def _name(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}", text):
+        raise Flaw(f"{text[:40]!r} is no name of a node", 'Write letters, digits, dots and dashes, as in "node-1"')
+    return text
 
 
 class ClusterSettings(Table):
@@ -19,6 +29,21 @@ class ClusterSettings(Table):
         description='"env:NAME" or "file:PATH": the secret that all nodes of one gateway share; it signs their '
         "buttons. Needed with several nodes. Default: a key in the state folder.",
     )
+    node: Annotated[str, AfterValidator(_name)] = Field(
+        default="", description="The name of this node among the others. Default: the machine and the state folder."
+    )
+    roles: tuple[Role, ...] = Field(
+        default=tuple(Role),
+        description='What this node does: "ingress" (receives messages, serves the page), "worker" (runs turns), '
+        '"delivery" (sends). Default: all three.',
+    )
+
+    @field_validator("roles")
+    @classmethod
+    def _has_some(cls, roles: tuple[Role, ...]) -> tuple[Role, ...]:
+        if not roles:
+            raise Flaw("a node without a role does nothing", 'Write, for instance, ["worker"], or leave it out')
+        return roles
 
     @field_validator("key")
     @classmethod

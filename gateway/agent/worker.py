@@ -27,6 +27,7 @@ from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
 from gateway.ports import EventBus, Queries, TurnQueue
 from gateway.system.cancellation import CancelReason
 from gateway.system.failpoints import FailPoints
+from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
@@ -62,6 +63,8 @@ class TurnWorker:
     compaction: Compaction
     metrics: Metrics
     points: FailPoints
+    gate: Gate = field(default_factory=Gate)
+    """Closed while this node takes no turns."""
     _draining: bool = False
     _held: set[TurnRun] = field(default_factory=set[TurnRun])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
@@ -104,6 +107,9 @@ class TurnWorker:
 
     async def _claim(self) -> Sequence[Claimed]:
         """Claim turns that may run, or wait for some; without room for any, wait for room."""
+        if not self.gate.is_open:
+            await self.gate.wait(LOOK_EVERY_S)
+            return ()
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
             return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)

@@ -13,7 +13,6 @@ from gateway.app.channel_loader import load_channels
 from gateway.app.core import NO_FAKES, Fakes, make_core
 from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
-from gateway.app.membership import Membership
 from gateway.app.memory_tuning import keep_tidy
 from gateway.app.parts import (
     make_compaction,
@@ -21,6 +20,7 @@ from gateway.app.parts import (
     make_control_commands,
     make_http,
     make_ingress,
+    make_membership,
     make_messages,
     make_page,
     make_subsessions,
@@ -30,7 +30,7 @@ from gateway.app.parts import (
     make_web_access,
 )
 from gateway.domain.ids import PAGE
-from gateway.domain.nodes import NodeEntry
+from gateway.domain.nodes import Role
 from gateway.outbound.delivery import Delivery
 from gateway.outbound.live_edits import LiveEdits
 from gateway.sandbox import Containment
@@ -66,7 +66,8 @@ def build(
     subsessions = make_subsessions(core)
     turns = make_turn_runner(core, channels, make_tool_calls(core, subsessions), subsessions)
     ingress = make_ingress(core)
-    http = make_http(core, web_access, endpoints, channels)
+    membership = make_membership(core)
+    http = make_http(core, web_access, endpoints, channels, membership.standing)
     answers = make_control_commands(core, web_access, http, ingress)
     daemon = Daemon(
         machine=core.machine,
@@ -82,7 +83,7 @@ def build(
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
         worker=make_turn_worker(core, turns, make_compaction(core)),
-        delivery=Delivery(node=core.node, events=core.store.live, messages=messages),
+        delivery=Delivery(node=core.node, events=core.store.live, messages=messages, gate=core.gates[Role.DELIVERY]),
         live_edits=LiveEdits(events=core.store.live, messages=messages),
         sweeper=Sweeper(
             node_id=core.node,
@@ -91,7 +92,7 @@ def build(
             metrics=core.metrics,
             approvers=core.approvals.approvers_later,
         ),
-        membership=Membership(entry=NodeEntry(node=core.node, key=core.key_mark), node=core.store),
+        membership=membership,
         chores={
             "tidy": keep_tidy,
             "jobs": core.jobs.run,

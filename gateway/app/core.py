@@ -14,6 +14,8 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app.channel_loader import redactor_of
+from gateway.app.membership import gates_of
+from gateway.app.node_entry import roles_of
 from gateway.app.own_tools import FolderSource, load_folder, make_workers
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
@@ -22,7 +24,7 @@ from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.approvers import NOBODY_DECIDES, ApproverRules
 from gateway.domain.children import with_own_agents
 from gateway.domain.ids import NodeId, Principal, web_principal
-from gateway.domain.nodes import KeyMark, KeySource
+from gateway.domain.nodes import KeyMark, KeySource, Role
 from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
@@ -32,6 +34,7 @@ from gateway.sandbox import Containment
 from gateway.store import is_shared, is_there, open_store
 from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
+from gateway.system.gate import Gate
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.system.secret_key import SecretKey, cluster_key
@@ -56,6 +59,8 @@ class Core:
     """What everything that this gateway signs is signed with."""
     key_mark: KeyMark | None
     """By which the store knows that key; None for a store that no other node can open."""
+    gates: dict[Role, Gate]
+    """Open for the roles of this node, while it is not drained."""
     redactor: Redactor
     metrics: Metrics
     points: FailPoints
@@ -111,7 +116,7 @@ def make_core(
     """Open what the settings name, except for what the fakes replace. Raises `ConfigError` or `StoreError`."""
     settings, state = loaded.settings, loaded.state
     open_state(state)
-    machine = f"{platform.node()}:{state}"
+    machine = settings.cluster.node or f"{platform.node()}:{state}"
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     if fakes.tools is None:
@@ -144,6 +149,7 @@ def make_core(
         machine=machine,
         key=key,
         key_mark=_mark(loaded, key) if is_shared(settings.store.url) else None,
+        gates=gates_of(roles_of(loaded)),
         redactor=redactor,
         metrics=metrics,
         points=FailPoints.read(environ),

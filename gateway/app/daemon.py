@@ -69,12 +69,13 @@ class Daemon:
         """Run until `stop` or a signal, then drain within ten seconds. Awaits `ready` once work is accepted."""
         async with self._signals():
             try:
+                self.control.check_place()
                 await self.membership.join()
                 await self.sweeper.start(self.machine)
                 await self.http.start()
                 await self._serve(ready)
             finally:
-                for close in [self.http.stop, *self.closers, self.worker.release]:
+                for close in [self.http.stop, *self.closers, self.worker.release, self.membership.resign]:
                     await self._closed(close)
                 await self.store.close()
 
@@ -100,6 +101,7 @@ class Daemon:
             ]
             inward.append(group.create_task(self.control.run(reachable), name="control_server"))
             sweeps = group.create_task(self.sweeper.run(), name="maintenance")
+            member = group.create_task(self.membership.run(), name="membership")
             chores = [group.create_task(chore(), name=name) for name, chore in self.chores.items()]
             live_edits = group.create_task(self.live_edits.run(), name="live_edits")
             tools = [
@@ -113,7 +115,7 @@ class Daemon:
             self._log.info("ready", port=self.http.port)
             await self.stopping.wait()
             self._log.info("draining")
-            for task in [*inward, sweeps, *chores]:
+            for task in [*inward, sweeps, member, *chores]:
                 task.cancel()
             self.live_edits.drain()
             await _within(live_edits, LIVE_EDITS_WITHIN_S)

@@ -17,8 +17,6 @@ from gateway.system.metrics import Metrics
 
 EVERY_S = 1.0
 """Seconds between sweeps."""
-ALIVE_EVERY_S = 10.0
-"""Seconds between heartbeats of this node."""
 RECLAIM = "reclaim"
 DOWNTIME = timedelta(seconds=120)
 """Downtime after which open cards are shown again: Telegram drops a press after 150 s."""
@@ -29,7 +27,7 @@ retry every 5 s; reclaiming at once would lose the results of their calls."""
 
 @dataclass(slots=True, kw_only=True)
 class Sweeper:
-    """Sweep loop; also records this node's heartbeat every ten seconds."""
+    """Sweep loop."""
 
     node_id: NodeId
     sweeps: Sweeps
@@ -49,7 +47,6 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep every second until cancelled."""
-        since_alive = 0.0
         while True:
             self._holders_first = max(0, self._holders_first - 1)
             for name, sweep in self._all():
@@ -57,10 +54,6 @@ class Sweeper:
                     continue
                 await self._until_done(name, sweep)
             await asyncio.sleep(EVERY_S)
-            since_alive += EVERY_S
-            if since_alive >= ALIVE_EVERY_S:
-                since_alive = 0.0
-                await self._record_alive()
 
     async def leave(self) -> None:
         """Let other nodes send and poll at once. Call last."""
@@ -87,12 +80,6 @@ class Sweeper:
             self._holders_first = HOLDERS_FIRST
         except Exception:  # noqa: BLE001 - the loop of sweeps: the others keep running (house rule 9)
             self._log.exception("sweep failed", sweep=name)
-
-    async def _record_alive(self) -> None:
-        try:
-            await self.node.alive(self.node_id)
-        except StoreError as error:
-            self._log.error("heartbeat failed", error=str(error))
 
     def _count(self, name: str, count: int) -> None:
         if count:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,11 @@ from gateway.agent.voice import Listener
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
+from gateway.app.membership import Membership
+from gateway.app.node_entry import entry_of, own_version
 from gateway.app.own_tools import program_limits
 from gateway.domain.children import with_own_agents
+from gateway.domain.nodes import Role, Standing
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
@@ -56,7 +58,14 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
         compaction=compaction,
         metrics=core.metrics,
         points=core.points,
+        gate=core.gates[Role.WORKER],
     )
+
+
+def make_membership(core: Core) -> Membership:
+    """Wire this daemon's place among the nodes of its store."""
+    entry = entry_of(core.loaded, core.node, core.key_mark)
+    return Membership(entry=entry, node=core.store, events=core.store.live, gates=core.gates)
 
 
 def make_compaction(core: Core) -> Compaction:
@@ -237,6 +246,7 @@ def make_channel_host(core: Core) -> DaemonChannelHost:
         owners=core.loaded.settings.owners,
         registry=core.registry,
         clock=core.clock,
+        gate=core.gates[Role.INGRESS],
     )
 
 
@@ -275,6 +285,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         queries=core.store,
         audit=core.store,
         grants=core.store,
+        node=core.store,
         why=make_why(core),
         events=core.store.live,
         clock=core.clock,
@@ -345,7 +356,11 @@ def make_ingress(core: Core) -> Ingress:
 
 
 def make_http(
-    core: Core, web_access: WebAccess, endpoints: list[Endpoint], channels: Mapping[str, Channel]
+    core: Core,
+    web_access: WebAccess,
+    endpoints: list[Endpoint],
+    channels: Mapping[str, Channel],
+    standing: Callable[[], Standing],
 ) -> HttpServer:
     """Wire the HTTP server."""
     settings = core.loaded.settings.http
@@ -358,13 +373,14 @@ def make_http(
     )
     return HttpServer(
         address=address,
-        endpoints=endpoints,
+        endpoints=endpoints if Role.INGRESS in standing().roles else (),
         sign_ins=web_access,
         health=core.store,
         metrics=core.metrics,
         clock=core.clock,
         troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],
         accounts_up=partial(_accounts_up, channels),
+        standing=standing,
     )
 
 
@@ -393,11 +409,3 @@ def make_messages(core: Core, channels: Mapping[str, Channel]) -> MessageActors:
         limiter=RateLimiter(core.clock),
         kept=core.workspaces.kept,
     )
-
-
-def own_version() -> str:
-    """The installed version of Dragoman."""
-    try:
-        return version("dragoman")
-    except PackageNotFoundError:
-        return "0"

@@ -16,6 +16,7 @@ import click
 
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
+from gateway.cli.nodes import make_nodes
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import ConfigError, DragomanError
 
@@ -124,11 +125,14 @@ def cli(context: click.Context) -> int | None:
 
 
 @cli.command()
+@click.option("--node", metavar="NAME", help="The name of this node among those on the same store: [cluster] node.")
+@click.option("--roles", metavar="ROLES", help="What it does, of ingress,worker,delivery: [cluster] roles.")
 @_places
 @click.pass_obj
-def run(options: _Options) -> int:
+def run(options: _Options, node: str | None, roles: str | None) -> int:
     """Run the daemon until it is stopped."""
-    return _serve(options)
+    given = {"DRAGOMAN_CLUSTER__NODE": node, "DRAGOMAN_CLUSTER__ROLES": roles}
+    return _serve(options, {name: value for name, value in given.items() if value is not None})
 
 
 @cli.command()
@@ -466,19 +470,19 @@ def check(options: _Options) -> int:
     return 1 if any(found.level is Level.PROBLEM for found in findings) else 0
 
 
-def _load(options: _Options) -> Loaded:
+def _load(options: _Options, given: Mapping[str, str] = MappingProxyType({})) -> Loaded:
     from config.load import load
     from config.plugins import tool_specs
 
-    return load(options.config, options.state, os.environ, tool_specs())
+    return load(options.config, options.state, {**os.environ, **given}, tool_specs())
 
 
-def _serve(options: _Options) -> int:
+def _serve(options: _Options, given: Mapping[str, str] = MappingProxyType({})) -> int:
     with importing():
         with hidden(NOT_USED):
             from gateway.app.channel_loader import import_channels
             from gateway.app.run import serve
-        loaded = _load(options)  # imports the owner's own tools, which may need any package
+        loaded = _load(options, given)  # imports the owner's own tools, which may need any package
         with hidden(NOT_USED):
             import_channels(loaded.channels)
     return serve(loaded)
@@ -490,3 +494,6 @@ def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s
     from gateway.server.control_wire import socket_path
 
     return call(socket_path(find_state(options.state, os.environ)), command, args, timeout_s)
+
+
+cli.add_command(make_nodes(_places, _call))

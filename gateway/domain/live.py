@@ -120,6 +120,11 @@ class JobsStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChanged:
+    """A node was drained, or may work again; each node reads how it stands with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookAgain:
     """Events may have been lost, as after a reconnect. Subscribers of any topic read again what the store has of it."""
 
@@ -135,6 +140,7 @@ LiveEvent: TypeAlias = (
     | TurnReleased
     | ProgressChanged
     | JobsStopped
+    | NodesChanged
     | LookAgain
 )
 
@@ -147,6 +153,8 @@ ANSWERS = "answers"
 to the sender of the conversation's account.
 """
 
+NODES = "nodes"
+"""Topic of every `NodesChanged`."""
 JOBS = "jobs"
 """Topic of every `JobsStopped`."""
 

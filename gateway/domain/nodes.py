@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gateway.domain.ids import NodeId
+from gateway.domain.ids import NodeId, TurnId
+
+LIVES_FOR = timedelta(seconds=30)
+"""Time after its last sign of life in which a node counts as alive."""
 
 
 class KeySource(StrEnum):
@@ -15,6 +20,17 @@ class KeySource(StrEnum):
     """In its own state folder: no other machine has it."""
     CLUSTER = "cluster"
     """In the configuration, the same one for all nodes."""
+
+
+class Role(StrEnum):
+    """Work that a node takes."""
+
+    INGRESS = "ingress"
+    """Polls, sockets and webhooks of channels, and the page."""
+    WORKER = "worker"
+    """Turns."""
+    DELIVERY = "delivery"
+    """Sending of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +46,61 @@ class NodeEntry:
     """A node that starts, as it tells the store."""
 
     node: NodeId
+    """`<name>#<life>`."""
     key: KeyMark | None
     """None where no other node can open the store."""
+    seat: str = ""
+    """The state folder on the running system: two daemons cannot have the same one at the same time."""
+    version: str = ""
+    roles: frozenset[Role] = frozenset(Role)
+    configuration: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Fingerprints of the settings that decide, by what they are about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLine:
+    """A node as a list shows it."""
+
+    name: str
+    node: NodeId
+    """Its life."""
+    version: str
+    roles: frozenset[Role]
+    configuration: Mapping[str, str]
+    since: datetime
+    alive_at: datetime
+    lives: bool
+    """Whether it said so within the last 30 s."""
+    drained: bool
+    """Whether it takes no new work until somebody says `resume`."""
+    turns: tuple[TurnId, ...] = ()
+    """Turns that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """This node as it stands now, for its health page."""
+
+    name: str = ""
+    roles: frozenset[Role] = frozenset(Role)
+    drained: bool = False
+    trouble: str = ""
+    """Why it is no node of its gateway any more; empty while it is."""
+    differs: Sequence[str] = ()
+    """A sentence for each living node that is configured otherwise."""
+
+
+def name_of(node: NodeId) -> str:
+    """Return the name of a node, which outlives its process."""
+    return node.rpartition("#")[0]
+
+
+def differences(own: NodeLine, others: Sequence[NodeLine]) -> list[str]:
+    """Return a sentence for each living node whose settings decide otherwise than this one's, by name."""
+    lines: list[str] = []
+    for other in sorted(others, key=lambda one: one.name):
+        parts = {*own.configuration, *other.configuration}
+        differ = sorted(part for part in parts if own.configuration.get(part) != other.configuration.get(part))
+        if other.lives and other.name != own.name and differ:
+            lines.append(f"{other.name} is configured otherwise: {', '.join(differ)}.")
+    return lines

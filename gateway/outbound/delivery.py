@@ -18,6 +18,7 @@ from gateway.errors import StoreError
 from gateway.outbound.message_actor import LOOK_EVERY_S, RETRY_S, STORE_RETRIES, MessageActors
 from gateway.outbound.rate_limit import read_bans
 from gateway.ports import EventBus
+from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 
 AT_ONCE = 64
@@ -35,6 +36,8 @@ class Delivery:
     node: NodeId
     events: EventBus
     messages: MessageActors
+    gate: Gate = field(default_factory=Gate)
+    """Closed while this node sends nothing new."""
     _draining: bool = False
     _flushing: bool = False
     _busy: dict[SlotId, str] = field(default_factory=dict[SlotId, str])
@@ -64,8 +67,11 @@ class Delivery:
         """
         self._flushing = True
         async with self.events.subscribe(SLOTS) as wakes:
-            while self._busy or await self.messages.outbox.any_due(list(self.messages.channels)):
+            while self._busy or (self.gate.is_open and await self._any_due()):
                 await anext(wakes)
+
+    async def _any_due(self) -> bool:
+        return await self.messages.outbox.any_due(list(self.messages.channels))
 
     def _room(self, channel: str) -> int:
         """Return how many more sends a channel may take. Counted by channel, so that one that hangs blocks no other."""
@@ -74,6 +80,10 @@ class Delivery:
 
     async def _claim(self) -> Sequence[Slot]:
         """Claim due slots of channels that have room; wait for slots or for room."""
+        if not self.gate.is_open:
+            await self._hand_over()
+            await self.gate.wait(LOOK_EVERY_S)
+            return []
         messages = self.messages
         rooms = {name: room for name in sorted(messages.channels) if (room := self._room(name))}
         try:
@@ -86,6 +96,17 @@ class Delivery:
             return []
         await self._take_over({(slot.conversation.channel, slot.conversation.account) for slot in claimed})
         return claimed
+
+    async def _hand_over(self) -> None:
+        """Let other nodes send for the accounts of this one, once nothing is being sent here."""
+        if not self._sends_for or self._busy:
+            return
+        try:
+            await self.messages.outbox.stop_sending(self.node)
+        except StoreError as error:
+            self._log.error("other nodes take over only when the leases of this one have ended", error=str(error))
+        self._sends_for.clear()
+        self.events.send_for(())
 
     async def _take_over(self, accounts: Collection[tuple[str, str]]) -> None:
         """Get the events of their answers. Read the stored bans when this node may not have been their sender."""

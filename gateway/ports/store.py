@@ -16,7 +16,7 @@ from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
-from gateway.domain.nodes import NodeEntry
+from gateway.domain.nodes import NodeEntry, NodeLine
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -167,6 +167,10 @@ class Outbox(Protocol):
         """
         ...
 
+    async def stop_sending(self, node: NodeId) -> None:
+        """Give up the accounts that this node sends for. Call when it sends nothing any more."""
+        ...
+
 
 class Accounts(Protocol):
     """People: sign-ins on the page, and last contacts. Only hashes of secrets are stored."""
@@ -204,16 +208,32 @@ class Accounts(Protocol):
 class Node(Protocol):
     """This daemon as one node of many: who may be one, heartbeat and named leases."""
 
-    async def join(self, entry: NodeEntry) -> None:
-        """Let this node in. Call first of all. Raises `ConfigError` with its cure, and then wrote nothing.
+    async def join(self, entry: NodeEntry) -> NodeLine:
+        """Let this node in. Call first of all. Raises `ConfigError` or `StartError`, and then wrote nothing.
 
-        All nodes have the same secret key. The first one's is kept by its fingerprint; a key of the cluster takes the
-        place of that of a state folder.
+        All nodes have the same secret key. The first one's is kept by its fingerprint. A key of the cluster takes the
+        place of that of a state folder when no other node lives. A name belongs to one node: an earlier life of the
+        same seat is over, while another seat's lives on until 30 s after its last sign.
         """
         ...
 
-    async def alive(self, node: NodeId) -> None:
-        """Store that this node is alive now. Call every 10 s."""
+    async def alive(self, node: NodeId) -> NodeLine | None:
+        """Store that this node is alive now. Call every 10 s. Return its line; None when it must join again."""
+        ...
+
+    async def resign(self, node: NodeId) -> None:
+        """Take this node off the list. Call when it ends."""
+        ...
+
+    async def nodes(self) -> Sequence[NodeLine]:
+        """Return the nodes by name, with the turns that they hold; those that are silent for a day are left out."""
+        ...
+
+    async def drain(self, name: str, *, drained: bool) -> NodeLine:
+        """Drain the node of this name, or the only one whose name begins so, or let it work again.
+
+        It stays drained over restarts. The caller publishes `NodesChanged`. Raises `NotFound` with its cure.
+        """
         ...
 
     async def begin(self, node: NodeId, downtime: timedelta) -> int:

@@ -6,7 +6,7 @@ Handed to each channel at its start; its messages go to ingress.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId
@@ -15,6 +15,7 @@ from gateway.domain.sessions import Origin, SessionKind
 from gateway.domain.turns import NamedLease
 from gateway.inbound.commands import command_list
 from gateway.ports import Clock, CommandInfo, KeyValue, Node, Outbox
+from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 from gateway.toolcalls.registry import Registry
 
@@ -30,10 +31,20 @@ class DaemonChannelHost:
     """Principals of each owner, without the web page."""
     registry: Registry
     clock: Clock
+    gate: Gate = field(default_factory=Gate)
+    """Closed while this node receives nothing."""
+    _held: set[str] = field(default_factory=set[str])
 
     async def hold(self, name: str, ttl: timedelta) -> NamedLease | None:
-        """Take or renew a named lease."""
-        return await self.node.hold(name, self.node_id, ttl)
+        """Take or renew a named lease. A node that receives nothing gives up the leases that it has."""
+        if not self.gate.is_open:
+            if name in self._held:
+                self._held.discard(name)
+                await self.node.hold(name, self.node_id, timedelta(0))
+            return None
+        lease = await self.node.hold(name, self.node_id, ttl)
+        (self._held.discard if lease is None else self._held.add)(name)
+        return lease
 
     async def alert(self, key: str, text: str, *, under: NamedLease | None = None) -> None:
         """Notify every owner and write a log entry."""

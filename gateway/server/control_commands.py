@@ -12,8 +12,9 @@ from gateway.approvals import title
 from gateway.domain.audit import AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import SYSTEM_CONTROL, OwnerName, SessionId, TurnId, main_session, web_principal
-from gateway.domain.live import session_topic
+from gateway.domain.live import NODES, NodesChanged, session_topic
 from gateway.domain.messages import Inbound, Received, owner_page
+from gateway.domain.nodes import NodeLine, differences
 from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.turns import ENDED
 from gateway.domain.views import Row
@@ -22,7 +23,7 @@ from gateway.inbound.grant_commands import matching
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
 from gateway.policy.audit import PAGE, verify
-from gateway.ports import Audit, Clock, EventBus, Grants, Queries
+from gateway.ports import Audit, Clock, EventBus, Grants, Node, Queries
 from gateway.server.http import HttpServer
 from gateway.server.web_access import CODE_GOOD_FOR, WebAccess
 
@@ -40,6 +41,7 @@ class ControlCommands:
     queries: Queries
     audit: Audit
     grants: Grants
+    node: Node
     why: WhyReplies
     events: EventBus
     clock: Clock
@@ -58,6 +60,8 @@ class ControlCommands:
             "grants": self._list_grants,
             "revoke": self._revoke,
             "explain": self._explain,
+            "nodes": self._nodes,
+            "drain": self._drain,
             "send": self._send,
         }
 
@@ -106,6 +110,16 @@ class ControlCommands:
             for wait in await self.queries.open_approvals()
             if wait.approval is not None
         ]
+
+    async def _nodes(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        lines = await self.node.nodes()
+        return [_shown_node(line, lines) for line in lines]
+
+    async def _drain(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Drain a node, or let it work again; it is told at once."""
+        line = await self.node.drain(str(args.get("name") or ""), drained=bool(args.get("drained")))
+        self.events.publish(NODES, NodesChanged())
+        return {"name": line.name, "drained": line.drained}
 
     async def _list_grants(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [_shown_grant(grant) for grant in await self.grants.live_grants()]
@@ -248,6 +262,21 @@ def _shown(row: AuditRow) -> dict[str, Any]:
         "sandbox": row.sandbox,
         "action": row.action_sha[:8],
         "node": row.node,
+    }
+
+
+def _shown_node(line: NodeLine, lines: Sequence[NodeLine]) -> dict[str, Any]:
+    state = "silent" if not line.lives else "drained" if line.drained else "works"
+    return {
+        "name": line.name,
+        "life": line.node.rpartition("#")[2],
+        "state": state,
+        "roles": sorted(line.roles),
+        "turns": list(line.turns),
+        "version": line.version,
+        "since": line.since.isoformat(timespec="seconds"),
+        "alive": line.alive_at.isoformat(timespec="seconds"),
+        "differs": differences(line, lines) if line.lives else [],
     }
 
 

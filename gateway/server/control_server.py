@@ -52,6 +52,10 @@ class ControlServer:
         self._limits = dict(limits or {})
         self._user = os.geteuid() if user is None else user
 
+    def check_place(self) -> None:
+        """Raise `StartError` when another daemon listens there already. Removes the socket file of a dead one."""
+        _clear(self._path)
+
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Serve until cancelled; then cancel the commands under way and remove the socket file.
 
@@ -80,7 +84,9 @@ class ControlServer:
                 log("control_server").warning("a connection was not accepted", error=str(error))
                 await asyncio.sleep(_ACCEPT_BACKOFF_S)
                 continue
-            group.create_task(self._serve(connection, free), name="control-connection")
+            serving = group.create_task(self._serve(connection, free), name="control-connection")
+            # A task that is cancelled before it begins closes nothing itself.
+            serving.add_done_callback(lambda _, accepted=connection: accepted.close())
 
     async def _serve(self, connection: socket.socket, free: asyncio.Semaphore) -> None:
         try:

@@ -25,6 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from gateway.domain.nodes import Role, Standing
 from gateway.domain.text import one_line
 from gateway.domain.views import Counts
 from gateway.domain.waits import Wait
@@ -92,6 +93,8 @@ class HttpServer:
     """Return the current problems of the channels; empty when all of them work."""
     accounts_up: Callable[[], Mapping[tuple[str, str], bool]] = dict[tuple[str, str], bool]
     """Return whether each account works now, by channel and account."""
+    standing: Callable[[], Standing] = Standing
+    """Return how this node stands among those of its gateway."""
     headers_within_s: float = HEADERS_WITHIN_S
     body_within_s: float = BODY_WITHIN_S
     connections: int = field(default_factory=connections_at_most)
@@ -257,21 +260,38 @@ class HttpServer:
         return web.json_response({"ok": True})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        """Answer whether work can be accepted: the store writes, channels are connected, no turn is queued too long."""
-        problems: list[str] = []
+        """Answer for each role of this node whether work can be accepted, and 503 when one cannot."""
+        standing, waited = self.standing(), 0.0
+        problems: dict[Role, list[str]] = {role: [] for role in Role if role in standing.roles}
+        for found in problems.values():
+            if standing.trouble:
+                found.append(standing.trouble)
+            if standing.drained:
+                found.append(f"drained; to go on: dragoman nodes resume {standing.name}")
         try:
             async with asyncio.timeout(5):
                 await self.health.probe()
                 counts = await self.health.counts()
         except (StoreError, TimeoutError) as trouble:
-            return web.json_response({"ready": False, "problems": [f"store: {trouble}"]}, status=503)
-        now = self.clock.now()
-        waited = (now - counts.oldest_queued_at).total_seconds() if counts.oldest_queued_at else 0.0
-        if waited > QUEUED_TOO_LONG.total_seconds():
-            problems.append(f"a turn has been queued for {waited:.0f} s")
-        problems += self.troubles()
-        body = {"ready": not problems, "problems": problems, "oldest_queued_s": round(waited, 1)}
-        return web.json_response(body, status=503 if problems else 200)
+            for found in problems.values():
+                found.append(f"store: {trouble}")
+        else:
+            oldest = counts.oldest_queued_at
+            waited = (self.clock.now() - oldest).total_seconds() if oldest else 0.0
+            if waited > QUEUED_TOO_LONG.total_seconds():
+                problems.get(Role.WORKER, []).append(f"a turn has been queued for {waited:.0f} s")
+            receives = Role.INGRESS if Role.INGRESS in problems else Role.DELIVERY
+            problems.get(receives, []).extend(self.troubles())
+        every = list(dict.fromkeys(one for found in problems.values() for one in found))
+        body = {
+            "ready": not every,
+            "problems": every,
+            "oldest_queued_s": round(waited, 1),
+            "node": standing.name,
+            "roles": {role.value: {"works": not found, "problems": found} for role, found in problems.items()},
+            "differs": list(standing.differs),
+        }
+        return web.json_response(body, status=503 if every else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         """Answer with every metric, in Prometheus' text format."""

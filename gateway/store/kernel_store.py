@@ -14,7 +14,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
-from gateway.domain.nodes import NodeEntry
+from gateway.domain.nodes import NodeEntry, NodeLine
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
@@ -328,17 +328,33 @@ class KernelStore(ABC):
         """Record that the owner's page is open."""
         await self.run(lambda part: records.saw_page(part, owner))
 
-    async def join(self, entry: NodeEntry) -> None:
+    async def join(self, entry: NodeEntry) -> NodeLine:
         """Let this node in."""
-        await self.run(lambda part: nodes.join(part, entry))
+        return await self.run(lambda part: nodes.join(part, entry))
+
+    async def resign(self, node: NodeId) -> None:
+        """Take this node off the list."""
+        await self.run(lambda part: nodes.resign(part, node))
+
+    async def nodes(self) -> Sequence[NodeLine]:
+        """Return all nodes."""
+        return await self.run(nodes.nodes)
+
+    async def drain(self, name: str, *, drained: bool) -> NodeLine:
+        """Drain a node, or let it work again."""
+        return await self.run(lambda part: nodes.drain(part, name, drained))
+
+    async def stop_sending(self, node: NodeId) -> None:
+        """Give up the accounts that this node sends for."""
+        await self.run(lambda part: records.stop_sending(part, node))
 
     async def begin(self, node: NodeId, downtime: timedelta) -> int:
         """Record that this node starts. After a downtime of all nodes, offer open cards again."""
         return await self.run(lambda part: sweeps.begin(part, node, downtime))
 
-    async def alive(self, node: NodeId) -> None:
+    async def alive(self, node: NodeId) -> NodeLine | None:
         """Record that this node is alive."""
-        await self.run(lambda part: records.alive(part, node))
+        return await self.run(lambda part: nodes.alive(part, node))
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
         """Acquire or renew a named lease."""

@@ -292,7 +292,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         worker=worker,
         delivery=delivery,
         live_edits=engine.live_edits(delivery, look_every_s=0.4),
-        membership=Membership(entry=NodeEntry(node=node, key=None), node=engine.store),
+        membership=Membership(entry=NodeEntry(node=node, key=None), node=engine.store, events=engine.store.live),
         sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 
@@ -319,6 +319,9 @@ class _NoServer:
 
 class _NoControl:
     """A control socket without commands."""
+
+    def check_place(self) -> None:
+        """Nobody else has its place."""
 
     async def run(self, reachable: asyncio.Event) -> None:
         """Wait for the end."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.domain.ids import CallId, NodeId, OwnerName, Principal, TurnId
 from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.nodes import NodeLine
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.sessions import Session
 from gateway.domain.slots import RateLimit, RenderedSlot, Slot
@@ -261,10 +262,10 @@ class FailingStore(MemoryStore):
         self._maybe("expire_waits")
         return await super().expire_waits()
 
-    async def alive(self, node: NodeId) -> None:
+    async def alive(self, node: NodeId) -> NodeLine | None:
         """Fail, or say so."""
         self._maybe("alive")
-        await super().alive(node)
+        return await super().alive(node)
 
     async def probe(self) -> None:
         """Fail, or be well."""

@@ -1,27 +1,44 @@
-"""Transitions about the nodes of a gateway: who may join it."""
+"""Transitions about the nodes of a gateway: who may join it, who lives, who is drained."""
 
 from __future__ import annotations
 
-from gateway.domain.nodes import KeyMark, KeySource, NodeEntry
-from gateway.errors import ConfigError
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from gateway.domain.ids import NodeId, TurnId
+from gateway.domain.nodes import LIVES_FOR, KeyMark, KeySource, NodeEntry, NodeLine, Role, name_of
+from gateway.errors import ConfigError, NotFound, StartError
+from gateway.store.codec import dump_json, from_us, load_json, to_us
 from gateway.store.kernel.part import Part
+from gateway.store.kernel.records import alive as record_alive
 from gateway.store.kernel.rows import Fact
 
 KEY = ("gateway", "key")
 """Fact with the mark of the nodes' secret key."""
-SAME_KEY = "Give every node the same [cluster] key."
+MEMBERS, DRAINED = "member", "drained"
+"""Namespaces of facts, by name of the node."""
+KEPT_FOR = timedelta(days=1)
+"""Time for which a node that is silent stands in the list."""
 
 
-def join(part: Part, entry: NodeEntry) -> None:
-    """Let a node in. Raises `ConfigError` with its cure for one that cannot be a node of this gateway."""
+def join(part: Part, entry: NodeEntry) -> NodeLine:
+    """Let a node in. Raises `ConfigError` or `StartError` for one that cannot be a node of this gateway."""
+    name = name_of(entry.node)
+    others = [line for line in nodes(part) if line.lives and line.name != name]
     if entry.key is not None:
-        _check_key(part, entry.key)
+        _check_key(part, entry.key, bool(others))
+        _check_name(part, entry)
+    now = to_us(part.now)
+    _put(part, name, _row(entry) | {"since": now, "alive": now})
+    return _line(part, name, {})
 
 
-def _check_key(part: Part, key: KeyMark) -> None:
+def _check_key(part: Part, key: KeyMark, others: bool) -> None:
     """Keep the key of the first node; refuse any other. A key of all nodes takes the place of a state folder's."""
     known = _key_of(part)
-    if known is None or (known.source is KeySource.STATE and key.source is KeySource.CLUSTER):
+    begins_cluster = key.source is KeySource.CLUSTER and not others
+    if known is None or (known.source is KeySource.STATE and begins_cluster):
         part.facts.put(KEY, Fact(f"{key.source} {key.fingerprint}"))
     elif known.fingerprint != key.fingerprint:
         raise ConfigError(_OTHER_KEY[known.source, key.source], cure=_CURES[known.source])
@@ -29,12 +46,13 @@ def _check_key(part: Part, key: KeyMark) -> None:
 
 _OTHER_KEY = {
     (KeySource.STATE, KeySource.STATE): "This store belongs to a node whose key is in another state folder.",
+    (KeySource.STATE, KeySource.CLUSTER): "A node without a [cluster] key works on this store.",
     (KeySource.CLUSTER, KeySource.STATE): "The nodes of this store have a [cluster] key, and this one has none.",
     (KeySource.CLUSTER, KeySource.CLUSTER): "The nodes of this store have another [cluster] key than this one.",
 }
 _CURES = {
-    KeySource.STATE: "Set [cluster] key on every node, the same one, or start this node with that state folder.",
-    KeySource.CLUSTER: SAME_KEY,
+    KeySource.STATE: "Stop that node, set [cluster] key on every node, the same one, and start them again.",
+    KeySource.CLUSTER: "Give every node the same [cluster] key.",
 }
 
 
@@ -44,3 +62,100 @@ def _key_of(part: Part) -> KeyMark | None:
         return None
     source, _, fingerprint = fact.value.partition(" ")
     return KeyMark(fingerprint=fingerprint, source=KeySource(source))
+
+
+def _check_name(part: Part, entry: NodeEntry) -> None:
+    """Refuse a second node of one name: it would void the leases of the first, which lives."""
+    name = name_of(entry.node)
+    row = _row_of(part, name)
+    if row is None or row["seat"] == entry.seat or not _lives(part, row):
+        return
+    raise StartError(
+        f"A node called {name} works on this store already, on another machine or another state folder.",
+        cure="Give this one another name: `dragoman run --node NAME`, or [cluster] node. If the other one has just "
+        f"died, start again in {LIVES_FOR.total_seconds():.0f} s.",
+    )
+
+
+def alive(part: Part, node: NodeId) -> NodeLine | None:
+    """Record that a node is alive. Return its line; None when it must join again."""
+    record_alive(part, node)
+    name = name_of(node)
+    row = _row_of(part, name)
+    if row is None or row["node"] != node:
+        return None
+    _put(part, name, row | {"alive": to_us(part.now)})
+    return _line(part, name, {})
+
+
+def resign(part: Part, node: NodeId) -> None:
+    """Take a node that ends off the list."""
+    row = _row_of(part, name_of(node))
+    if row is not None and row["node"] == node:
+        part.facts.delete((MEMBERS, name_of(node)))
+
+
+def nodes(part: Part) -> list[NodeLine]:
+    """Return all nodes by name, with the turns that they hold."""
+    held: dict[str, list[TurnId]] = {}
+    for turn, node in part.index.held_turns():
+        held.setdefault(node, []).append(turn)
+    names = [name for name, fact in part.facts_in(MEMBERS) if fact.until is None or fact.until > part.now]
+    return [_line(part, name, held) for name in sorted(names)]
+
+
+def drain(part: Part, named: str, drained: bool) -> NodeLine:
+    """Drain a node, or let it work again. Raises `NotFound` with its cure."""
+    known = [line.name for line in nodes(part)]
+    found = [named] if named in known else [name for name in known if named and name.startswith(named)]
+    if len(found) != 1:
+        says = "Several nodes begin with" if found else "There is no node"
+        raise NotFound(f"{says} {named[:80]!r}.", cure=f"Name one of them: {', '.join(known)}.")
+    if drained:
+        part.facts.put((DRAINED, found[0]), Fact(""))
+    else:
+        part.facts.delete((DRAINED, found[0]))
+    return _line(part, found[0], {})
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def _row(entry: NodeEntry) -> dict[str, Any]:
+    return {
+        "node": entry.node,
+        "seat": entry.seat,
+        "version": entry.version,
+        "roles": sorted(entry.roles),
+        "configuration": dict(entry.configuration),
+    }
+
+
+def _row_of(part: Part, name: str) -> dict[str, Any] | None:
+    fact = part.facts.get((MEMBERS, name))
+    return None if fact is None else load_json(fact.value)
+
+
+def _put(part: Part, name: str, row: Mapping[str, Any]) -> None:
+    part.facts.put((MEMBERS, name), Fact(dump_json(row), part.now + KEPT_FOR))
+
+
+def _lives(part: Part, row: Mapping[str, Any]) -> bool:
+    return part.now - from_us(row["alive"]) <= LIVES_FOR
+
+
+def _line(part: Part, name: str, held: Mapping[str, list[TurnId]]) -> NodeLine:
+    row = _row_of(part, name)
+    assert row is not None, "it is on the list"
+    return NodeLine(
+        name=name,
+        node=NodeId(row["node"]),
+        version=row["version"],
+        roles=frozenset(Role(one) for one in row["roles"] if one in set(Role)),
+        configuration=row["configuration"],
+        since=from_us(row["since"]),
+        alive_at=from_us(row["alive"]),
+        lives=_lives(part, row),
+        drained=part.facts.get((DRAINED, name)) is not None,
+        turns=tuple(held.get(row["node"], ())),
+    )

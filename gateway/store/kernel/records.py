@@ -106,6 +106,11 @@ def _hold_fact(fence: int, until: datetime, holder: str) -> Fact:
 def leave(part: Part, node: NodeId) -> None:
     """Give up the named leases of a node, and the accounts that it sends for."""
     free_holds(part, lambda holder: holder == node)
+    stop_sending(part, node)
+
+
+def stop_sending(part: Part, node: NodeId) -> None:
+    """Give up the accounts that a node sends for."""
     for key, fact in part.facts_in(SENDERS):
         if fact.value == node:
             part.facts.delete((SENDERS, key))

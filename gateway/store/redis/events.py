@@ -45,6 +45,7 @@ _EVENTS: dict[str, TypeAdapter[Any]] = {
         live.TurnReleased,
         live.ProgressChanged,
         live.JobsStopped,
+        live.NodesChanged,
         live.LookAgain,
     )
 }

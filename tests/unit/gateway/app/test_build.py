@@ -18,7 +18,7 @@ from config.plugins import tool_specs
 from gateway.app import App, build
 from gateway.app.channel_loader import redactor_of
 from gateway.app.core import Fakes
-from gateway.app.parts import own_version
+from gateway.app.node_entry import own_version
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import check_tools, load_tools

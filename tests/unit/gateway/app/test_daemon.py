@@ -57,7 +57,7 @@ def daemon(
         worker=engine.worker(),
         delivery=sender,
         live_edits=engine.live_edits(sender),
-        membership=Membership(entry=NodeEntry(node=NODE, key=None), node=engine.store),
+        membership=Membership(entry=NodeEntry(node=NODE, key=None), node=engine.store, events=engine.store.live),
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 
@@ -255,10 +255,22 @@ async def test_a_port_that_is_taken_stops_the_start_cleanly(engine: Engine, tmp_
 
     first = daemon(engine, tmp_path, {})
     async with running(first):
-        second = daemon(Engine(tmp_path), tmp_path, {})
+        (other := tmp_path / "other").mkdir(mode=0o700)
+        second = daemon(Engine(other), other, {})
         second.http.address = Address(host="127.0.0.1", port=first.http.port)
-        with pytest.raises(StartError):
+        with pytest.raises(StartError, match="Cannot listen"):
             await second.run(lambda: _nothing())
+
+
+async def test_a_second_daemon_on_a_state_folder_does_not_join(engine: Engine, tmp_path: Path) -> None:
+    from gateway.errors import StartError
+
+    async with running(daemon(engine, tmp_path, {})):
+        second = Engine(tmp_path)
+        with pytest.raises(StartError, match="Another daemon runs on the state folder"):
+            await daemon(second, tmp_path, {}).run(lambda: _nothing())
+        assert await second.store.nodes() == []
+        await asyncio.sleep(0.05)  # the first one takes the connection by which the second asked, and closes it
 
 
 async def _nothing() -> None:

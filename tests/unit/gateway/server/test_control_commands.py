@@ -42,6 +42,7 @@ def local(page: Served, *owners: str) -> ControlCommands:
         queries=page.engine.store,
         audit=page.engine.store,
         grants=page.engine.store,
+        node=page.engine.store,
         why=make_why(page.engine.core),
         events=page.engine.store.live,
         clock=page.engine.clock,

@@ -16,6 +16,7 @@ from config.load import load
 from config.plugins import tool_specs
 from gateway.app import App, build
 from gateway.app.core import Fakes
+from gateway.domain.nodes import Role, Standing
 from gateway.domain.tools import Risk
 from gateway.errors import StartError
 from gateway.ports import Auth, Endpoint
@@ -223,6 +224,41 @@ async def test_it_is_ready_while_the_store_writes_and_nobody_waits_too_long(page
     page.engine.clock.advance(61)
     status, text = await got(page, "/readyz")
     assert (status, "a turn has been queued for 61 s" in text) == (503, True)
+
+
+async def roles(page: Served, standing: Standing, *troubles: str) -> tuple[int, dict[str, list[str]]]:
+    """The status of /readyz and the problems of each role."""
+    page.http.standing, page.http.troubles = (lambda: standing), (lambda: troubles)
+    status, text = await got(page, "/readyz")
+    assert json.loads(text)["node"] == standing.name
+    found = json.loads(text)["roles"]
+    assert all(one["works"] is not bool(one["problems"]) for one in found.values())
+    return status, {name: one["problems"] for name, one in found.items()}
+
+
+async def test_it_says_of_each_role_whether_it_works(page: Served) -> None:
+    every, sends = frozenset(Role), frozenset({Role.WORKER, Role.DELIVERY})
+    await page.engine.say()
+    page.engine.clock.advance(61)
+    late = "a turn has been queued for 61 s"
+    bot = "no answer from Telegram"
+    assert await roles(page, Standing(name="a"), bot) == (503, {"ingress": [bot], "worker": [late], "delivery": []})
+    assert await roles(page, Standing(name="a", roles=sends), bot) == (503, {"worker": [late], "delivery": [bot]})
+    assert await roles(page, Standing(name="a", roles=every - {Role.WORKER})) == (200, {"ingress": [], "delivery": []})
+
+
+async def test_a_drained_node_is_not_ready_in_any_role(page: Served) -> None:
+    status, found = await roles(page, Standing(name="a", drained=True))
+    assert status == 503
+    assert set(map(str, found.values())) == {"['drained; to go on: dragoman nodes resume a']"}
+    status, found = await roles(page, Standing(name="a", trouble="Another node has its name."))
+    assert (status, found["delivery"]) == (503, ["Another node has its name."])
+
+
+async def test_another_configuration_is_said_and_does_not_stop_it(page: Served) -> None:
+    page.http.standing = lambda: Standing(differs=("b is configured otherwise: owners.",))
+    status, text = await got(page, "/readyz")
+    assert (status, json.loads(text)["differs"]) == (200, ["b is configured otherwise: owners."])
 
 
 async def test_metrics_count_what_happens_and_name_nobody(page: Served) -> None:
