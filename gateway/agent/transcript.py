@@ -35,7 +35,7 @@ CHARS_OF_A_CHILD = 20_000
 
 HEARD = "Messages of other people in the group, from before the message below"
 QUOTED = "The message that the message below answers"
-ANSWERED = "What the sub-session answered"
+ANSWERED, SAYS = "What the sub-session answered", "What the sub-session says"
 INPUTS = "What other sub-sessions answered"
 SUMMARY = "What was said before the messages below, in short"
 SPOKEN = "[Transcript of a voice message; words may be wrong]"
@@ -235,8 +235,9 @@ def _quoted(messages: Sequence[Inbound], mark: str) -> str:
 
 
 def _ended(message: Inbound, mark: str) -> str:
-    """Return the end of a sub-session: the gateway's line, which cannot pass for a person's, and the answer."""
-    return block(f"{message.text} {ANSWERED}", [_short(message.quoted, CHARS_OF_A_CHILD) or "Nothing."], mark)
+    """Return the end of a sub-session, or what it says at work. The gateway's line cannot pass for a person's."""
+    what = SAYS if message.event_key.endswith("/said") else ANSWERED
+    return block(f"{message.text} {what}", [_short(message.quoted, CHARS_OF_A_CHILD) or "Nothing."], mark)
 
 
 def _joined(received: Sequence[Received]) -> list[list[Received]]:

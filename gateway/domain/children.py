@@ -55,6 +55,8 @@ LIVE_BELOW_A_ROOT = 5
 """Maximum live children below a root."""
 CHILDREN_A_TURN = 20
 """Maximum tasks that one turn may give: to new children, and to ended ones."""
+PARENT = "parent"
+"""Name under which a child writes to its parent, whose id it need not know."""
 MAX_HOPS = 4
 """Maximum messages in a row from session to session, without a word of a person between them."""
 
@@ -170,6 +172,8 @@ class SpawnRefusal(StrEnum):
     ENDING = "ending"
     """The child is being stopped."""
     TOO_MANY_HOPS = "too_many_hops"
+    AWAITED = "awaited"
+    """The parent waits for the child's answer, and reads nothing before it."""
     """`MAX_HOPS` messages between sessions led here, and no person has written since."""
 
 

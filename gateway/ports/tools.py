@@ -114,6 +114,13 @@ class Subsessions(Protocol):
         """
         ...
 
+    async def tell(self, text: str) -> ToolResult:
+        """Send a message to the session that gave this one its task, and go on. Idempotent by the step.
+
+        A refusal is a result too. Raises `NotFound` in a session that works for no other.
+        """
+        ...
+
     async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
         """Return what was said in a sub-session below this one, oldest first, and with `calls` what it did.
 

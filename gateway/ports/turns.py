@@ -135,6 +135,14 @@ class Children(Protocol):
         """
         ...
 
+    async def tell(self, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+        """Store a message from the STARTED step `n` of a child's task to its parent; idempotent by the step.
+
+        It arrives as the end of a task does, and counts as one more message between sessions. A parent that waits for
+        the child, or that would not hear its end, gets none. Raises `NotFound` for a session without a parent.
+        """
+        ...
+
     async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
         """Stop a child below `parent`, and all below it; each shows `text`. Return how many turns were stopped.
         Idempotent.

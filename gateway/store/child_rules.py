@@ -72,6 +72,11 @@ def no_child(child: SessionId, parent: SessionId) -> NotFound:
     return NotFound(f"{parent} spawned no sub-session {child}.")
 
 
+def no_parent(session: SessionId) -> NotFound:
+    """Return the error for a message to the parent of a session that has none, or whose task is over."""
+    return NotFound(f"{session} works for no other session.")
+
+
 def lineage_below(parent: Session, turn: TurnId, n: int, began: Conversation, child: NewChild) -> Lineage:
     """Return a child's lineage, which limits count by. `began`: the conversation where the turn `turn` began."""
     above = parent.lineage
@@ -150,6 +155,20 @@ def _from_parent(child: SessionId, key: str, text: str, now: datetime) -> Inboun
     )
 
 
+def message_up(child: Session, task: TurnId, n: int, text: str, place: Conversation, now: datetime) -> Inbound:
+    """Return a message of a child at work to its parent. Its key is that of its step; its text is `quoted`: data."""
+    return _from_child(child.id, f"{task}.{n}/said", f"The sub-session `{child.id}` is at work.", text, place, now)
+
+
+def refusal_of_message_up(hops: int, *, stopping: bool, awaited: bool) -> SpawnRefusal | None:
+    """Return why a child may not write to its parent now. `hops`: those before the message."""
+    if stopping:
+        return SpawnRefusal.STOPPING
+    if awaited:
+        return SpawnRefusal.AWAITED
+    return SpawnRefusal.TOO_MANY_HOPS if hops >= MAX_HOPS else None
+
+
 # --- the end --------------------------------------------------------------------------------
 
 
@@ -182,16 +201,22 @@ def answer_of(end: End, active_ms: int, spent: Usage) -> dict[str, Any]:
 def end_message(end: End, place: Conversation, now: datetime) -> Inbound:
     """Return the message that reports a child's end to its parent. Model text is `quoted`: data, not instructions."""
     title = f"Task: {end.title}" if end.title else ""
+    text = f"The sub-session `{end.child}` has ended: {end.state.value}."
+    said = "\n\n".join(filter(None, [title, end.words[:WORDS_KEPT]]))
+    return _from_child(end.child, f"{end.task}/end", text, said, place, now)
+
+
+def _from_child(child: SessionId, key: str, text: str, said: str, place: Conversation, now: datetime) -> Inbound:
     return Inbound(
-        event_key=f"child/{end.child}/{end.task}/end",
+        event_key=f"child/{child}/{key}",
         conversation=place,
         principal=SYSTEM_CHILD,
         name=NAME,
         direct=False,
         addressed=True,
-        text=f"The sub-session `{end.child}` has ended: {end.state.value}.",
+        text=text,
         sent_at=now,
-        quoted="\n\n".join(filter(None, [title, end.words[:WORDS_KEPT]])),
+        quoted=said,
     )
 
 

@@ -220,6 +220,10 @@ class KernelStore(ABC):
         """Store a message to a child: in the task at work, or as a further task."""
         return await self.run(lambda part: children.send(part, lease, n, message, only))
 
+    async def tell(self, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+        """Store a message of a child at work to its parent."""
+        return await self.run(lambda part: children.tell(part, lease, n, text))
+
     async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
         """Stop a child and all below it."""
         return await self.run(lambda part: children.stop_child(part, parent, child, text, only))

@@ -63,6 +63,7 @@ _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
         SpawnRefusal.TOO_MANY_HOPS: (
             f"Sessions wrote to each other {MAX_HOPS} times in a row, and no person did. Say what is there, and ask."
         ),
+        SpawnRefusal.AWAITED: "Your parent waits for your answer, and reads nothing before it. Say it in your answer.",
     }
 )
 
@@ -293,6 +294,14 @@ class CallSubsessions:
         if isinstance(sent, Delivery):
             return ToolResult(status=ResultStatus.OK, text=f"{message.session} {_DELIVERED[sent]}")
         return Park(wait=sent)
+
+    async def tell(self, text: str) -> ToolResult:
+        """Send a message to the parent."""
+        sent = await self.subsessions.children.tell(self.lease, self.n, text)
+        if isinstance(sent, SpawnRefusal):
+            refusal = _limit(sent)
+            return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
+        return ToolResult(status=ResultStatus.OK, text="Your parent has your message. Go on with your task.")
 
     async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
         """Return what was said in a descendant; in a shared session, only in one for the same person."""

@@ -26,7 +26,7 @@ from gateway.ports import ControlEffect, SessionChange, Store
 from tests.contract.family import RUN, SESSION, Child, FamilyScene, spent
 from tests.contract.scene import MAIN
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, beginning, control, result, route, seconds
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, beginning, control, result, route, seconds
 
 GROUP = SessionId("chat:g")
 WAITS = [None, 600.0]
@@ -234,6 +234,62 @@ async def test_stop_of_the_sender_stops_the_child(scene: FamilyScene) -> None:
     await scene.stop()
     assert (await scene.wait(wait)).state is WaitState.CANCELLED
     assert [turn.state for turn in await scene.turns(child.session)] == [TurnState.DONE, TurnState.STOPPED]
+
+
+# --- to the parent --------------------------------------------------------------------------
+
+
+async def test_child_at_work_writes_to_its_parent_once(scene: FamilyScene) -> None:
+    """It is a turn of the parent's, in which nobody's word stands; written again by the same step, nothing happens."""
+    lease = await scene.at_work()
+    child = await scene.born(lease, 1, SESSION)
+    await scene.finish(lease)
+    held = await scene.work(child)
+    await scene.begin_calls(held, 2)
+    for n in (1, 1, 2):
+        assert await scene.store.tell(held, n, f"Half {n}.") is Delivery.JOINED
+    said = [one.message for one in await scene.items(Received) if one.message.principal == "system:child"]
+    assert [one.quoted for one in said] == ["Half 1.", "Half 2."]
+    assert {one.text for one in said} == {f"The sub-session `{child.session}` is at work."}
+    assert {(one.conversation, one.direct) for one in said} == {(CHAT, False)}
+    above = await scene.claim()
+    assert [one.message.quoted for one in (await scene.view(above.turn)).inputs] == ["Half 1.", "Half 2."]
+
+
+async def test_child_that_is_waited_for_or_stopped_does_not_write(scene: FamilyScene) -> None:
+    lease = await scene.at_work(2)
+    awaited, later = await scene.born(lease, 1, RUN), await scene.born(lease, 2, SESSION)
+    for child, refused in ((awaited, SpawnRefusal.AWAITED), (later, SpawnRefusal.STOPPING)):
+        held = await scene.work(child)
+        await scene.begin_calls(held)
+        if refused is SpawnRefusal.STOPPING:
+            await scene.stop(with_=control(ControlEffect.RESET))
+        assert await scene.store.tell(held, 1, "Half.") is refused
+    assert not [one for one in await scene.items(Received) if one.message.principal == "system:child"]
+
+
+async def test_session_without_a_parent_writes_to_none(scene: FamilyScene) -> None:
+    with pytest.raises(NotFound):
+        await scene.store.tell(await scene.at_work(), 1, "Half.")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_two_that_write_to_each_other_end(scene: FamilyScene, answers: bool) -> None:
+    """Whether the parent answers or not: a word of a person is needed after so many messages of a child at work."""
+    lease = await scene.at_work()
+    child = await scene.born(lease, 1, SESSION)
+    await scene.finish(lease)
+    held, found = await scene.work(child), list[object]()
+    for _ in range(MAX_HOPS):
+        await scene.begin_calls(held)
+        assert await scene.store.tell(held, await step_at_work(scene, held), "And?") is Delivery.JOINED
+        above = await scene.claim()
+        await scene.begin_calls(above)
+        found.append(await sent(scene, above, child.session) if answers else Delivery.JOINED)
+        await scene.finish(above)
+    assert found[-1] is (SpawnRefusal.TOO_MANY_HOPS if answers else Delivery.JOINED)
+    await scene.begin_calls(held)
+    assert await scene.store.tell(held, await step_at_work(scene, held), "And?") is SpawnRefusal.TOO_MANY_HOPS
 
 
 # --- once -----------------------------------------------------------------------------------

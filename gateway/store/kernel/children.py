@@ -19,6 +19,9 @@ from gateway.store.kernel.messages import event_of, message_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
 
+SAID = "said"
+"""Outcome of the event of a message to a parent. It names no message: one from a child is found by its key alone."""
+
 
 def spawn(part: Part, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
     """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
@@ -185,6 +188,34 @@ def _await(part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage)
     opened = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_in=new.waits)
     turns.open_wait(part, row, opened)
     return wait
+
+
+def tell(part: Part, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+    """Store a message of a child at work in its parent's session. Each is one hop more of its task."""
+    row = turns.held(part, lease)
+    child = part.sessions[row.turn.session]
+    lineage = child.session.lineage
+    if lineage is None or child.task != row.turn.id:
+        raise child_rules.no_parent(child.session.id)
+    spawning = part.turns[lineage.turn].turn
+    message = child_rules.message_up(child.session, row.turn.id, n, text, spawning.conversation, part.now)
+    if part.events.get(event_of(message)) is not None:
+        return Delivery.JOINED
+    hops = hops_of(part, row.turn.id)
+    refused = child_rules.refusal_of_message_up(
+        hops,
+        stopping=row.turn.state is TurnState.STOPPING or not turns.is_heard(part, spawning),
+        awaited=child.parent_wait is not None,
+    )
+    if refused is not None:
+        return refused
+    step = part.steps.get((lease.turn, n))
+    if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
+        raise child_rules.not_started(lease, n)
+    turns.message_parent(part, spawning, message, hops + 1)
+    part.relink_turn(row.turn.id, hops=hops + 1)
+    part.events.put(event_of(message), SAID)
+    return Delivery.JOINED
 
 
 def stop_child(part: Part, parent: SessionId, child: SessionId, text: str, only: Principal | None) -> int:

@@ -432,7 +432,9 @@ def _notify_parent(part: Part, child: SessionRow, row: TurnRow, words: str, stop
         if wait.state is WaitState.OPEN:
             _tell_wait(part, wait, end, row.turn.active_ms, _spent_by(part, row))
     elif state is not TurnState.STOPPED and not stopping:
-        _message_parent(part, part.turns[lineage.turn].turn, end, hops_of(part, row.turn.id) + 1)
+        spawning = part.turns[lineage.turn].turn
+        message = end_message(end, spawning.conversation, part.now)
+        message_parent(part, spawning, message, hops_of(part, row.turn.id) + 1)
     _stop_orphans(part, session.id, lineage.root, stopped if state is TurnState.STOPPED else NOBODY_WAITS)
 
 
@@ -457,14 +459,19 @@ def _stop_orphans(part: Part, child: SessionId, root: SessionId, text: str) -> N
         stop_below(part, child, text)
 
 
-def _message_parent(part: Part, spawning: Turn, end: End, hops: int) -> None:
-    """Report a child's end where the spawning turn began. A child as parent gets it only until its task ends."""
+def is_heard(part: Part, spawning: Turn) -> bool:
+    """Return whether a message of a child would be read. A child as parent reads only until its task ends."""
     parent = part.sessions[spawning.session]
     gone = parent.task is not None and not parent.live
-    if gone or parent.session.epoch != spawning.epoch:
+    return not gone and parent.session.epoch == spawning.epoch
+
+
+def message_parent(part: Part, spawning: Turn, message: Inbound, hops: int) -> None:
+    """Store a child's message where the spawning turn began, if it is heard there."""
+    if not is_heard(part, spawning):
         return
+    parent = part.sessions[spawning.session]
     parent = part.set_session(spawning.session, session=changed(parent.session, active_at=part.now))
-    message = end_message(end, spawning.conversation, part.now)
     joined = _unheard_end(part, spawning) if parent.task is None else parent.task
     if joined is None:
         joined = begin_turn(part, parent, spawning.principal, message).turn.id

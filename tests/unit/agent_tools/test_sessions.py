@@ -43,6 +43,7 @@ class FakeFamily:
     lines: Sequence[ChildLine] = ()
     plans_left: int = 0
     sent: list[SessionMessage] = field(default_factory=list[SessionMessage])
+    told: list[str] = field(default_factory=list[str])
     read: list[tuple[int | None, int, bool]] = field(default_factory=list[tuple[int | None, int, bool]])
     said: Sequence[HistoryLine] = ()
 
@@ -57,6 +58,12 @@ class FakeFamily:
         self._reach(message.session)
         self.sent.append(message)
         return PARKED
+
+    async def tell(self, text: str) -> ToolResult:
+        if text == "no parent":
+            raise NotFound("it works for no other session")
+        self.told.append(text)
+        return ToolResult(status=ResultStatus.OK, text="told")
 
     async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
         self._reach(child)
@@ -290,6 +297,17 @@ async def test_message_is_passed_on_with_its_wait(call: Call, named: dict[str, A
     assert await sessions_send.run(call, args) == PARKED
     assert call.family.sent == [SessionMessage(session=KNOWN, text="and then?", wait_s=wait_s)]
     assert sessions_send.scope(args, None).scope == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "wait_s", "code"), [("Halfway.", 0, ""), ("Halfway.", 5, "cannot_wait"), ("no parent", 0, "not_found")]
+)
+async def test_message_to_the_parent_needs_no_id(call: Call, text: str, wait_s: float, code: str) -> None:
+    args = sessions_send.Args(session="parent", message=text, wait_s=wait_s)
+    found = await sessions_send.run(call, args)
+    assert isinstance(found, ToolResult)
+    assert (found.code, call.family.told) == (code, [] if code else [text])
+    assert (sessions_send.scope(args, None).risk, sessions_send.scope(args, None).scope) == (Risk.NONE, "")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from gateway.agent.transcript import (
     CHARS_OF_EACH,
     HEARD,
     QUOTED,
+    SAYS,
     SUMMARY,
     Marks,
     message_cache,
@@ -425,10 +426,13 @@ def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
     told = replace(inbound("The sub-session has ended.", who=SYSTEM_CHILD), quoted=last)
     (one,) = users(messages([], view([of(told)], []), MARK))
 
-    assert ANSWERED == "What the sub-session answered"
+    assert (ANSWERED, SAYS) == ("What the sub-session answered", "What the sub-session says")
     label = f"The sub-session has ended. {ANSWERED}"
     assert (one.text, one.name, one.who, one.data) == ("", "", None, block(label, last))
     assert QUOTED not in one.data
+    says = replace(told, event_key="child/child:t1.1/t2.3/said")
+    (one,) = users(messages([], view([of(says)], []), MARK))
+    assert one.data == block(f"The sub-session has ended. {SAYS}", last)
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))

@@ -201,6 +201,20 @@ async def test_child_does_not_write_to_its_parent_or_sibling(engine: Engine) -> 
         assert (found.status, found.code) == (ERROR, "not_found")
 
 
+async def test_child_at_work_tells_its_parent_without_a_question(tmp_path: Path) -> None:
+    """A session that waits for it is not written to: it would read that after the answer."""
+    engine = talking(tmp_path, allowed=False)
+    lease = await planned(
+        engine, call("sessions_spawn", task="one", mode="session"), call("sessions_spawn", 1, task="2")
+    )
+    assert not await engine.settle(lease)
+    later, awaited = [await engine.claim() for _ in range(2)]
+    told = await result_of(engine, later, "sessions_send", session="parent", message="Which folder?")
+    assert told.status is OK
+    refused = await result_of(engine, awaited, "sessions_send", session="parent", message="Which folder?")
+    assert (refused.status, refused.code) == (DENIED, "awaited")
+
+
 async def test_stopped_turn_writes_to_nobody(engine: Engine) -> None:
     lease, child = await ended_child(engine)
     await asked(engine, lease, "sessions_send", session=child, message="more")
