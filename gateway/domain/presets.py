@@ -11,6 +11,8 @@ from gateway.domain.rules import Rule
 from gateway.domain.tool_groups import NEWEST
 from gateway.domain.tools import Risk, SandboxPolicy
 
+PLAN = "plan"
+"""Preset of a session that plans: it looks, and changes nothing but its plan."""
 BUILD = "build"
 """Preset that adds nothing to the configuration. Sessions have it unless the configuration names another one."""
 

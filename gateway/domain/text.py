@@ -82,6 +82,21 @@ def head_and_tail_bytes(text: str, most: int) -> tuple[str, int]:
     return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
 
 
+def as_quote(text: str, most: int) -> str:
+    """Return a text of others as a Markdown quote, cut to about `most` bytes of UTF-8 as `head_and_tail_bytes` does.
+
+    Each line has its sign, so that no line of the text passes for one of ours beside it, such as a heading.
+    """
+    cut_text = head_and_tail_bytes(text, most)[0]
+    found = _quoted(cut_text)
+    size = len(found.encode(errors="replace"))
+    return found if size <= most else _quoted(head_and_tail_bytes(text, most * most // size)[0])
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
 def one_line(text: str, limit: int) -> str:
     """Return the text as one plain line of at most `limit` characters. Reads at most ten times as many."""
     return cut(plain(text[: 10 * limit]), limit)

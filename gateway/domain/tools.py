@@ -164,6 +164,8 @@ class ToolSpec:
     """Kinds of the subjects that its calls touch, for the checks of rules; None: not stated."""
     group: str = ""
     """For a tool that is not part of Dragoman: its tool group (`gateway.domain.tool_groups`), such as `network`."""
+    enters_plan: bool = False
+    """True for a tool that begins planning. It exists in sessions of people that do not plan."""
     leaves_plan: bool = False
     """True for a tool that ends the planning. It exists only under a read-only preset of people, and a person decides
     about each call of it, whatever rules and grants say."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
 
 from gateway.domain.children import NewChild
+from gateway.domain.ids import SessionId
 
 STEPS_AT_MOST = 50
 """Steps of one workflow."""
@@ -43,6 +45,32 @@ class NewStep:
     name: str
     needs: tuple[str, ...]
     child: NewChild
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStanding:
+    """One step of a workflow that was begun, for people."""
+
+    name: str
+    state: str
+    """waiting, running, done, failed, stopped or not run."""
+    child: SessionId
+
+
+WORKFLOW = "workflow"
+"""Key in the payload of a wait on a workflow: its steps, in order."""
+
+
+def steps_of(payload: Mapping[str, Any]) -> list[StepStanding]:
+    """Return how the steps of a stored workflow stand, in order; none for the payload of any other wait."""
+    rows = payload.get(WORKFLOW)
+    if not isinstance(rows, list):
+        return []
+    found = cast("list[Mapping[str, Any]]", rows)
+    return [
+        StepStanding(name=str(one["name"]), state=str(one["state"]), child=SessionId(str(one["child"]["session"])))
+        for one in found
+    ]
 
 
 def inputs_of(task: str) -> tuple[str, ...]:

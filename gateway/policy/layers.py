@@ -108,6 +108,9 @@ def withheld_by(preset: Preset, spec: ToolSpec, session: Session) -> Deny | None
     if spec.leaves_plan and not (preset.read_only and preset.mode is PresetMode.PRIMARY and session.lineage is None):
         hint = f"There is no plan to leave: {spec.name} is for sessions whose preset plans. /plan begins planning."
         return Deny(reason=DenyReason.CONFIGURED, hint=hint)
+    if spec.enters_plan and (preset.read_only or session.lineage is not None):
+        hint = f"{spec.name} is for sessions of people that may change something. This one plans, or looks only."
+        return Deny(reason=DenyReason.CONFIGURED, hint=hint)
     for ceiling in preset.ceilings:
         if spec.risk not in ceiling.risks and not _excepts(ceiling, spec):
             return _beyond(ceiling, spec, spec.risk)

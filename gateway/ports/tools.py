@@ -139,6 +139,13 @@ class Subsessions(Protocol):
         """
         ...
 
+    async def enter_plan(self) -> None:
+        """Give this session the preset `plan`.
+
+        Idempotent by the step. Raises `NotFound` in a sub-session, and where there is no such preset.
+        """
+        ...
+
     async def leave_plan(self) -> None:
         """Give this session the preset before its present one, else the default of its kind.
 

@@ -282,6 +282,10 @@ class TurnJournal(Protocol):
         """
         ...
 
+    async def enter_plan(self, lease: Lease, n: int) -> None:
+        """Give the session the preset `plan`, as the effect of the STARTED step `n`. Else as `leave_plan`."""
+        ...
+
     async def leave_plan(self, lease: Lease, n: int) -> None:
         """Give the session the preset before its present one, as the effect of the STARTED step `n`. Safe to repeat.
 

@@ -190,6 +190,10 @@ class KernelStore(ABC):
         """Store a call's one result and the slots that show it."""
         return await self.run(lambda part: journal.finish_step(part, lease, n, result, slots))
 
+    async def enter_plan(self, lease: Lease, n: int) -> None:
+        """Give a session the preset that plans."""
+        await self.run(lambda part: sessions.enter_plan(part, lease, n))
+
     async def leave_plan(self, lease: Lease, n: int) -> None:
         """Give the session of a turn the preset before its present one."""
         await self.run(lambda part: sessions.leave_plan(part, lease, n))

@@ -13,14 +13,12 @@ from typing import Any, cast
 from gateway.domain.children import NewChild, SpawnMode
 from gateway.domain.ids import SessionId
 from gateway.domain.steps import Usage
-from gateway.domain.text import head_and_tail_bytes
+from gateway.domain.text import as_quote, head_and_tail_bytes
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import ChildEnd
-from gateway.domain.workflows import NewStep, inputs_of, with_inputs_named
+from gateway.domain.workflows import WORKFLOW, NewStep, inputs_of, with_inputs_named
 from gateway.store.child_rules import End
 
-WORKFLOW = "workflow"
-"""Key in the payload of a wait on a workflow: its steps, in order."""
 RESULT_BYTES = 8_192
 """Bytes of UTF-8 of one step's result that are kept."""
 INPUT_CHARS = 18_000
@@ -77,7 +75,7 @@ def _with_inputs(row: Row, rows: Sequence[Row]) -> tuple[NewChild, str]:
     wanted = inputs_of(child.task)
     most = INPUT_CHARS // max(1, len(wanted))
     texts = {one["name"]: str(one["text"]) for one in rows}
-    quoted = [f"Result of {name}:\n{head_and_tail_bytes(texts[name], most)[0] or 'Nothing.'}" for name in wanted]
+    quoted = [f"Result of {name}:\n{as_quote(texts[name], most) or 'Nothing.'}" for name in wanted]
     given = {**row["child"], "task": with_inputs_named(child.task)}
     return _child({**row, "child": given}), "\n\n".join(quoted)
 
@@ -117,11 +115,16 @@ def has_ended(payload: Row) -> bool:
     return all(row["state"] not in (WAITING, RUNNING) for row in rows_of(payload))
 
 
+def _shown(row: Row, most: int) -> str:
+    """Return a step's result; why it did not run are the gateway's own words."""
+    return str(row["text"]) if row["state"] == NOT_RUN else as_quote(row["text"], most)
+
+
 def answer_of(payload: Row) -> dict[str, Any]:
     """Return the payload of a workflow that has ended: that of a child's end, with every result in order."""
     rows = rows_of(payload)
     each = RESULTS_BYTES // len(rows)
-    texts = [f"## {row['name']}: {row['state']}\n{head_and_tail_bytes(row['text'], each)[0]}".strip() for row in rows]
+    texts = [f"## {row['name']}: {row['state']}\n{_shown(row, each)}".strip() for row in rows]
     used = [sum(column) for column in zip(*(row.get("used") or [0, 0, 0, 0] for row in rows), strict=True)]
     state = TurnState.DONE if all(row["state"] == DONE for row in rows) else TurnState.FAILED
     end = ChildEnd(

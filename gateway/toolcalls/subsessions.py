@@ -27,6 +27,7 @@ from gateway.domain.children import (
 from gateway.domain.decisions import DenyReason
 from gateway.domain.ids import SYSTEM_CHILD, Principal, SessionId, child_session, step_session
 from gateway.domain.live import JOBS, JobsStopped
+from gateway.domain.presets import PLAN
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line
 from gateway.domain.tools import Park, ResultStatus, ToolResult, ToolSpec
@@ -344,6 +345,12 @@ class CallSubsessions:
         session = self.view.session
         shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
         return self.view.turn.principal if shared else None
+
+    async def enter_plan(self) -> None:
+        """Give this session the preset that plans, as the effect of this call's step."""
+        if PLAN not in {one.name for one in self.subsessions.registry.snapshot().presets.for_people()}:
+            raise NotFound(f"There is no preset {PLAN} for people here.", cure="Show the plan in the answer, and ask.")
+        await self.subsessions.journal.enter_plan(self.lease, self.n)
 
     async def leave_plan(self) -> None:
         """Give this session the preset before its present one, as the effect of this call's step."""

@@ -130,6 +130,17 @@ async def test_step_returns_to_the_preset_before(scene: FamilyScene) -> None:
     assert (await scene.session(MAIN)).preset == "careful"
 
 
+async def test_step_begins_a_plan_once_and_remembers_what_was(scene: FamilyScene) -> None:
+    await change(scene, SessionChange(preset="careful"))
+    lease = await scene.at_work(2)
+    await scene.store.enter_plan(lease, 1)
+    await scene.store.enter_plan(lease, 1)
+    assert (await scene.session(MAIN)).preset == "plan"
+    await scene.came(lease, 1, result())
+    await scene.store.leave_plan(lease, 2)
+    assert (await scene.session(MAIN)).preset == "careful"
+
+
 async def test_step_that_leaves_the_first_preset(scene: FamilyScene) -> None:
     await change(scene, PLAN)
     lease = await scene.at_work()

@@ -62,6 +62,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "grep": {"pattern": "second"},
     "list": {"path": "."},
     "multiedit": {"files": [{"path": "notes", "edits": [{"old": "a\n", "new": "b\n"}]}]},
+    "plan_enter": {"why": "It touches forty files."},
     "plan_exit": {"plan": "Change the notes."},
     "read": {"path": "notes"},
     "send_file": {"path": "notes"},

@@ -34,7 +34,7 @@ async def judge(found: Tree) -> None:
     waits = [item for item in await stored(found.daemon.state, "main:ann") if isinstance(item, Wait)]
     assert all(wait.state in FINAL for wait in waits)
     (result,) = found.results(ASK)
-    assert [f"## {name}: done\nDone: {name}." in result for name in NAMES] == [True] * 4
+    assert [f"## {name}: done\n> Done: {name}." in result for name in NAMES] == [True] * 4
     assert len(found.asked(ASK, 0)) == 1
     last = found.asked("do d")[-1]
     assert "Done: b." in json.dumps(last)
@@ -83,6 +83,6 @@ async def test_workflow_with_a_card_killed_at(point: str, passage: int, tmp_path
         assert await found.daemon.stop() == 0, found.daemon.log[-3000:]
         assert len(lines_of(found.daemon.state, "ran-a")) == 1
         (result,) = found.results(ASK)
-        assert f"## a: done\n{done('a')}" in result
-        assert "## b: done\nDone: b." in result
+        assert f"## a: done\n> {done('a')}" in result
+        assert "## b: done\n> Done: b." in result
         assert done("a") in json.dumps(found.asked("do b")[-1])

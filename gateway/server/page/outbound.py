@@ -18,6 +18,7 @@ from gateway.domain.tools import PICTURES, ToolResult
 from gateway.domain.turns import Turn
 from gateway.domain.views import Row, Rows, SessionLine
 from gateway.domain.waits import ChildEnd, Wait, WaitKind
+from gateway.domain.workflows import steps_of
 from gateway.ports import Welcome
 from gateway.server.page.upload_requests import LIMITS
 
@@ -331,6 +332,7 @@ def _child(wait: Wait) -> Json:
         "n": wait.n,
         "state": wait.state.value,
         "session": str(wait.payload.get("child", "")),
+        "steps": [{"name": one.name, "state": one.state, "session": one.child} for one in steps_of(wait.payload)],
         "outcome": end.state.value if end else None,
         "active_ms": end.active_ms if end else 0,
         "usage": _usage(end.usage if end else Usage()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.domain.ids import SessionId
+from gateway.domain.presets import PLAN
 from gateway.domain.sessions import Session
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease
@@ -13,7 +14,7 @@ from gateway.ports import SessionChange
 from gateway.store.child_rules import not_started
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import changed
+from gateway.store.kernel.rows import TurnRow, changed
 
 
 def change(part: Part, session: SessionId, wanted: SessionChange) -> None:
@@ -36,19 +37,30 @@ def _limit_children(part: Part, children: Iterable[SessionId], preset: str, want
         part.set_session(child, session=changed(known, presets_above=above, tools_off=_off(known, wanted)))
 
 
+def enter_plan(part: Part, lease: Lease, n: int) -> None:
+    """Give the session of a turn the preset that plans, as the effect of its started step `n`."""
+    change(part, _of_started(part, lease, n).turn.session, SessionChange(preset=PLAN))
+
+
 def leave_plan(part: Part, lease: Lease, n: int) -> None:
     """Give the session of a turn the preset before its present one, as the effect of its started step `n`.
 
     The session keeps that name as the one before, so that a repetition changes nothing.
     """
-    row = turns.held(part, lease)
-    step = part.steps.get((lease.turn, n))
-    if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
-        raise not_started(lease, n)
+    row = _of_started(part, lease, n)
     root = part.sessions[row.turn.session]
     before = root.session.preset_before
     change(part, row.turn.session, SessionChange(preset=before))
     part.set_session(row.turn.session, session=changed(part.sessions[row.turn.session].session, preset_before=before))
+
+
+def _of_started(part: Part, lease: Lease, n: int) -> TurnRow:
+    """Return the held turn whose step `n` was started under this lease."""
+    row = turns.held(part, lease)
+    step = part.steps.get((lease.turn, n))
+    if step is None or step.step.state is not StepState.STARTED or step.fence != row.fence:
+        raise not_started(lease, n)
+    return row
 
 
 def _off(session: Session, wanted: SessionChange) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class FakeFamily:
     stopped: list[SessionId] = field(default_factory=list[SessionId])
     lines: Sequence[ChildLine] = ()
     plans_left: int = 0
+    plans_begun: int = 0
     sent: list[SessionMessage] = field(default_factory=list[SessionMessage])
     told: list[str] = field(default_factory=list[str])
     read: list[tuple[int | None, int, bool]] = field(default_factory=list[tuple[int | None, int, bool]])
@@ -78,6 +79,11 @@ class FakeFamily:
 
     async def members(self) -> Sequence[ChildLine]:
         return self.lines
+
+    async def enter_plan(self) -> None:
+        if self.plans_left:
+            raise NotFound("there is no preset plan", cure="say it")
+        self.plans_begun += 1
 
     async def leave_plan(self) -> None:
         self.plans_left += 1

@@ -78,6 +78,21 @@ export function treeOf(kin, sorted, unfolded, current) {
   return out;
 }
 
+const NAMED = 6;
+
+/**
+ * What a workflow does now, in one line with at most six names; empty for a single sub-session.
+ * @param {import("./types.js").ChildRow["steps"]} steps
+ */
+export function stepsLine(steps) {
+  const names = steps.filter((one) => one.state === "running").map((one) => one.name);
+  const done = steps.filter((one) => one.state !== "running" && one.state !== "waiting").length;
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
+  const run = names.length ? `: ${names.slice(0, NAMED).join(", ")}${more}` : "";
+  const verb = names.length === 1 ? "runs" : "run";
+  return steps.length ? `${names.length} of ${steps.length} steps ${verb}${run}${done ? ` · ${done} ended` : ""}` : "";
+}
+
 /** Word, icon and tone of a sub-session's status. @typedef {{word: string, icon: string, tone: string, ended: boolean}} Standing */
 
 /** @type {Record<string, Standing>} */
@@ -100,6 +115,7 @@ const ITS_OWN = { word: "waits for sub-sessions", icon: "clock", tone: "dim", en
  */
 export function standingOf({ line, live, told, turn, waiting }) {
   if (told && told.state !== "open") return ENDS[told.outcome ?? "stopped"] ?? ENDED;
+  if (told?.steps.length) return RUNNING;
   if (turn && ENDS[turn.state]) return ENDS[turn.state];
   if (waiting || (!turn && line?.waiting)) return DECISION;
   if (turn ? turn.state !== "queued" && turn.state !== "parked" : line?.running) return RUNNING;

@@ -28,6 +28,7 @@
  *   question: string, count: string, asks: string, buttons: {label: string, handle: string, chosen: boolean, ends: boolean}[], write: string,
  *   note: string, opened_at: string, expires_at: string, decided_at: string|null}} QuestionRow
  * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,
+ *   steps: {name: string, state: string, session: string}[],
  *   outcome: "done"|"failed"|"stopped"|null, active_ms: number, usage: Usage, opened_at: string, expires_at: string}} ChildRow
  * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply"|"checklist"|"file", text: string, audio: string|null, channel: string,
  *   at: string}} SlotRow

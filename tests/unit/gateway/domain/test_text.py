@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.text import (
     FILLERS,
+    as_quote,
     cut,
     head_and_tail,
     head_and_tail_bytes,
@@ -155,3 +156,23 @@ def test_mended_takes_little_time() -> None:
     began = time.thread_time()
     assert len(mended(text)) == 5_000_000
     assert time.thread_time() - began < 1  # two seconds with a decoder; a tenth of a second now
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("", 9, ""),
+        ("one", 9, "> one"),
+        ("one\n\n# two\r\nthree", 90, "> one\n>\n> # two\n> three"),
+        ("a\u2028b\x0bc\x85d", 90, "> a\n> b\n> c\n> d"),
+    ],
+)
+def test_quote_marks_each_line(text: str, most: int, shown: str) -> None:
+    assert as_quote(text, most) == shown
+
+
+@given(st.text(alphabet="ab\n\u2028é", max_size=400), st.integers(60, 300))
+def test_quote_is_cut_and_every_line_is_marked(text: str, most: int) -> None:
+    found = as_quote(text, most)
+    assert all(line.startswith(">") for line in found.splitlines())
+    assert len(found.encode()) <= 4 * most + 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tools import plan_exit
+from agent_tools import plan_enter, plan_exit
 from gateway.domain.children import Agent
 from gateway.domain.ids import Principal, main_session
 from gateway.domain.messages import Conversation
@@ -32,7 +32,9 @@ def shell() -> FakeTool:
 @pytest.fixture
 def engine(tmp_path: Path, shell: FakeTool) -> Engine:
     owners = FakeTool(name="owners", availability=Availability.MAIN)
-    return spawning(tmp_path, [shell, FakeTool(name="read", risk=Risk.READ), owners, own_tool(plan_exit)])
+    return spawning(
+        tmp_path, [shell, FakeTool(name="read", risk=Risk.READ), owners, own_tool(plan_enter), own_tool(plan_exit)]
+    )
 
 
 async def command(engine: Engine, text: str, *, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> str:
@@ -283,6 +285,36 @@ async def test_way_out_exists_in_a_plan_only(engine: Engine, before: str) -> Non
     assert await engine.settle(lease)
 
     assert "There is no plan to leave" in (await engine.result(lease.turn, 1)).hint
+
+
+# --- the way into a plan --------------------------------------------------------------------
+
+
+async def test_plan_is_begun_when_a_person_agrees(engine: Engine) -> None:
+    """It goes back to what the session had: the model proposes, and the button decides."""
+    await command(engine, "/build")
+    lease = await planned(engine, call("plan_enter", why="Forty files."))
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    assert wait.approval is not None
+    assert "Forty files." in wait.approval.rendered
+    await engine.press(wait.id)
+    assert await engine.settle(lease)
+    assert await preset(engine) == "plan"
+
+    await answered(engine, lease, call("plan_exit", plan=PLAN))
+    assert not await engine.settle(lease)
+    await engine.press((await engine.waits(lease.turn))[-1].id)
+    assert await engine.settle(lease)
+    assert await preset(engine) == ""
+
+
+@pytest.mark.parametrize("before", ["/plan", "/preset explore"])
+async def test_way_in_exists_where_nobody_plans(engine: Engine, before: str) -> None:
+    await command(engine, before)
+    lease = await planned(engine, call("plan_enter", why="Forty files."))
+    assert await engine.settle(lease)
+    assert (await engine.result(lease.turn, 1)).status is DENIED
 
 
 # --- sub-sessions ---------------------------------------------------------------------------

@@ -52,7 +52,7 @@ async def test_results_come_in_order_as_one(engine: Engine) -> None:
     await ended(engine, await engine.claim(), "Good.")
     assert await engine.settle(lease)
     result = await result_of(engine, lease)
-    assert (result.status, result.text) == (ResultStatus.OK, "## a: done\nSeen.\n\n## b: done\nGood.")
+    assert (result.status, result.text) == (ResultStatus.OK, "## a: done\n> Seen.\n\n## b: done\n> Good.")
     assert result.untrusted
 
 

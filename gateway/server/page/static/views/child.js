@@ -3,7 +3,7 @@ import { glance, show } from "../actions.js";
 import { costs, sumOf } from "../figures.js";
 import { direction, duration, summary } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { standingOf } from "../kin.js";
+import { standingOf, stepsLine } from "../kin.js";
 import { kin, me, now, sessionState } from "../state.js";
 import { Ask } from "./card.js";
 import { Icon } from "./icons.js";
@@ -57,7 +57,8 @@ function nowLine({ standing, rows, state }, said) {
 
 /** @param {{step: StepRow, told: ChildRow|null, session: string}} props  the step that spawned it, in the parent `session` */
 export function SpawnedChild({ step, told, session }) {
-  const line = spawnedBy(step);
+  // The step of a workflow spawns many: it is shown by its graph, with those at work below.
+  const line = told?.steps.length ? null : spawnedBy(step);
   const turn = /** @type {any} */ (sessionState(session).store.byKey.get(`turn:${step.turn}`));
   const answer = told && step.result ? step.result.text : "";
   return html`<${Child} line=${line} told=${told} task=${summary(step.arguments)} answer=${answer} hint=${(told && step.result?.hint) || ""} begun=${step.started_at} opened=${turn?.kind === "command"} />`;
@@ -80,7 +81,8 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
   const id = line?.id ?? told?.session ?? "";
   const title = line?.title || task || "sub-session";
   const answer = given || (standing.ended ? lastAnswer(rows) : "");
-  const excerpt = nowLine(facts, answer || hint || "");
+  const flow = told?.state === "open" ? stepsLine(told.steps) : "";
+  const excerpt = flow || nowLine(facts, answer || hint || "");
   const body = `child-${id}`;
   return html`<section class="child" data-testid="child" data-session=${id} data-standing=${standing.word} aria-label=${`Sub-session ${title}, ${standing.word}`}>
     <div class="step-line">
@@ -100,12 +102,16 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
       ${!answer && !standing.ended && html`<p class="muted small">It has not answered yet.</p>`}
     </div>
     ${standing.ended ? null : html`<${Asked} rows=${asked} />`}
-    ${liveChildren(id).map((one) => html`<div class="grandchild" key=${one.id}><${Child} line=${one} told=${null} task=${one.title} begun=${one.created_at} /></div>`)}
+    ${(told?.steps.length ? atWork(told.steps) : liveChildren(id)).map((one) => html`<div class="grandchild" key=${one.id}><${Child} line=${one} told=${null} task=${one.title} begun=${one.created_at} /></div>`)}
   </section>`;
 }
 
 /** @param {string} id */
 const liveChildren = (id) => (kin.value.children.get(id) ?? []).filter((line) => kin.value.live.has(line.id));
+
+/** Returns the sub-sessions of the steps that run. @param {ChildRow["steps"]} steps */
+const atWork = (steps) =>
+  steps.flatMap((one) => (one.state === "running" ? (kin.value.byId.get(one.session) ?? []) : []));
 
 /** Open cards and the last decided one, which keeps its place. @param {{rows: any[]}} props */
 function Asked({ rows }) {
@@ -134,10 +140,11 @@ function usageOf(rows) {
 export function ChildEnded({ row }) {
   const line = kin.value.byId.get(row.child ?? "");
   const how = /: (done|failed|stopped)\.$/.exec(row.text)?.[1];
-  return html`<article class="child-ended" data-testid="child-ended" aria-label="A sub-session has ended">
+  const ended = !/is at work\.$/.test(row.text);
+  return html`<article class="child-ended" data-testid="child-ended" aria-label=${ended ? "A sub-session has ended" : "A sub-session writes"}>
     <p><${Icon} name="branch" />${
-      line && how
-        ? html`<span>A sub-session has ended, ${how}: <button type="button" class="link" onClick=${() => show(line.id)}>${line.title || line.id}</button></span>`
+      line && (how || !ended)
+        ? html`<span>${ended ? `A sub-session has ended, ${how}: ` : "A sub-session at work says: "}<button type="button" class="link" onClick=${() => show(line.id)}>${line.title || line.id}</button></span>`
         : html`<span>${row.text}</span>`
     }</p>
     ${row.quoted && html`<details><summary><${Icon} name="chevron" />What it said</summary><${Markdown} text=${row.quoted} /></details>`}

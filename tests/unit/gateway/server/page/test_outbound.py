@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agent_tools import workflow
 from gateway.domain.ids import SessionId, SlotId, TurnId, child_session
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, SlotKind
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import Artifact, Effect, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.domain.tools import ApprovalMode, Artifact, Effect, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.views import Row, Rows
 from gateway.domain.waits import Wait
@@ -25,7 +26,7 @@ from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, 
 from tests.support.makers import call as tool_call
 from tests.support.shown import slot
 from tests.support.turns import finished, with_files
-from tests.unit.gateway.toolcalls.subsession_rig import call, ended, planned, spawning
+from tests.unit.gateway.toolcalls.subsession_rig import call, ended, own_tool, planned, spawning
 
 NASTY = '<script>alert(1)</script> \u202e @everyone [x](javascript:alert(1)) "quotes"'
 
@@ -290,7 +291,7 @@ async def test_a_step_that_waits_for_a_sub_session_says_which_and_later_what_it_
     engine, child = await spawned(tmp_path, call("sessions_spawn", task="count"))
     frame = await rows(engine)
     (waiting,), (turn,) = of(frame, "child"), of(frame, "turn")
-    assert (waiting["state"], waiting["outcome"], waiting["n"]) == ("open", None, 1)
+    assert (waiting["state"], waiting["outcome"], waiting["n"], waiting["steps"]) == ("open", None, 1, [])
     assert waiting["session"] == child_session(turn["id"], 1)
 
     engine.model.script = [Answer(text="42", usage=Usage(input_tokens=100, output_tokens=7, cost_micros=1_200))]
@@ -298,6 +299,20 @@ async def test_a_step_that_waits_for_a_sub_session_says_which_and_later_what_it_
     (told,) = of(await rows(engine), "child")
     assert (told["id"], told["state"], told["outcome"]) == (waiting["id"], "answered", "done")
     assert told["usage"] == {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 0, "cost_micros": 1_200}
+
+
+async def test_a_workflow_says_how_each_of_its_steps_stands(tmp_path: Path) -> None:
+    steps = [{"name": "a", "task": "x"}, {"name": "b", "task": "x"}, {"name": "c", "task": "x", "needs": ["a"]}]
+    flow = own_tool(workflow)
+    engine = spawning(tmp_path, [replace(flow, policy=replace(flow.policy, approval={"main": ApprovalMode.ALLOW}))])
+    await engine.run(await planned(engine, call("workflow", steps=steps), where=ANN_PAGE))
+    (waiting,) = of(await rows(engine), "child")
+    assert [(one["name"], one["state"]) for one in waiting["steps"]] == [
+        ("a", "running"),
+        ("b", "running"),
+        ("c", "waiting"),
+    ]
+    assert waiting["steps"][0]["session"] == waiting["session"]
 
 
 async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Path) -> None:
