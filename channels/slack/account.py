@@ -7,12 +7,15 @@ must not stop the daemon.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
 from channels._shared.accounts import STARTING, PlatformAccount, backoff
+from channels._shared.receiving_lease import ReceivingLease
 from channels._shared.settings import way_of
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
@@ -40,6 +43,10 @@ ENDED: Mapping[str, str] = MappingProxyType(
 )
 
 
+LEASE = timedelta(seconds=15)
+"""Lease on the sockets of an app. Slack deals events out among all sockets: over two nodes a channel lost its order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackPauses:
     """Pauses in seconds between attempts."""
@@ -53,6 +60,8 @@ class SlackPauses:
     """Pause before a crashed account is restarted."""
     steady: float = 30.0
     """Lifetime from which a lost connection is replaced without a pause."""
+    lease: float = 5.0
+    """Interval between renewals of the lease, and between two looks of a node that stands by."""
 
 
 class SlackConnection(PlatformAccount):
@@ -80,6 +89,8 @@ class SlackConnection(PlatformAccount):
         self._dispatch = BoltDispatch(name, self.client, self._take)
         self._updates: SlackUpdates | None = None
         self._sockets: Sockets | None = None
+        self._lease: ReceivingLease | None = None
+        """Right to the sockets; None where Slack calls over HTTP."""
         self._lasting = ""
         """Trouble that only a restart ends."""
         self._unsent = ""
@@ -109,12 +120,12 @@ class SlackConnection(PlatformAccount):
                 me = await self._introduce()
                 self._updates = self._make_updates(me, sink, group)
                 if self.settings.mode == "socket":
-                    self._sockets = self._connections()
-                    await self._sockets.run()
+                    self._lease = self._lease_of_sockets()
+                    await self._lease.lead(self._serve_sockets, self._stand_by)
                 else:
                     await asyncio.Event().wait()
         finally:
-            self._updates = self._sockets = None
+            self._updates = self._sockets = self._lease = None
 
     def trouble(self) -> str:
         """Return why the account does not fully work now; empty when it does."""
@@ -145,8 +156,34 @@ class SlackConnection(PlatformAccount):
     # --- receiving ----------------------------------------------------------------------------------
 
     async def _take(self, payload: object) -> SlackAck:
-        """Store a payload; refuse it while the bot's identity is unknown."""
-        return SlackAck(stored=False) if self._updates is None else await self._updates.take(payload)
+        """Store a payload. Refuse it while the bot is unknown, and when another node may have the sockets."""
+        if self._updates is None or (self._lease is not None and self._lease.has_lapsed()):
+            return SlackAck(stored=False)
+        return await self._updates.take(payload)
+
+    def _lease_of_sockets(self) -> ReceivingLease:
+        """Return the lease of the app: workspaces of one app share its sockets."""
+        token = self.settings.app_token
+        assert token is not None, "the settings ask for it"
+        app = hashlib.sha256(token.get_secret_value().encode()).hexdigest()[:12]
+        return ReceivingLease(
+            name=f"slack/{app}",
+            host=self._context.host,
+            clock=self._context.clock,
+            ttl=LEASE,
+            every_s=self._pauses.lease,
+        )
+
+    async def _serve_sockets(self) -> None:
+        self._sockets = self._connections()
+        try:
+            await self._sockets.run()
+        finally:
+            self._sockets = None
+
+    def _stand_by(self) -> None:
+        """Report no trouble: the node that has the sockets reports its own."""
+        self._trouble = ""
 
     def _make_updates(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> SlackUpdates:
         later = Errands(self.name, group)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,10 +13,11 @@ from channels.slack.presence import SEEN
 from gateway.domain.messages import RefusedReason
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError
+from tests.support.clock import FakeClock
 from tests.support.proxy_server import ProxyServer
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.surroundings import refusing, until
-from tests.unit.channels.slack.scene import Scene, running
+from tests.unit.channels.slack.scene import QUICK, Scene, running
 
 ANN, BOB = "U0ANN", "U0BOB"
 
@@ -416,3 +419,37 @@ async def test_what_need_not_arrive_may_be_refused(slack: FakeSlack, scene: Scen
         await asyncio.sleep(0.05)
         assert account.trouble() == ""
     assert len(slack.calls("reactions.add")) == 1
+
+
+# --- one node has the sockets -------------------------------------------------------------------
+
+
+async def test_it_connects_only_while_it_holds_the_lease(slack: FakeSlack, scene: Scene) -> None:
+    """Ready to: it knows who it is. Another node has the sockets meanwhile, and that is no trouble."""
+    scene.host.ours = False
+    async with running(scene) as account:
+        await until(lambda: len(scene.host.held) >= 3)
+        assert (slack.sockets, account.trouble()) == ([], "")
+        scene.host.ours = True
+        await until(lambda: len(slack.sockets) == 2)
+        slack.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+        scene.host.broken = True
+        renewed = len(scene.host.held)
+        await until(lambda: len(scene.host.held) > renewed + 2)
+        assert len(slack.sockets) == 2, "the lease lasts while the store is away for a moment"
+        scene.host.broken = scene.host.ours = False
+        await until(lambda: slack.sockets == [])
+    (name,) = {name for name, _ in scene.host.held}
+    assert re.fullmatch(r"slack/[0-9a-f]{12}", name)
+
+
+async def test_a_node_that_slept_past_its_lease_takes_nothing(slack: FakeSlack, scene: Scene) -> None:
+    """Slack tells the node that has the sockets by now."""
+    scene.clock = clock = FakeClock()
+    async with running(scene, pauses=replace(QUICK, lease=60)):
+        await until(lambda: len(slack.sockets) == 2)
+        clock.advance(16)
+        slack.say(ANN, "hello")
+        await asyncio.sleep(0.2)
+        assert scene.sink.texts == []
