@@ -125,6 +125,11 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignedOut:
+    """A sign-in on the page ended; open pages ask whether it was theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookAgain:
     """Events may have been lost, as after a reconnect. Subscribers of any topic read again what the store has of it."""
 
@@ -141,6 +146,7 @@ LiveEvent: TypeAlias = (
     | ProgressChanged
     | JobsStopped
     | NodesChanged
+    | SignedOut
     | LookAgain
 )
 
@@ -153,6 +159,8 @@ ANSWERS = "answers"
 to the sender of the conversation's account.
 """
 
+SIGN_INS = "sign-ins"
+"""Topic of every `SignedOut`."""
 NODES = "nodes"
 """Topic of every `NodesChanged`."""
 JOBS = "jobs"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.approvals import Approvals, page_card
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId, main_session
-from gateway.domain.live import LiveEvent
+from gateway.domain.live import SIGN_INS, LiveEvent, SignedOut
 from gateway.domain.routes import empty_session, main_route
 from gateway.domain.sessions import Session
 from gateway.domain.slots import CardRow, QuestionCard, spoken_file
@@ -73,8 +73,9 @@ class WebAccess:
         return None if owner is None else (owner, made)
 
     async def sign_out(self, credential: Credential) -> None:
-        """End a sign-in."""
+        """End a sign-in. Its pages close at once, on all nodes."""
         await self.accounts.sign_out(sha(credential.text))
+        self.events.publish(SIGN_INS, SignedOut())
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:
         """Return the owner who is signed in with this credential now, or None."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 from aiohttp import WSMsgType, web
 
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId
-from gateway.domain.live import SESSIONS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
+from gateway.domain.live import SESSIONS, SIGN_INS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
@@ -408,11 +408,13 @@ class _Page:
             await asyncio.sleep(PING_S)
 
     async def _until_signed_out(self) -> None:
-        """Close the page within two seconds after its sign-in ends."""
-        while True:
-            if await self.signed_in() != self.owner:
-                return self.stop()
-            await asyncio.sleep(ASK_AGAIN_S)
+        """Close the page when its sign-in ends: at once after a sign-out on any node, else within two seconds."""
+        async with self.channel.web_api.watch(SIGN_INS) as events:
+            while await self.signed_in() == self.owner:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ASK_AGAIN_S):
+                        await anext(events)
+        self.stop()
 
     async def _show(self, session: SessionId, after: int | None) -> None:
         web_api = self.channel.web_api

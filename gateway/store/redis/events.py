@@ -46,6 +46,7 @@ _EVENTS: dict[str, TypeAdapter[Any]] = {
         live.ProgressChanged,
         live.JobsStopped,
         live.NodesChanged,
+        live.SignedOut,
         live.LookAgain,
     )
 }

@@ -228,7 +228,7 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
 
 def test_every_named_test_is_there() -> None:
     found = prove.faults()
-    assert [fault.id for fault in found] == [*(f"F{n:02}" for n in range(1, 33)), "STORE", "REACH"]
+    assert [fault.id for fault in found] == [*(f"F{n:02}" for n in range(1, 33)), "NODES", "STORE", "REACH"]
     for name in [test for fault in found for test in fault.tests]:
         path, _, function = name.partition("::")
         assert (ROOT / path).is_file(), name
