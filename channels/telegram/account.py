@@ -40,7 +40,7 @@ from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import StoreError
 from gateway.ports import ChannelContext, Sink
 
-LEASE = timedelta(seconds=30)
+LEASE = timedelta(seconds=15)
 """Lease on polling a bot, against a second node that polls with the same token."""
 TAKEOVER_S = 60.0
 """Seconds after a takeover of the lease in which a conflict is the last holder's long poll, and nobody is alerted."""
@@ -73,8 +73,10 @@ class TelegramPauses:
     """Pause after a batch that could not be stored."""
     broken: float = 5.0
     """Pause before a crashed account is restarted."""
-    lease: float = 10.0
+    lease: float = 5.0
     """Interval between renewals of the lease."""
+    standby: float = 2.0
+    """Interval at which a node that does not poll asks for the lease."""
     written: float = 0.05
     """Time within which a request is written."""
 
@@ -254,7 +256,7 @@ class TelegramConnection(PlatformAccount):
                 await self._poll_while_held(group)
             else:
                 self._trouble = ""  # the node that polls reports its own trouble
-                await asyncio.sleep(self._pauses.lease)
+                await asyncio.sleep(self._pauses.standby)
 
     async def _hold(self) -> bool:
         asked_at = self._context.clock.monotonic()

@@ -13,6 +13,7 @@ from pathlib import Path
 from gateway.domain.views import Item
 from gateway.store import open_store
 from gateway.system.clock import SystemClock
+from gateway.system.failpoints import ENVIRONMENT
 from tests.fault.oracle import the_audit_is_whole
 from tests.fault.rig import until_quiet
 from tests.fault.telegram_rig import SECRET
@@ -118,9 +119,9 @@ class Fleet:
     deaths: list[float] = field(default_factory=list[float])
     """When each `kill -9` was over, in seconds of `time.monotonic()`."""
 
-    async def start(self, node: Daemon, *, ready: bool = True) -> None:
-        """Begin a life of one daemon."""
-        await node.start(self.env, ready=ready)
+    async def start(self, node: Daemon, armed: str = "", *, ready: bool = True) -> None:
+        """Begin a life of one daemon, with fail points armed."""
+        await node.start({**self.env, ENVIRONMENT: armed}, ready=ready)
 
     async def kill(self, node: Daemon) -> None:
         """End this life as by `kill -9`."""
@@ -142,12 +143,13 @@ class Fleet:
     async def settled(self, within_s: float = 30) -> None:
         """Wait until every update is confirmed and nothing is queued, running or due."""
         await self.telegram.until(lambda: not self.telegram.updates.pending(), within_s)
-        await until_quiet(self.nodes[0], within_s)
+        await until_quiet(self.nodes[-1], within_s)
 
     async def stop(self) -> None:
-        """Stop all of them in order."""
+        """Stop all that live, in order."""
         for node in self.nodes:
-            assert await node.stop() == 0, node.log[-3000:]
+            if node.process is not None and node.process.returncode is None:
+                assert await node.stop() == 0, node.log[-3000:]
 
     async def everything(self) -> dict[str, list[Item]]:
         """The rows of every session, by session; the audit must be whole."""
@@ -166,16 +168,26 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet(
-    folder: Path, count: int = 3, *, mode: str = "webhook", rules: Sequence[Rule] = (), more: str = ""
+    folder: Path,
+    count: int = 3,
+    *,
+    mode: str = "webhook",
+    rules: Sequence[Rule] = (),
+    more: str = "",
+    spare: int = 0,
+    armed: str = "",
 ) -> AsyncGenerator[Fleet]:
-    """So many daemons that live, with one key of buttons. `more`: further lines of the configuration."""
+    """So many daemons that live, with one key of buttons. `more`: further lines of the configuration.
+
+    `spare`: further daemons that do not live yet. `armed`: fail points of the first one's first life.
+    """
     (data := folder / "redis").mkdir()
     with RedisServer(data) as redis:
         async with ScriptedModel(rules=rules) as model, FakeTelegram().serve() as telegram:
             secret = 'webhook_secret = "env:TELEGRAM_WEBHOOK_SECRET"' if mode == "webhook" else ""
             values = {"redis": redis.url, "model": model.base_url, "api_root": telegram.api_root}
             config = CONFIG.format(**values, mode=mode, secret=secret, more=more)
-            nodes = [Daemon(folder=folder / f"node-{n}", warm=True, config=config) for n in range(count)]
+            nodes = [Daemon(folder=folder / f"node-{n}", warm=True, config=config) for n in range(count + spare)]
             async with Proxy([node.port for node in nodes]).serve() as proxy:
                 env = {
                     "TELEGRAM_BOT_TOKEN": TOKEN,
@@ -189,8 +201,9 @@ async def fleet(
                         node.state.mkdir(parents=True, mode=0o700)
                         (node.state / "state.key").touch(0o600)
                         (node.state / "state.key").write_bytes(KEY)
-                        await found.start(node, ready=False)
-                    for node in nodes:
+                    for node in nodes[:count]:
+                        await found.start(node, armed if node is nodes[0] else "", ready=False)
+                    for node in nodes[:count]:
                         await node.until_ready()
                     yield found
                 finally:

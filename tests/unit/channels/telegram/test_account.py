@@ -223,12 +223,12 @@ async def test_it_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, sc
         telegram.say(ANN, "more")
         await asyncio.sleep(0.1)
         assert len(telegram.calls("getUpdates")) == polls
-    assert set(scene.host.held) == {("telegram/main", timedelta(seconds=30))}
+    assert set(scene.host.held) == {("telegram/main", timedelta(seconds=15))}
 
 
 async def test_a_poller_that_slept_past_its_lease_takes_nothing(telegram: FakeTelegram, scene: Scene) -> None:
     """Another node has the lease by now and is given the same updates. Nothing is confirmed."""
-    async with running(scene, replace(QUICK, lease=60)) as bot:
+    async with running(scene, replace(QUICK, lease=60, standby=60)) as bot:
         await until(lambda: telegram.calls("getUpdates"))
         scene.host.ours = False
         scene.clock.advance(31)
