@@ -29,7 +29,15 @@ SECOND = "987654321:AAFakeTokenOfAnotherBot-0123456789abc"
 BOTS = MappingProxyType({"one": TOKEN, "two": SECOND})
 NONE: Mapping[str, float] = MappingProxyType({"per_chat_per_s": 0, "per_group_per_min": 0, "overall_per_s": 0})
 QUICK = TelegramPauses(
-    first=0.02, longest=0.05, conflict=0.02, token=0.05, store=0.02, broken=0.02, lease=0.05, standby=0.05, written=0.005
+    first=0.02,
+    longest=0.05,
+    conflict=0.02,
+    token=0.05,
+    store=0.02,
+    broken=0.02,
+    lease=0.05,
+    standby=0.05,
+    written=0.005,
 )
 SENDING = ("send", "edit", "delete")
 

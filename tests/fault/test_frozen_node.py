@@ -42,7 +42,9 @@ async def test_the_node_that_polls_and_sends_is_frozen(tmp_path: Path) -> None:
             two.telegram.say(who, "new")
         for who in NEW:
             await two.telegram.see(who, "You said: new", within_s=60)
-        figure("F03", "on Redis: from the freeze to answers by the other node", time.monotonic() - began, TAKEOVER_S, "s")
+        figure(
+            "F03", "on Redis: from the freeze to answers by the other node", time.monotonic() - began, TAKEOVER_S, "s"
+        )
         for who in SLOW:
             await two.telegram.see(who, "You said: slow", within_s=60)
         figure("F03", "on Redis: from the freeze to the turns it held", time.monotonic() - began, TAKEOVER_S, "s")

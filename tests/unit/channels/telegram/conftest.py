@@ -13,7 +13,15 @@ from tests.support.telegram import FakeTelegram
 from tests.unit.channels.telegram.scene import Scene
 
 QUICK = TelegramPauses(
-    first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, standby=0.02, written=0.005
+    first=0.01,
+    longest=0.05,
+    conflict=0.02,
+    token=0.03,
+    store=0.01,
+    broken=0.01,
+    lease=0.02,
+    standby=0.02,
+    written=0.005,
 )
 
 

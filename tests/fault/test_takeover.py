@@ -1,0 +1,86 @@
+"""F01 on Redis: kill -9 at every point of a message's path, and another node goes on; the first never comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.system.failpoints import POINTS
+from tests.fault.nodes_rig import Fleet, fleet
+from tests.fault.oracle import (
+    Evidence,
+    every_call_has_one_result,
+    every_turn_ended_with_one_answer,
+    nothing_is_lost,
+    order_is_kept,
+    tell,
+    what_was_allowed_ran_once,
+)
+from tests.fault.rig import lines_of
+from tests.fault.telegram_rig import ANN, judge_chats, slots_of
+from tests.support.model_server import Call, Reply, Rule
+from tests.support.proof import KILLS, counted, figure
+
+WORK, COMMAND, MORE = "do it", "echo x >> ran", "and then?"
+RULES = [
+    Rule(text=WORK, results=0, reply=Reply(calls=(Call(name="shell", arguments=json.dumps({"command": COMMAND})),))),
+    Rule(text=WORK, reply=Reply(text="It is decided.")),
+]
+MORE_CONFIG = '[tools.shell]\npermission = "always"\n'
+NOW = ("J4",)
+WITHIN_S = 170.0
+"""A lease is 15 s, and a slot that was being sent is taken back after 60 s."""
+
+
+async def live(two: Fleet) -> None:
+    """Say something, allow what is asked, and say more."""
+    two.telegram.say(ANN, WORK)
+    card = await two.telegram.see(ANN, button="Once", within_s=WITHIN_S)
+    two.telegram.press(ANN, card, "Once")
+    await two.telegram.see(ANN, "It is decided.", within_s=WITHIN_S)
+    two.telegram.say(ANN, MORE)
+    await two.telegram.see(ANN, f"You said: {MORE}", within_s=WITHIN_S)
+
+
+async def take_over(two: Fleet) -> None:
+    """When the first node is dead, begin the life of the second."""
+    assert await two.nodes[0].died(within_s=30) == -signal.SIGKILL
+    two.deaths.append(time.monotonic())
+    await two.start(two.nodes[1])
+
+
+@pytest.mark.parametrize(
+    "point", [*NOW, *(pytest.param(one, marks=pytest.mark.whole("J4 stays")) for one in POINTS if one not in NOW)]
+)
+@pytest.mark.timeout(240)
+async def test_killed_at(point: str, tmp_path: Path) -> None:
+    """Nothing is lost or answered twice, and what was allowed ran at most once, on either machine."""
+    async with fleet(tmp_path, 1, spare=1, rules=RULES, more=MORE_CONFIG, armed=f"{point}:kill:1") as two:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(live(two), name="ann")
+            group.create_task(take_over(two), name="the other node")
+        await two.settled(WITHIN_S)
+        await two.stop()
+        rows = await two.everything()
+        evidence = Evidence(
+            said=[WORK, MORE],
+            ran={COMMAND: len(lines_of(tmp_path, "ran"))},
+            frames=(),
+            asked=(),
+            page=(),
+            items=rows["main:ann"],
+        )
+        counted(KILLS, 1, "F01")
+        tell("F01", evidence)
+        nothing_is_lost(evidence)
+        order_is_kept(evidence)
+        every_turn_ended_with_one_answer(evidence)
+        every_call_has_one_result(evidence)
+        what_was_allowed_ran_once(evidence)
+        marked = len(judge_chats(two.telegram, slots_of(rows), two.deaths))
+        figure("F01", "on Redis: shown again and marked, of what was on its way", marked, 1)
