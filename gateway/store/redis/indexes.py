@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from gateway.domain.grants import Grant
-from gateway.domain.ids import SessionId
-from gateway.domain.slots import SlotState
+from gateway.domain.ids import SessionId, SlotId
+from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.turns import ENDED, TurnState
 from gateway.domain.views import Spent
 from gateway.domain.waits import WaitKind, WaitState
@@ -55,8 +55,14 @@ def waiting_in(session: SessionId) -> str:
 
 
 def unsent_on(channel: str) -> str:
-    """Name the unsent slots of a channel."""
+    """Name the unsent slots of a channel, each with its conversation (`lane_of`)."""
     return f"unsent:{channel}"
+
+
+def lane_of(member: str) -> tuple[SlotId, SlotKind, str]:
+    """Return the slot, its kind and its conversation, given as text, of an unsent slot of a channel."""
+    slot, kind, conversation = member.split(" ", 2)
+    return SlotId(slot), SlotKind(kind), conversation
 
 
 def unsent_in(conversation: str) -> str:
@@ -156,10 +162,11 @@ def _of_slot(key: str, row: SlotRow) -> Places:
         yield (AGAIN, slot.id), to_us(row.again_at)
     if slot.state not in {SlotState.DUE, SlotState.SENDING}:
         return
-    yield (unsent_on(slot.conversation.channel), slot.id), row.seq
-    yield (unsent_in(dump_conversation(slot.conversation)), slot.id), row.seq
+    conversation = dump_conversation(slot.conversation)
+    yield (unsent_on(slot.conversation.channel), f"{slot.id} {slot.kind} {conversation}"), row.seq
+    yield (unsent_in(conversation), slot.id), row.seq
     if row.sending_since is None:
-        yield (DUE, slot.id), row.seq
+        yield (DUE, slot.id), to_us(slot.due_at)
     if slot.state is SlotState.SENDING:
         yield (SENDING, slot.id), row.seq
 

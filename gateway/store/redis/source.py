@@ -6,9 +6,10 @@ batch is written only when all of them are still stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +20,7 @@ from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
-from gateway.store.codec import EPOCH, dump_conversation, to_us
+from gateway.store.codec import EPOCH, dump_conversation, dump_json, to_us
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
@@ -45,6 +46,8 @@ Question: TypeAlias = tuple[str | int, ...]
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
+LANES_PAGE = 1000
+"""Unsent slots of a channel that a claim looks at together, without their rows."""
 PAGE = 100
 """Ready turns that are looked at together."""
 
@@ -105,6 +108,22 @@ class Batch:
     def is_of_one_moment(self) -> bool:
         """Return whether no other node can have come between the reads."""
         return self.loads <= 1 and all(key in self.loaded for key in self.read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """Conversations and slots that a claim passes by without a look at their rows."""
+
+    busy: frozenset[str]
+    """Conversations where something is being sent."""
+    later: frozenset[str]
+    """Slots that are due later."""
+    accounts: tuple[str, ...]
+    """How conversations begin whose account is left out."""
+
+    def is_open(self, lane: str, slots: Sequence[SlotId]) -> bool:
+        """Return whether the next of these slots of a conversation may be due."""
+        return lane not in self.busy and not lane.startswith(self.accounts) and not self.later.issuperset(slots)
 
 
 class RedisSource:
@@ -312,31 +331,66 @@ class RedisSource:
         self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
     ) -> list[SlotId]:
         """Return the oldest due slot of each conversation where none is being sent; refusals last."""
+        sending = [row for row in self.rows(SLOT, self.candidates(indexes.SENDING)) if row.sending_since is not None]
+        closed = Closed(
+            busy=frozenset(dump_conversation(row.slot.conversation) for row in sending),
+            later=frozenset(self._answer(("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf"))),
+            accounts=tuple(f"{dump_json(list(one))[:-1]}," for one in without),
+        )
         found: list[SlotRow] = []
         refusals: list[SlotRow] = []
         for channel in channels:
-            rows = self.rows(SLOT, self.candidates(indexes.unsent_on(channel)))
-            unsent = [row for row in rows if row.slot.state in UNSENT]
-            due = [row for row in self._heads(unsent) if row.slot.due_at <= now and _account(row) not in without]
+            due = [row for row in self._heads(channel, closed, limit) if row.slot.due_at <= now]
             found += [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
-            sent = sum(row.slot.kind is SlotKind.REFUSAL and row.slot.state is SlotState.SENDING for row in unsent)
+            sent = sum(
+                row.slot.kind is SlotKind.REFUSAL and row.slot.conversation.channel == channel for row in sending
+            )
             waiting = sorted((row for row in due if row.slot.kind is SlotKind.REFUSAL), key=_seq)
             refusals += waiting[: max(0, REFUSALS_AT_ONCE - sent)]
         return [row.slot.id for row in [*sorted(found, key=_seq), *refusals][:limit]]
 
-    def _heads(self, unsent: Sequence[SlotRow]) -> list[SlotRow]:
-        """Return the next slot of each conversation where none is being sent."""
-        cards = {row.slot.session for row in unsent if row.slot.kind is SlotKind.CARD}
+    def _heads(self, channel: str, closed: Closed, limit: int) -> list[SlotRow]:
+        """Return the next slots of conversations where none is being sent, of so many at least if there are."""
+        lanes, heads, lacking = self._lanes(channel, closed), list[SlotRow](), limit
+        while lacking > 0 and (some := list(islice(lanes, lacking))):
+            heads += self._first_of(some)
+            lacking = limit - sum(row.slot.kind is not SlotKind.REFUSAL for row in heads)
+        return heads
+
+    def _lanes(self, channel: str, closed: Closed) -> Iterator[list[SlotId]]:
+        """Yield the slots of each open conversation that may be next, by age: the first but cards, and cards before it.
+
+        Of refusals no more than may be sent at once.
+        """
+        lanes: dict[str, list[SlotId]] = {}
+        decided, refusals, first = set[str](), 0, 0
+        while page := self.candidates(indexes.unsent_on(channel), first, first + LANES_PAGE - 1):
+            first += LANES_PAGE
+            for slot, kind, lane in map(indexes.lane_of, page):
+                if lane in decided:
+                    continue
+                lanes.setdefault(lane, []).append(slot)
+                if kind is SlotKind.CARD:
+                    continue
+                decided.add(lane)
+                slots = lanes.pop(lane)
+                if closed.is_open(lane, slots) and (kind is not SlotKind.REFUSAL or refusals < REFUSALS_AT_ONCE):
+                    refusals += kind is SlotKind.REFUSAL
+                    yield slots
+        yield from (slots for lane, slots in lanes.items() if closed.is_open(lane, slots))
+
+    def _first_of(self, lanes: Sequence[Sequence[SlotId]]) -> list[SlotRow]:
+        """Return the slot of each conversation that is next: cards of sessions other than a main one come last."""
+        rows = {row.slot.id: row for row in self.rows(SLOT, [slot for lane in lanes for slot in lane])}
+        cards = {row.slot.session for row in rows.values() if row.slot.kind is SlotKind.CARD}
         sessions = self.rows(SESSION, [one for one in cards if one is not None])
         others = {row.session.id for row in sessions if row.session.root_kind is not SessionKind.MAIN}
-        lanes: dict[str, list[SlotRow]] = {}
-        for row in unsent:
-            lanes.setdefault(dump_conversation(row.slot.conversation), []).append(row)
 
         def place(row: SlotRow) -> tuple[bool, int]:
             return row.slot.kind is SlotKind.CARD and row.slot.session in others, row.seq
 
-        idle = (lane for lane in lanes.values() if all(row.sending_since is None for row in lane))
+        unsent = ([rows[slot] for slot in lane if slot in rows and rows[slot].slot.state in UNSENT] for lane in lanes)
+        idle = (lane for lane in unsent if lane and all(row.sending_since is None for row in lane))
         return [min(lane, key=place) for lane in idle]
 
     def sending_slots(self, lapsed: datetime | None = None) -> list[tuple[SlotId, NodeId]]:
@@ -353,10 +407,6 @@ class RedisSource:
     def expired_grants(self, now: datetime, limit: int) -> list[GrantId]:
         """Return grants past their time that did not end yet."""
         return [GrantId(grant) for grant in self.until(indexes.GRANTS, to_us(now), limit)]
-
-
-def _account(row: SlotRow) -> AccountKey:
-    return row.slot.conversation.channel, row.slot.conversation.account
 
 
 _seq: Callable[[SlotRow], int] = attrgetter("seq")

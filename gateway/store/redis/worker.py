@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.resources import files
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -195,12 +196,13 @@ class Worker:
         """Run the jobs on one view. Return those that ran, those that must wait, and the last revision."""
         source = RedisSource(batch, lambda missing: self._load(batch, [missing]))
         done, deferred, rev, pending = list[Job](), list[Job](), UNNUMBERED, list(jobs)
+        now = self._clock.now()  # a question that names the time is the same one when its transition runs again
         for misses in range(MISSES, -1, -1):
             source.misses = misses
             missed, left = list[Missing](), list[Job]()
             for place, job in enumerate(pending):
                 try:
-                    rev = self._run(job, source, writes, rev)
+                    rev = self._run(job, source, writes, now, rev)
                     done.append(job)
                 except NotFirst:
                     deferred.append(job)
@@ -216,9 +218,9 @@ class Worker:
             pending = left
         return done, deferred, rev
 
-    def _run(self, job: Job, source: RedisSource, writes: Writes, rev: int) -> int:
+    def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
-        part = RedisPart(source, self._clock.now(), rev, minted=iter(job.minted))
+        part = RedisPart(source, now, rev, minted=iter(job.minted))
         job.error = job.touched = None
         try:
             job.result = job.work(part)
