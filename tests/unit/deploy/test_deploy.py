@@ -1,0 +1,211 @@
+"""Files in deploy/: they can be read, fit each other and the daemon, and what they start does start."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.store import check_store
+from tests.support.daemon import Daemon, running
+from tests.support.ports import free_port
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+ENV = {
+    "DRAGOMAN_CLUSTER_KEY": "k" * 64,
+    "REDIS_PASSWORD": "p" * 48,
+    "DRAGOMAN_PUBLIC_URL": "https://chat.example.org",
+}
+OF_PROMETHEUS = frozenset({"up"})
+"""Metrics that the daemon does not have to have."""
+# What the mutation tester brings along: another package on Python 3.13.
+yaml: Any = importlib.import_module("yaml" if find_spec("yaml") else "yaml_ft")
+
+
+def read_all(path: Path) -> list[Any]:
+    """Return the documents of a YAML file."""
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def compose() -> Any:
+    """Return the compose file of three daemons, with the variables filled in."""
+    (found,) = read_all(DEPLOY / "compose.redis.yaml")
+    return filled(found)
+
+
+def filled(value: Any) -> Any:
+    """Return a value with the variables of the shell, as compose fills them in."""
+    match value:
+        case str():
+            return re.sub(r"\$\{(\w+)(?::[?-]([^}]*))?\}", lambda one: ENV.get(one[1], one[2] or ""), value)
+        case list():
+            return [filled(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            return {name: filled(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+def nodes() -> Mapping[str, Any]:
+    """Return the daemons of the compose file."""
+    return {name: one for name, one in compose()["services"].items() if name.startswith("node-")}
+
+
+def test_every_yaml_and_json_can_be_read() -> None:
+    found = [*DEPLOY.rglob("*.yaml")]
+    assert len(found) > 6
+    assert all(read_all(path) for path in found)
+    assert all(json.loads(path.read_text()) for path in DEPLOY.rglob("*.json"))
+
+
+def test_three_nodes_differ_in_name_and_volume_alone() -> None:
+    found = nodes()
+    assert [one["hostname"] for one in found.values()] == ["node-1", "node-2", "node-3"]
+    assert [one["volumes"] for one in found.values()] == [[f"{name}:/var/lib/dragoman"] for name in found]
+    rest = [{key: one[key] for key in one if key not in ("hostname", "volumes")} for one in found.values()]
+    assert rest[0] == rest[1] == rest[2]
+    volumes = {one.split(":")[0] for service in compose()["services"].values() for one in service.get("volumes", ())}
+    assert {one for one in volumes if not one.startswith(".")} == set(compose()["volumes"])
+
+
+def test_the_proxy_knows_all_nodes() -> None:
+    ports = re.findall(r"node-\d+:\d+", (DEPLOY / "Caddyfile").read_text())
+    assert ports == [f"{name}:8470" for name in nodes()]
+    address = compose()["services"]["proxy"]["networks"]["web"]["ipv4_address"]
+    assert {one["environment"]["DRAGOMAN_HTTP__TRUSTED_PROXIES"] for one in nodes().values()} == {address}
+
+
+def asks_as(daemon: Daemon) -> dict[str, str]:
+    """Return the header with which the proxy looks at a daemon; tests' daemons have ports of their own."""
+    (host,) = re.findall(r"health_headers \{\s+Host (\S+)\s+\}", (DEPLOY / "Caddyfile").read_text())
+    return {"Host": host.replace(":8470", f":{daemon.port}")}
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[str]:
+    """Valkey as the compose file starts it, with the program that is here; its address."""
+    program = shutil.which("valkey-server") or shutil.which("redis-server")
+    assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
+    command, port = compose()["services"]["redis"]["command"], free_port()
+    (data := tmp_path / "redis").mkdir()
+    words = [program, *command[1:], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as server:
+        yield f"redis://:{ENV['REDIS_PASSWORD']}@127.0.0.1:{port}/0"
+        server.kill()
+
+
+async def test_what_compose_starts_works(valkey: str, tmp_path: Path) -> None:
+    """Two of its daemons with its environment: ready for the proxy, which asks by a name of theirs."""
+    env = {name: value for name, value in nodes()["node-1"]["environment"].items() if value is not None}
+    host, _, path = env["DRAGOMAN_STORE__URL"].rpartition("@")
+    assert (host, path) == (valkey.rpartition("@")[0], "redis:6379/0")
+    env |= {"DRAGOMAN_STORE__URL": valkey, "DRAGOMAN_HTTP__HOST": "127.0.0.1"}
+    check_store(valkey)
+    daemons = [Daemon(folder=tmp_path / f"node-{n}", warm=True) for n in range(2)]
+    try:
+        for daemon in daemons:
+            daemon.folder.mkdir()
+            await daemon.start(env, ready=False)
+        for daemon in daemons:
+            await daemon.until_ready()
+            async with aiohttp.request("GET", f"{daemon.url}/readyz", headers=asks_as(daemon)) as response:
+                assert response.status == 200
+    finally:
+        for daemon in daemons:
+            await daemon.kill()
+
+
+def test_kubernetes_fits_together() -> None:
+    folder = DEPLOY / "kubernetes"
+    (kustomization,) = read_all(folder / "kustomization.yaml")
+    found = {
+        (one["kind"], one["metadata"]["name"]): one
+        for name in kustomization["resources"]
+        for one in read_all(folder / name)
+    }
+    assert set(kustomization["resources"]) | {"kustomization.yaml"} == {path.name for path in folder.glob("*.yaml")}
+    pods = found["StatefulSet", "dragoman"]["spec"]
+    labels = pods["template"]["metadata"]["labels"]
+    assert labels == pods["selector"]["matchLabels"] == found["Service", "dragoman"]["spec"]["selector"]
+    assert labels == found["PodDisruptionBudget", "dragoman"]["spec"]["selector"]["matchLabels"]
+    assert labels == found["NetworkPolicy", "dragoman"]["spec"]["podSelector"]["matchLabels"]
+    assert ("Service", pods["serviceName"]) in found
+    (container,) = pods["template"]["spec"]["containers"]
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    assert [one["path"] for one in probes] == ["/healthz", "/healthz", "/readyz"]
+    assert all(one["httpHeaders"] == [{"name": "Host", "value": "localhost:8470"}] for one in probes)
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    volumes = {one["name"] for one in pods["template"]["spec"]["volumes"]}
+    assert mounted == volumes | {one["metadata"]["name"] for one in pods["volumeClaimTemplates"]}
+    assert kustomization["configMapGenerator"] == [{"name": "dragoman", "files": ["config.toml"]}]
+
+
+def test_the_configuration_of_kubernetes_is_taken(tmp_path: Path) -> None:
+    config = DEPLOY / "kubernetes" / "config.toml"
+    command = Daemon(folder=tmp_path).command("check")
+    command[command.index("--config") + 1] = str(config)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_asks_by_allowed_names() -> None:
+    allowed = tomllib.loads((DEPLOY / "kubernetes" / "config.toml").read_text())["http"]["allowed_hosts"]
+    (prometheus,) = read_all(DEPLOY / "monitoring" / "prometheus.yaml")
+    (job,) = prometheus["scrape_configs"]
+    assert job["static_configs"] == [{"targets": allowed}]
+    (pods, *_) = read_all(DEPLOY / "kubernetes" / "statefulset.yaml")
+    names = [f"dragoman-{n}.{pods['spec']['serviceName']}.dragoman:8470" for n in range(pods["spec"]["replicas"])]
+    assert allowed == names
+
+
+# --- monitoring ---------------------------------------------------------------------------------
+
+
+def alerts() -> list[Any]:
+    """Return the alerts."""
+    (found,) = read_all(DEPLOY / "monitoring" / "alerts.yaml")
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def queries() -> list[str]:
+    """Return every query of alerts and board."""
+    board = json.loads((DEPLOY / "monitoring" / "grafana.json").read_text())
+    return [rule["expr"] for rule in alerts()] + [one["expr"] for panel in board["panels"] for one in panel["targets"]]
+
+
+async def test_the_daemon_has_every_metric(tmp_path: Path) -> None:
+    """A real one, with the labels by which queries choose and group."""
+    asked = {name for query in queries() for name in re.findall(r"\b(?:dragoman_\w+|up)\b(?=[{\[)\s]|$)", query)}
+    assert len(asked) > 15
+    async with running(tmp_path) as daemon, aiohttp.request("GET", f"{daemon.url}/metrics") as response:
+        text = await response.text()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, flags=re.MULTILINE))
+    told = set(kinds) | {f"{name}_bucket" for name, kind in kinds.items() if kind == "histogram"}
+    assert asked - OF_PROMETHEUS <= told
+    assert all(query.count("{") == query.count("}") and query.count("(") == query.count(")") for query in queries())
+
+
+def test_every_alert_has_its_section() -> None:
+    sections = re.findall(r"^### (Dragoman\w+)$", (DEPLOY / "RUNBOOK.md").read_text(), flags=re.MULTILINE)
+    names = [rule["alert"] for rule in alerts()]
+    assert len(names) > 10
+    assert sections == names
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] in ("page", "ticket") for rule in alerts())
+
+
+def test_the_image_has_the_extra_of_each_store() -> None:
+    """The extras that the image installs are ours, and Redis is among them."""
+    (extras,) = re.findall(r'"\.\[([\w,]+)\]"', (DEPLOY / "Dockerfile").read_text())
+    known = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "redis" in extras.split(",")
+    assert set(extras.split(",")) <= set(known)
