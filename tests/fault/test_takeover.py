@@ -55,7 +55,11 @@ async def take_over(two: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", [*NOW, *(pytest.param(one, marks=pytest.mark.whole("J4 stays")) for one in POINTS if one not in NOW)]
+    "point",
+    [
+        *NOW,
+        *(pytest.param(one, marks=pytest.mark.whole("waits for leases; J4 stays")) for one in POINTS if one not in NOW),
+    ],
 )
 @pytest.mark.timeout(240)
 async def test_killed_at(point: str, tmp_path: Path) -> None:
