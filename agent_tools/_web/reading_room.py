@@ -21,7 +21,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_tools._web import reader
 from gateway.domain.tools import SandboxMode
 from gateway.errors import BadRequest
 from gateway.ports import ToolContext, ToolHost
@@ -33,7 +32,7 @@ JOB_S = 20.0
 ANSWER_BYTES = 8 * 2**20
 """Bytes of the longest answer of the child."""
 PIECE = 2**20
-_READER = Path(reader.__file__)
+_READER = Path(__file__).with_name("reader.py")
 _ANSWER = TypeAdapter(dict[str, Any])
 _ERRORS: Mapping[str, tuple[str, str]] = MappingProxyType({
     "not_installed": (

@@ -42,12 +42,12 @@ def load_tools(
                 Tool(
                     spec=module.SPEC,
                     policy=policy,
-                    arguments=ModelArguments(module.Args),
+                    arguments=(arguments := ModelArguments(module.Args)),
                     run=run,
                     call_scope=_call_scope(module, policy),
                     prepare=getattr(module, "prepare", None),
                     check=getattr(module, "check", None),
-                    schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
+                    schema=_schema(module, policy, arguments, checked=own is not None),
                     keeps=name in kept,
                     missing=_missing(module.SPEC) or _without_channel(loaded, module.SPEC) or _unusable(module, policy),
                 )
@@ -88,6 +88,13 @@ def _call_scope(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallS
     """Return the function for a call's scope: the tool's own `scope`, vetted; None when the tool has none."""
     scope = getattr(module, "scope", None)
     return None if scope is None else lambda arguments: vet_call_scope(scope(arguments, policy.settings))
+
+
+def _schema(module: ModuleType, policy: ToolPolicy, arguments: ModelArguments, *, checked: bool) -> Any:
+    """Return the schema that settings change; None without one, unless it is `checked` at the start."""
+    if hasattr(module, "schema"):
+        return module.schema(policy.settings)
+    return arguments.schema if checked else None
 
 
 def _missing(spec: ToolSpec) -> str:

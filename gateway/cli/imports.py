@@ -9,6 +9,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+from gateway.cli.quick_dataclasses import quick_dataclasses
+
 NOT_USED = ("rich", "cryptography")
 """Packages that our libraries import when present, for features not used here: coloured tracebacks, Telegram's
 passports. They cost a tenth of a start's CPU, and 5 MB for as long as the daemon runs."""
@@ -24,7 +26,8 @@ def importing() -> Generator[None]:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     gc.disable()
     try:
-        yield
+        with quick_dataclasses():
+            yield
         gc.freeze()
     finally:
         gc.enable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from gateway.domain.children import Delegation
@@ -98,7 +99,11 @@ class ToolSet:
         self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
         self._indexes: dict[tuple[str, ...], ToolOffer] = {}
         """Offers of `tools`, by the names in it."""
-        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
+
+    @cached_property
+    def _offers(self) -> Mapping[str, ToolOffer]:
+        """Offers of all tools, made when a model is first asked: a start need not make their schemas."""
+        return {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
