@@ -251,13 +251,13 @@ def _by_rules(
 
 
 def _asked(because: str, rule: Rule | None, rules: Sequence[Rule], call_scope: CallScope, kind: str) -> Ask:
-    """Return the question about a call. It names files that `git` may take along: no word of the call does."""
-    files = () if rule is None else files_taken(rules, call_scope, kind)
+    """Return the question about a call. It names files that may be taken along: no word of the call does."""
+    program, files = ("", ()) if rule is None else files_taken(rules, call_scope, kind)
     if not files:
         return Ask(because=because, rule=rule)
     named = ", ".join([*(repr(one) for one in files[:FILES_NAMED]), *(["…"] if len(files) > FILES_NAMED else [])])
     text = f"may take along or show files that fit {named}"
-    return Ask(because=f"git {text}", warning=f"Git {text}.", rule=rule)
+    return Ask(because=f"{program} {text}", warning=f"{program.capitalize()} {text}.", rule=rule)
 
 
 def _closed_chat(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
@@ -11,9 +11,12 @@ from operator import is_
 from gateway.domain.patterns import expression
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.policy.shell.folders import folder_of, is_about_command
+from gateway.policy.shell.places import is_outside, overlap
 from gateway.policy.shell.taking import is_about_files
 
 WILDCARD = re.compile(r"[*?]")
+_WORKSPACES_KEPT = 16
+"""Workspaces for which an index keeps its rules about files."""
 
 
 def _unmatched(_: str) -> None:
@@ -63,6 +66,19 @@ class Bucket:
         return [one for one in near if one.at > above and one.match(text) is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class FileRule:
+    """Rule about files of a workspace."""
+
+    rule: Rule
+    pattern: str
+    """Pattern of paths relative to the workspace."""
+    begin: str
+    """What the pattern begins with, up to its first wildcard."""
+    match: Callable[[str], object]
+    """Match of the pattern with a whole path."""
+
+
 @dataclass(slots=True)
 class Allows:
     """Rules that allow."""
@@ -97,6 +113,25 @@ class Index:
     """Rules that deny or ask, the last one first."""
     files: list[Rule] = field(default_factory=list[Rule])
     """Those of them about files."""
+    _files_in: dict[str, Sequence[FileRule]] = field(default_factory=dict[str, Sequence[FileRule]])
+
+    def taken(self, texts: Sequence[str] | None, workspace: str) -> list[Rule]:
+        """Return the rules about files that fit one of the patterns, the last one first. None: about any file."""
+        files = self._of_workspace(workspace)
+        if texts is None:
+            return [one.rule for one in files]
+        found = set[int]()
+        for text in texts:
+            found.update(_near(files, text))
+        return [files[at].rule for at in sorted(found)]
+
+    def _of_workspace(self, workspace: str) -> Sequence[FileRule]:
+        if (known := self._files_in.get(workspace)) is not None:
+            return known
+        if len(self._files_in) >= _WORKSPACES_KEPT:
+            self._files_in.clear()
+        made = self._files_in[workspace] = [one for rule in self.files for one in _file_rules(rule, workspace)]
+        return made
 
     def beneath_folder(self, rule: Rule) -> None:
         """Add the folder that a rule's pattern names."""
@@ -108,6 +143,25 @@ class Index:
             self.begins += (folder,)
         if not is_about_command(rule.pattern):
             self.folders.append((folder, rule))
+
+
+def _file_rules(rule: Rule, workspace: str) -> Iterator[FileRule]:
+    """Yield a rule as one about files of a workspace; nothing when it is about files elsewhere."""
+    pattern = rule.pattern.replace("\\", "/")
+    if workspace:
+        pattern = pattern.removeprefix(f"{workspace}/")
+    if pattern and not is_outside(pattern):
+        begin = WILDCARD.split(pattern)[0]
+        yield FileRule(rule, pattern, begin, expression(pattern).fullmatch)
+
+
+def _near(files: Sequence[FileRule], text: str) -> list[int]:
+    """Return the positions of the rules that may fit a file that a pattern stands for."""
+    begin = WILDCARD.split(text)[0]
+    if begin == text:
+        return [at for at, one in enumerate(files) if text.startswith(one.begin) and one.match(text) is not None]
+    near = (at for at, one in enumerate(files) if begin.startswith(one.begin) or one.begin.startswith(begin))
+    return [at for at in near if overlap(files[at].pattern, text)]
 
 
 class _Same:

@@ -73,13 +73,16 @@ def written_outside(rules: Sequence[Rule], subjects: Sequence[str], kind: str, p
     return ""
 
 
-def files_taken(rules: Sequence[Rule], call_scope: CallScope, kind: str) -> tuple[str, ...]:
-    """Return the patterns of files that deny or ask rules are about and that `git` may take along or print."""
+def files_taken(rules: Sequence[Rule], call_scope: CallScope, kind: str) -> tuple[str, tuple[str, ...]]:
+    """Return the first program that may take along or print files that deny or ask rules are about, and their patterns.
+
+    Both are empty when there is none. The patterns are those of all programs.
+    """
     index, place = indexed(rules, kind), place_of(call_scope)
     texts = (one[len(_COMMAND) :] for one in call_scope.subjects if one.startswith(_COMMAND))
     parts = (part for text in texts for part in parse(text).parts)
-    found = (rule.pattern for part in parts for rule in _rules_taken(index, part, place))
-    return tuple(dict.fromkeys(found))
+    found = [(part.words[0], rule.pattern) for part in parts for rule in _rules_taken(index, part, place)]
+    return (found[0][0] if found else ""), tuple(dict.fromkeys(pattern for _, pattern in found))
 
 
 def place_of(call_scope: CallScope) -> Place:
@@ -276,16 +279,15 @@ def _rule_below(index: Index, part: Part, named: Sequence[str], place: Place) ->
 
 
 def _rule_taken(index: Index, part: Part, place: Place, allow: Placed | None) -> Rule | None:
-    """Return a deny or ask rule about files that `git` may take along, unless a rule allows this very command."""
+    """Return a deny or ask rule about files that a command may take along, unless a rule allows this very command."""
     if allow is not None and not WILDCARD.search(allow.rule.pattern):
         return None
-    return next(_rules_taken(index, part, place), None)
+    return next(iter(_rules_taken(index, part, place)), None)
 
 
-def _rules_taken(index: Index, part: Part, place: Place) -> Iterator[Rule]:
-    may_take = takes(part, place) if index.files else None
-    if may_take is not None:
-        yield from (rule for rule in index.files if may_take(rule.pattern))
+def _rules_taken(index: Index, part: Part, place: Place) -> Sequence[Rule]:
+    texts = takes(part, place) if index.files else ()
+    return () if texts is not None and not texts else index.taken(texts, place.workspace)
 
 
 def _lies_below(folder: str, place: Place) -> bool:

@@ -39,6 +39,11 @@ _SOURCES = re.compile(
     r"\.(?:c|cc|cpp|css|csv|go|h|html|java|js|jsx|log|md|py|rs|sh|ts|tsx|txt)"
 )
 """Patterns of files with source text or records, below folders that are named."""
+_FILE = re.compile(
+    r"(?:.*/)?(?:[\w*-][\w.*-]*\.(?!d\Z)[A-Za-z]\w{0,9}|\.git(?:ignore|attributes|keep)|\.dockerignore|\.editorconfig"
+    r"|(?:Make|Docker|Gem|Pip|Just|Proc)file|LICENSE|README|NOTICE|AUTHORS|CHANGELOG|CODEOWNERS)"
+)
+"""Paths that surely name files and no folder: `main.py`, `src/*.py`, `.gitignore`, `Makefile`."""
 _SET = re.compile(r"\[[^/]*\]")
 """Sets of characters in a part of a path, from the first bracket to the last one: a set may have brackets in it."""
 OPTIONS_AT_MOST = 64
@@ -124,6 +129,11 @@ def _closed(reach: set[int], other: str) -> set[int]:
 def as_pattern(word: str) -> str:
     """Return a word with wildcards of a shell as a pattern of a rule, in which a set may stand for any text."""
     return _SET.sub("*", word)
+
+
+def files_of(path: str) -> list[str]:
+    """Return patterns of the files that a path stands for: also those in it, unless it is surely no folder."""
+    return [path] if _FILE.fullmatch(path) else [path, f"{path}/*"]
 
 
 def paths_in(word: str) -> Iterator[str]:

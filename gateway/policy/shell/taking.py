@@ -1,27 +1,23 @@
-"""Files that `git` takes along, or prints, without naming each: into its index, its history, or to a remote. Pure.
+"""Files that a command takes along, or prints, without naming each. Pure; used by `gateway.policy.rules`.
 
-Used by `gateway.policy.rules`, which compares them with rules about files.
+`git` takes them into its index, its history, or to a remote. Other commands are in `gathering`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from gateway.policy.shell.committed import may_print_secrets
 from gateway.policy.shell.folders import folder_of, is_about_command
+from gateway.policy.shell.gathering import gathered
 from gateway.policy.shell.git_options import goes_elsewhere, subcommand_of
-from gateway.policy.shell.places import as_pattern, is_outside, is_secret, overlap, resolved
+from gateway.policy.shell.places import as_pattern, files_of, is_outside, is_secret, resolved
 from gateway.policy.shell.script import Part, PartKind, Place
 from gateway.policy.shell.walking import begins_one
 
-_FILE = re.compile(
-    r"(?:.*/)?(?:[\w*-][\w.*-]*\.(?!d\Z)[A-Za-z]\w{0,9}|\.git(?:ignore|attributes|keep)|\.dockerignore|\.editorconfig"
-    r"|(?:Make|Docker|Gem|Pip|Just|Proc)file|LICENSE|README|NOTICE|AUTHORS|CHANGELOG|CODEOWNERS)"
-)
-"""Paths that surely name files and no folder: `main.py`, `src/*.py`, `.gitignore`, `Makefile`."""
 _WILDCARDS = re.compile(r"[*?]")
 
 
@@ -72,20 +68,14 @@ _PAIRS = frozenset({"bundle", "stash", "worktree", "lfs", "subtree", "svn"})
 """Subcommands that have subcommands of their own."""
 
 
-def takes(part: Part, place: Place) -> Callable[[str], bool] | None:
-    """Return a function that tells whether a command may take files that fit a pattern; None when it takes none."""
-    if part.kind is not PartKind.COMMAND or part.words[0] != "git":
-        return None
+def takes(part: Part, place: Place) -> Sequence[str] | None:
+    """Return patterns of the files that a command may take, relative to the workspace; None: any of its files."""
+    if part.kind is not PartKind.COMMAND:
+        return ()
+    if part.words[0] != "git":
+        return gathered(part, place)
     found = _taken(part.words[1:])
-    if found is not None and not found:
-        return None
-    texts = None if found is None else _as_texts(found, part, place)
-
-    def may_take(pattern: str) -> bool:
-        here = _in_workspace(pattern, place)
-        return here != "" and (texts is None or any(overlap(here, text) for text in texts))
-
-    return may_take
+    return _as_texts(found, part, place) if found else found
 
 
 def is_about_files(pattern: str) -> bool:
@@ -162,13 +152,5 @@ def _as_texts(paths: Sequence[str], part: Part, place: Place) -> list[str] | Non
         if found is None or any(one == "." or is_outside(one) for one in found):
             return None
         for one in map(as_pattern, found):
-            texts += [one] if _FILE.fullmatch(one) else [one, f"{one}/*"]
+            texts += files_of(one)
     return texts
-
-
-def _in_workspace(pattern: str, place: Place) -> str:
-    """Return a pattern of paths relative to the workspace; empty when it is about files elsewhere."""
-    pattern = pattern.replace("\\", "/")
-    if place.workspace:
-        pattern = pattern.removeprefix(f"{place.workspace}/")
-    return "" if is_outside(pattern) else pattern

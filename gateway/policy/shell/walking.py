@@ -1,9 +1,14 @@
-"""Commands that read the folder they run in, and all below it, without naming it. Pure; used by `folders`."""
+"""Commands that read the folder they run in, and all below it, without naming it. Pure.
+
+Used by `folders` and `gathering`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 from gateway.policy.shell.committed import may_print_secrets
@@ -84,11 +89,14 @@ _WALKERS: Mapping[str, Walker] = MappingProxyType(
         "du": _SIZES,
     }
 )
+_SEARCHERS = frozenset({"grep", "egrep", "fgrep", "zgrep", "rgrep", "rg", "ag", "ack", "ugrep", "ug"})
+"""Walkers that print contents of files."""
+_PLAIN_GLOB = re.compile(r"[\w.*?-]+")
 _GIT_GREP = replace(_GREP, letters=None, valued="ABCefmO")
 _GIT_FILES = frozenset({"blame", "annotate", "grep", "archive"})
 """Subcommands that print contents of what they are given."""
 _LISTERS = frozenset({"ls", "dir", "vdir", "du"})
-_NAMES_ONLY = frozenset({"cd", "stat", "echo", "printf"})
+_NAMES_ONLY = frozenset({"cd", "stat", "echo", "printf", "df"})
 
 
 def walks_here(words: Sequence[str]) -> bool:
@@ -98,6 +106,23 @@ def walks_here(words: Sequence[str]) -> bool:
         return own(words[1:])
     walker = _WALKERS.get(words[0])
     return walker is not None and _walks(walker, words[1:]) and not _operands(walker, words[1:])
+
+
+def operands_read(words: Sequence[str]) -> Sequence[str]:
+    """Return the paths in which a search reads files, `.` when it names none; none for other commands."""
+    walker = _WALKERS[words[0]] if words[0] in _SEARCHERS else None
+    if walker is None or "--files" in words or not _walks(walker, words[1:]):
+        return ()
+    return _operands(walker, words[1:]) or (".",)
+
+
+def names_read(words: Sequence[str]) -> Sequence[str]:
+    """Return patterns of names, one of which each file has that a search reads in folders; `*` without any."""
+    options = ("--include=",) if words[0] in ("grep", "egrep", "fgrep") else ("--glob=",) if words[0] == "rg" else ()
+    found = [word.removeprefix(option) for word in words for option in options if word.startswith(option)]
+    if words[0] == "rg":
+        found += [value for option, value in pairwise(words) if option in ("-g", "--glob")]
+    return found if found and all(_PLAIN_GLOB.fullmatch(one) for one in found) else ("*",)
 
 
 def prints_names_only(words: Sequence[str]) -> bool:

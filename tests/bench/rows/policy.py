@@ -40,16 +40,19 @@ async def decisions(_bench: Bench) -> list[Figure]:
         decided = _decider(command)
         assert isinstance(decided(), expected), command
         figures.append(_figure(f"decide {what}, {RULES} rules", decided))
-    return figures
+    taking = _decider("git add main.py", lambda n: f"notes{n}.txt")
+    return [*figures, _figure(f"decide git add, {RULES} rules about files", taking)]
 
 
-def _decider(command: str) -> Callable[[], Decision]:
+def _decider(
+    command: str, pattern: Callable[[int], str] = lambda n: f"tool{n} *" if n % 10 else f"*x{n}*y"
+) -> Callable[[], Decision]:
     """Return the decision about a command in main, under rules of which every tenth begins with a wildcard."""
     spec, session = shell.SPEC, empty_session(route(), FakeClock().now())
     rules = tuple(
         Rule(
             tool="shell",
-            pattern=f"tool{n} *" if n % 10 else f"*x{n}*y",
+            pattern=pattern(n),
             decision=list(Verdict)[n % 3],
             kinds=EVERYWHERE,
             where=f"rules[{n}]",

@@ -175,7 +175,7 @@ def test_option_with_a_file_of_a_denied_folder(command: str, expected: Verdict, 
         ("/etc/*", ALLOW),
         ("/w/ann/secrets/*", ASK),
         ("../other/*", ALLOW),
-        ("*/keys", ALLOW),
+        ("*/keys", ASK),
     ],
 )
 def test_rule_about_a_command_names_no_folder(pattern: str, expected: Verdict) -> None:
