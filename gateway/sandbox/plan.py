@@ -26,6 +26,15 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
 KEYS = "/proc/keys"
 """Kernel file that lists the keys of all programs of an account, by name. Hidden in `basic`."""
+GIT_READS: Mapping[str, str] = MappingProxyType({
+    "GIT_CONFIG_COUNT": "3",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": "/dev/null",
+    "GIT_CONFIG_KEY_2": "log.showSignature", "GIT_CONFIG_VALUE_2": "false",
+    "GIT_PAGER": "cat", "GIT_OPTIONAL_LOCKS": "0",
+})  # fmt: skip
+"""Variables of programs that may only read: `git status` runs no monitor, hook, pager or verifier that the workspace
+names. Filters and drivers, which `git diff` runs, have names of their own; the sandbox alone contains them."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = (
     "alternatives",

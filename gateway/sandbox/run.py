@@ -18,6 +18,7 @@ from gateway.errors import SandboxMissing
 from gateway.ports import Output, ProcessEnd
 from gateway.sandbox.masks import secrets_in
 from gateway.sandbox.plan import (
+    GIT_READS,
     SYSTEM,
     Containment,
     Copies,
@@ -73,7 +74,7 @@ async def run_contained(
     sandbox or the proxy; nothing ran then.
     """
     place = replace(_place(within, workspace, cwd, hide), readable=readable)
-    variables = environment(place.home)
+    variables = environment(place.home, GIT_READS if within.read_only else {})
     holder = holder_for(within.mode, containment)
     check_place(place, within.mode)
     check_program(argv[0], within.mode, place, variables)

@@ -166,3 +166,21 @@ def test_a_folder_that_cannot_be_read_is_hidden(tmp_path: Path, mode: int) -> No
         assert secrets_in(tmp_path) == Masks(folders=(str(closed),))
     finally:
         closed.chmod(0o700)
+
+
+TRAP = "#!/bin/sh\necho trapped by $0\necho trapped by $0 >&2\n"
+TRAPS = ("core.fsmonitor", "gpg.program", "core.pager")
+
+
+@pytest.mark.parametrize("command", ["git status", "git log --oneline", "git ls-files", "git grep -c x"])
+async def test_git_that_only_reads_runs_no_program_of_the_workspace(place: Place, command: str) -> None:
+    """A clone brings no settings of git, but whoever could write the workspace once could leave some (I10)."""
+    trap = place.put("trap", TRAP)
+    trap.chmod(0o755)
+    settings = "; ".join(f"git config {name} {trap}" for name in TRAPS)
+    hooks = "; ".join(f"cp trap .git/hooks/{name}" for name in ("post-index-change", "reference-transaction"))
+    who = "-c user.name=a -c user.email=a@b.example"
+    begun = f"git init -q; echo x > a; git add a; git {who} commit -qm x; {settings}; {hooks}"
+    await place.run(f"{begun}; git config log.showSignature true; touch -d 2001-01-01 a", SandboxMode.BASIC)
+    assert "trapped" not in await place.run(command, SandboxMode.BASIC, read_only=True)
+    assert "trapped" in await place.run("git status", SandboxMode.BASIC)
