@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from agent_tools._files import applying
 from agent_tools._files.arguments import write_scope
@@ -28,6 +28,15 @@ SPEC = ToolSpec(
 )
 
 
+def _well_formed(text: str) -> str:
+    """Return a patch that can be read. Raises `ValueError` with what is malformed, whatever rules say of its files."""
+    try:
+        parse_patch(text)
+    except BadRequest as error:
+        raise ValueError(str(error).rstrip(".")) from error
+    return text
+
+
 class Args(BaseModel):
     """Arguments of one call."""
 
@@ -36,16 +45,13 @@ class Args(BaseModel):
     patch: Annotated[
         str,
         Field(min_length=1, max_length=1_000_000, validation_alias=AliasChoices("patch", "patchText", "patch_text")),
+        AfterValidator(_well_formed),
     ]
 
 
 def scope(args: Args, _settings: None) -> CallScope:
-    """Return all files that the patch names. A patch that cannot be read is refused with its reason."""
-    try:
-        files = parse_patch(args.patch)
-    except BadRequest as error:
-        return CallScope(risk=Risk.WRITE, refused=str(error))
-    return write_scope(*(path for one in files for path in (one.path, one.move_to) if path))
+    """Return all files that the patch names."""
+    return write_scope(*(path for one in parse_patch(args.patch) for path in (one.path, one.move_to) if path))
 
 
 async def prepare(ctx: PrepareContext, args: Args) -> Preview:

@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 from agent_tools import apply_patch, edit, multiedit, read, undo, write
 from agent_tools._files.text_files import diff
+from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.tools import Preview, ResultStatus
 from gateway.errors import BadRequest, DragomanError, NotFound, TooLarge
+from gateway.toolcalls.arguments import ModelArguments, check_arguments
 from tests.unit.agent_tools.files.conftest import Bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
@@ -257,9 +259,13 @@ async def test_a_patch_adds_moves_and_removes(bench: Bench) -> None:
     assert bench.text("sub/moved") == "b\n"
 
 
-def test_a_malformed_patch_is_refused_before_anybody_is_asked() -> None:
-    scope = apply_patch.scope(apply_patch.Args(patch="nonsense"), None)
-    assert "no begin or no end" in scope.refused
+def test_a_malformed_patch_is_an_invalid_argument() -> None:
+    """Arguments are checked before rules: the model is told what is malformed, and not that the settings deny it."""
+    found = check_arguments(ModelArguments(apply_patch.Args), '{"patch": "nonsense"}', "Usage: it.")
+    assert isinstance(found, Deny)
+    assert found.reason is DenyReason.INVALID_ARGUMENTS
+    assert found.hint.startswith("patch: The patch has no begin or no end")
+    assert found.hint.endswith("Usage: it.")
 
 
 ELSEWHERE = ["../x", "/etc/passwd", "a/../../x", "a\0b", "dir", "fifo", "link", "links/x", "."]
