@@ -287,6 +287,7 @@ class OpenDocument(Prose):
         self._sheets, self._sheet, self._slide, self._listed = sheets, 0, 0, 0
         self._repeats: list[int] = []
         self._cells: list[tuple[list[str], int]] = []
+        self._is_cut = False
 
     def start(self, tag: str, given: Attributes) -> None:
         """Begin an element; note how often a cell or a row stands there."""
@@ -304,12 +305,20 @@ class OpenDocument(Prose):
             super().end(tag)
         elif tag == "table-row" and self._repeats:
             times = self._repeats.pop()
-            row = [text for cell, n in self._cells for text in [" ".join(cell)] * min(n, COLUMNS)][:COLUMNS]
-            line = "\t".join(row).rstrip()
+            line = "\t".join(self._row()).rstrip()
             for _ in range(min(times, REPEATS) if line else 0):
                 self.out.line(line)
             if line and times > REPEATS:
                 self.out.line(f"[the row above stands there {times:,} times]")
+
+    def _row(self) -> list[str]:
+        """Return the cells of a row up to the last column that is read; note whether text stands beyond it."""
+        row = list[str]()
+        for cell, times in self._cells:
+            text = " ".join(cell)
+            self._is_cut = self._is_cut or (text != "" and len(row) + times > COLUMNS)
+            row += [text] * min(times, COLUMNS - len(row))
+        return row
 
     def opened(self, tag: str, given: Attributes) -> None:
         """Begin an element."""
@@ -338,6 +347,9 @@ class OpenDocument(Prose):
         super().closed("p" if tag == "h" else tag)
         if tag == "list-item":
             self._listed -= 1
+        elif tag == "table" and self._is_cut:
+            self.out.line(f"[Cells to the right of column {COLUMNS} were left out.]")
+            self._is_cut = False
 
     def said(self, text: str) -> None:
         """Take a whole paragraph, of a sheet's cell when one is open."""

@@ -131,6 +131,25 @@ def test_an_office_document_becomes_text(data: bytes, text: str) -> None:
     assert office_text.read_office(data, 100_000) == {"text": text, "title": "", "note": ""}
 
 
+def test_cells_far_to_the_right_of_a_sheet_are_told() -> None:
+    def row(*cells: tuple[str, int]) -> str:
+        said = (
+            f'<table:table-cell table:number-columns-repeated="{times}"><text:p>{text}</text:p></table:table-cell>'
+            for text, times in cells
+        )
+        return f"<table:table-row>{''.join(said)}</table:table-row>"
+
+    sheets = [row(("near", 1), ("", 510), ("last", 1)), row(("", 16_000), ("far", 1)), row(("wide", 600))]
+    tables = "".join(f'<table:table table:name="{n}">{rows}</table:table>' for n, rows in enumerate(sheets))
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    read = office_text.read_office(archive(mimetype=kind, content_xml=f"<office:x {ODF}>{tables}</office:x>"), 100_000)
+    wide = "\t".join(["wide"] * 512)
+    told = "[Cells to the right of column 512 were left out.]"
+    assert read["text"].splitlines() == [
+        "[sheet 1: 0]", "near" + "\t" * 511 + "last", "[sheet 2: 1]", told, "[sheet 3: 2]", wide, told,
+    ]  # fmt: skip
+
+
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
 
 
