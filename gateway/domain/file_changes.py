@@ -37,6 +37,14 @@ class Undo:
     changes: tuple[FileChange, ...]
 
 
+class FileChangeKind(StrEnum):
+    """Kind of a change that was made."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
 class ChangeOutcome(StrEnum):
     """State of a call's files after a crash."""
 

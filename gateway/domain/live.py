@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gateway.domain.file_changes import FileChangeKind
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.waits import WaitKind
@@ -120,6 +121,19 @@ class JobsStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileChanged:
+    """A call of a file tool changed a file of a workspace. After a crash it may be told again."""
+
+    session: SessionId
+    turn: TurnId
+    n: int
+    """Step of the call."""
+    path: str
+    """Relative to the workspace."""
+    kind: FileChangeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodesChanged:
     """A node was drained, or may work again; each node reads how it stands with it."""
 
@@ -145,6 +159,7 @@ LiveEvent: TypeAlias = (
     | TurnReleased
     | ProgressChanged
     | JobsStopped
+    | FileChanged
     | NodesChanged
     | SignedOut
     | LookAgain
@@ -165,6 +180,8 @@ NODES = "nodes"
 """Topic of every `NodesChanged`."""
 JOBS = "jobs"
 """Topic of every `JobsStopped`."""
+FILES = "files"
+"""Topic of every `FileChanged`, on the node whose workspace it is."""
 
 
 def session_topic(session: SessionId) -> str:

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.file_changes import FileChangeKind
 from gateway.domain.hooks import HookEvent
 from gateway.domain.ids import SessionId
-from gateway.domain.live import OutputDelta, session_topic
+from gateway.domain.live import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.scopes import Scopes
 from gateway.domain.sessions import branch_of, works_in
 from gateway.domain.text import mended
@@ -268,7 +269,12 @@ class Execution:
         )
 
     def changes(self, view: TurnView, n: int, workspace: Path) -> CallFileChanges:
-        """Return the changes of workspace files by one call."""
+        """Return the changes of workspace files by one call, each of which is published."""
+
+        def tell(path: str, kind: FileChangeKind) -> None:
+            event = FileChanged(session=view.session.id, turn=view.turn.id, n=n, path=path, kind=kind)
+            self.events.publish_here(FILES, event)
+
         return CallFileChanges(
             key_value=self.key_value,
             workspace=workspace,
@@ -277,6 +283,7 @@ class Execution:
             epoch=view.turn.epoch,
             turn=view.turn.id,
             n=n,
+            tell=tell,
         )
 
     def _output(self, call: Prepared, lease: Lease, line: LastLine) -> OutputBuffer:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from gateway.domain.file_changes import NEW_FILE_MODE, ChangeOutcome, FileChange, Undo, content_hash
+from gateway.domain.file_changes import NEW_FILE_MODE, ChangeOutcome, FileChange, FileChangeKind, Undo, content_hash
 from gateway.domain.ids import SessionId, TurnId
 from gateway.errors import BadRequest, DragomanError, NotFound
 from gateway.ports import KeyValue
@@ -62,6 +62,10 @@ class _Journal:
     entries: tuple[_Entry, ...]
 
 
+def _unheard(_path: str, _kind: FileChangeKind) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFileChanges:
     """`ports.FileChanges` of one call."""
@@ -74,6 +78,8 @@ class CallFileChanges:
     epoch: int
     turn: TurnId
     n: int
+    tell: Callable[[str, FileChangeKind], None] = _unheard
+    """Told path and kind of each change that was made."""
 
     @property
     def _namespace(self) -> str:
@@ -107,6 +113,7 @@ class CallFileChanges:
         entries = await asyncio.to_thread(self._complete)
         for entry in entries:
             await self._record(entry.path, entry.after)
+            self.tell(entry.path, _kind(entry))
 
     async def outcome(self) -> ChangeOutcome:
         """Return what became of the changes of this call."""
@@ -202,6 +209,12 @@ class CallFileChanges:
             return read_file(self.workspace, tuple(name.split("/")), READ_BYTES)
         except NotFound:
             return None
+
+
+def _kind(entry: _Entry) -> FileChangeKind:
+    if not entry.after:
+        return FileChangeKind.REMOVED
+    return FileChangeKind.CHANGED if entry.before else FileChangeKind.ADDED
 
 
 def _changed(path: str) -> BadRequest:

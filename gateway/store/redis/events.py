@@ -45,6 +45,7 @@ _EVENTS: dict[str, TypeAdapter[Any]] = {
         live.TurnReleased,
         live.ProgressChanged,
         live.JobsStopped,
+        live.FileChanged,
         live.NodesChanged,
         live.SignedOut,
         live.LookAgain,

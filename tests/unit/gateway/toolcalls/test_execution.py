@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.file_changes import FileChange, content_hash
 from gateway.domain.ids import TurnId, WaitId, main_session
-from gateway.domain.live import OutputDelta, session_topic
+from gateway.domain.live import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.routes import empty_session
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.tools import (
@@ -311,6 +312,34 @@ async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path:
     assert [(one.turn, one.n, one.start, one.text) for one in shown if isinstance(one, OutputDelta)] == [
         ("t1", 2, 0, "key: "),
         ("t1", 2, 5, "[hidden]"),
+    ]
+
+
+async def changes_files(ctx: ToolContext, _: Text) -> ToolResult:
+    for name in ("old", "gone"):
+        (ctx.files.root / name).write_bytes(b"x")
+    sha = content_hash(b"x")
+    await ctx.changes.apply(
+        [
+            FileChange(path="new", before="", data=b"y"),
+            FileChange(path="./old", before=sha, data=b"y"),
+            FileChange(path="gone", before=sha, data=None),
+        ]
+    )
+    return done("changed")
+
+
+async def test_each_changed_file_is_an_event_of_this_node(tmp_path: Path) -> None:
+    """S065: what indexes files hears of each change after it was made."""
+    bench = Bench(tmp_path, changes_files)
+    async with bench.engine.store.live.subscribe(FILES) as events:
+        assert (await bench.result()).text == "changed"
+        async with asyncio.timeout(1):
+            told = [await anext(events) for _ in range(3)]
+    assert [(one.turn, one.n, one.path, one.kind) for one in told if isinstance(one, FileChanged)] == [
+        ("t1", 2, "new", "added"),
+        ("t1", 2, "old", "changed"),
+        ("t1", 2, "gone", "removed"),
     ]
 
 
