@@ -18,7 +18,7 @@ from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.hook_loader import load_hooks
 from gateway.app.membership import Membership
-from gateway.app.node_entry import entry_of, own_version
+from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
 from gateway.domain.children import with_own_agents
 from gateway.domain.nodes import Role, Standing
@@ -291,6 +291,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         clock=core.clock,
         owners=list(core.people.owners),
         page=core.loaded.settings.web.enabled,
+        page_here=Role.INGRESS in roles_of(core.loaded) or bool(core.loaded.settings.http.public_url),
     )
 
 

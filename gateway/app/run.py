@@ -86,6 +86,8 @@ async def _greet(app: App) -> None:
     where = app.answers.http.address.link(app.answers.http.port)
     if not app.answers.page:
         out.write("Dragoman is ready. The web page is switched off ([channels.web] enabled).\n")
+    elif not app.answers.page_here:
+        out.write("Dragoman is ready. Other nodes serve the web page.\n")
     elif out.isatty():
         link = await app.answers.link(app.answers.owners[0])
         out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")

@@ -48,6 +48,8 @@ class ControlCommands:
     owners: Sequence[OwnerName]
     page: bool = True
     """True if the web page is served."""
+    page_here: bool = True
+    """True if a link of this node leads to a page: its own, or that of the public address."""
 
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
         """Return the handlers by command name."""
@@ -67,6 +69,10 @@ class ControlCommands:
 
     async def link(self, owner: OwnerName) -> str:
         """Return a sign-in link that works once, for ten minutes. Raises `BadRequest` where there is no page."""
+        if not self.page_here:
+            raise BadRequest(
+                "This node serves no web page.", cure="Ask a node with the role ingress, or set [http] public_url."
+            )
         if not self.page:
             raise BadRequest(
                 "The web page is switched off, so nobody can sign in.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from gateway.domain.ids import TurnId
-from gateway.domain.live import ANSWERS, LiveEvent, TurnReleased
+from gateway.domain.live import ANSWERS, NODES, LiveEvent, NodesChanged, TurnReleased
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from tests.fault.rig import until
@@ -16,6 +17,7 @@ from tests.support.telegram import TOKEN, Call, FakeTelegram, faults
 
 ANN, JOE = 1001, 1002
 LEASE_S = 15
+CLAIMS_WAIT_S = 1.2
 TAKEN_BACK_S = 61
 CONFIG = """
 [owners]
@@ -46,6 +48,23 @@ async def test_one_machine_sends_for_an_account_at_a_time(tmp_path: Path) -> Non
         telegram.say(ANN, "still there?")
         await telegram.until(lambda: len(telegram.shown(ANN)) == 4)
         assert len(senders(two)) == 2
+
+
+async def test_a_drained_sender_hands_over_before_its_lease_ends(tmp_path: Path) -> None:
+    """And takes no turn any more: what is said now is answered by the other one, whoever polls."""
+    async with FakeTelegram().serve() as telegram, pair(tmp_path, FakeClock(), _config(tmp_path, telegram)) as two:
+        telegram.say(ANN, "hello")
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 1)
+        [sender] = senders(two)
+        membership = sender.app.daemon.membership
+        await two.store.drain(membership.standing().name, drained=True)
+        two.store.live.publish(NODES, NodesChanged())
+        await until(lambda: membership.drained)
+        await asyncio.sleep(CLAIMS_WAIT_S)  # claims that wait for something go on
+        turns = sender.way.answered["claim"]
+        telegram.say(ANN, "still there?")
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 2)
+        assert (len(senders(two)), sender.way.answered["claim"]) == (2, turns)
 
 
 async def test_a_stale_sender_changes_nothing(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ async def test_the_port_is_the_one_that_is_listened_on(page: Served) -> None:
 async def test_there_is_no_link_to_a_page_that_is_switched_off(page: Served) -> None:
     commands = local(page)
     commands.page = False
+    elsewhere = local(page)
+    elsewhere.page_here = False
+    with pytest.raises(BadRequest, match=r"serves no web page\. Ask a node with the role ingress"):
+        await does(elsewhere, "link")
     with pytest.raises(BadRequest, match="The web page is switched off") as wrong:
         await does(commands, "link")
     assert "[channels.web] enabled = true" in wrong.value.cure
