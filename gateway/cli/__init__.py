@@ -6,8 +6,7 @@ Each command imports its dependencies when it runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ import click
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.nodes import make_nodes
+from gateway.cli.options import Options, places
+from gateway.cli.stores import export, migrate
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import ConfigError, DragomanError
 
@@ -52,27 +53,6 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
     }
 )
 """Cures by name of commands that people try and that do not exist."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    config: str | None = None
-    state: str | None = None
-
-
-def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store a path in the options of `context`; it overrides one given before the command."""
-    if value is not None:
-        context.obj = replace(context.obj or _Options(), **{str(option.name): value})
-
-
-def _places(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--config` and `--state`, accepted before or after the command's name."""
-    for name, metavar, what in (("--state", "DIR", "The state folder"), ("--config", "FILE", "The configuration")):
-        default = f"Default: $DRAGOMAN_{name[2:].upper()}, then the user's own."
-        option = click.option(name, metavar=metavar, expose_value=False, callback=_keep, help=f"{what}. {default}")
-        command = option(command)
-    return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,30 +95,30 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@_places
+@places
 @click.version_option(package_name="dragoman", prog_name="dragoman", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> int | None:
     """Dragoman stands between chats and machines. Without a command: run the daemon."""
-    context.obj = context.obj or _Options()
+    context.obj = context.obj or Options()
     return _serve(context.obj) if context.invoked_subcommand is None else None
 
 
 @cli.command()
 @click.option("--node", metavar="NAME", help="The name of this node among those on the same store: [cluster] node.")
 @click.option("--roles", metavar="ROLES", help="What it does, of ingress,worker,delivery: [cluster] roles.")
-@_places
+@places
 @click.pass_obj
-def run(options: _Options, node: str | None, roles: str | None) -> int:
+def run(options: Options, node: str | None, roles: str | None) -> int:
     """Run the daemon until it is stopped."""
     given = {"DRAGOMAN_CLUSTER__NODE": node, "DRAGOMAN_CLUSTER__ROLES": roles}
     return _serve(options, {name: value for name, value in given.items() if value is not None})
 
 
 @cli.command()
-@_places
+@places
 @click.pass_obj
-def demo(options: _Options) -> int:
+def demo(options: Options) -> int:
     """Run a separate daemon with a scripted model: an agent at work, without a key. Leaves nothing behind."""
     if options.config or options.state:
         raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
@@ -150,17 +130,17 @@ def demo(options: _Options) -> int:
 
 @cli.command()
 @click.argument("owner", required=False)
-@_places
+@places
 @click.pass_obj
-def link(options: _Options, owner: str | None) -> None:
+def link(options: Options, owner: str | None) -> None:
     """Print a link that signs OWNER in on the web page, once."""
     click.echo(_call(options, "link", {"owner": owner})["url"])
 
 
 @cli.command()
-@_places
+@places
 @click.pass_obj
-def sessions(options: _Options) -> None:
+def sessions(options: Options) -> None:
     """List the sessions, most recently active first."""
     rows = _call(options, "sessions", {})
     columns = ("id", "kind", "title", "running", "queued", "waiting", "active_at")
@@ -168,9 +148,9 @@ def sessions(options: _Options) -> None:
 
 
 @cli.command()
-@_places
+@places
 @click.pass_obj
-def approvals(options: _Options) -> None:
+def approvals(options: Options) -> None:
     """List the approvals that wait for a decision."""
     rows = _call(options, "approvals", {})
     click.echo("\n".join(approval(row) for row in rows) if rows else "Nothing waits for a decision.")
@@ -178,14 +158,14 @@ def approvals(options: _Options) -> None:
 
 @cli.group()
 @click.pass_obj
-def grants(_options: _Options) -> None:
+def grants(_options: Options) -> None:
     """Work with what is allowed without a question."""
 
 
 @grants.command("list")
-@_places
+@places
 @click.pass_obj
-def list_grants(options: _Options) -> None:
+def list_grants(options: Options) -> None:
     """List the grants, the newest first."""
     rows = _call(options, "grants", {})
     columns = ("id", "allows", "place", "held_by", "granted_by", "expires_at", "used", "last_used_at")
@@ -194,18 +174,18 @@ def list_grants(options: _Options) -> None:
 
 @grants.command("revoke")
 @click.argument("grant")
-@_places
+@places
 @click.pass_obj
-def revoke_grant(options: _Options, grant: str) -> None:
+def revoke_grant(options: Options, grant: str) -> None:
     """Take GRANT back: its id, or the beginning of it. It asks again from the next call on."""
     click.echo(f"Taken back: {_call(options, 'revoke', {'grant': grant})['allows']}")
 
 
 @cli.command()
 @click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
-@_places
+@places
 @click.pass_obj
-def audit(options: _Options, last: int) -> None:
+def audit(options: Options, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
     from gateway.server.control_wire import AUDIT_TAKES_S
 
@@ -223,9 +203,9 @@ def audit(options: _Options, last: int) -> None:
 @click.argument("text")
 @click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
-@_places
+@places
 @click.pass_obj
-def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
+def send(options: Options, text: str, owner: str | None, wait: bool) -> int:
     """Send TEXT to an owner's main session. TEXT `-` is read from standard input.
 
     With --wait the exit code is 1 when the turn did not finish.
@@ -256,7 +236,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
 @click.option("--preset", metavar="NAME", default="", help="Preset in force. Default: that of the kind.")
 @click.option("--session", metavar="ID", help="A stored session, with its preset and grants.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@_places
+@places
 @click.pass_context
 def explain(
     context: click.Context, tool: str, text: str, kind: str, preset: str, session: str | None, *, as_json: bool
@@ -269,7 +249,7 @@ def explain(
 
     from gateway.domain.sessions import SessionKind
 
-    options: _Options = context.obj
+    options: Options = context.obj
     if session is not None:
         if preset or context.get_parameter_source("kind") is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError("A session has its own kind and preset: leave out --kind and --preset.")
@@ -286,7 +266,7 @@ def explain(
         click.echo(f"  {n}. {step}")
 
 
-def _explainer(options: _Options) -> ConfiguredExplainer:
+def _explainer(options: Options) -> ConfiguredExplainer:
     import asyncio
 
     from gateway.app.explain import ConfiguredExplainer
@@ -295,7 +275,7 @@ def _explainer(options: _Options) -> ConfiguredExplainer:
     return ConfiguredExplainer(_load(options), asyncio.run(probe()))
 
 
-def _explain_stored(options: _Options, session: str, tool: str, text: str) -> Any:
+def _explain_stored(options: Options, session: str, tool: str, text: str) -> Any:
     """Ask the daemon, or read the store that no daemon holds."""
     from config.places import find_state
     from gateway.server.control_client import is_running
@@ -308,15 +288,15 @@ def _explain_stored(options: _Options, session: str, tool: str, text: str) -> An
 
 @cli.group()
 @click.pass_obj
-def tools(_options: _Options) -> None:
+def tools(_options: Options) -> None:
     """Work with tools, above all your own."""
 
 
 @tools.command("list")
 @click.option("--all", "every", is_flag=True, help="Also those that are part of Dragoman.")
-@_places
+@places
 @click.pass_obj
-def list_tools(options: _Options, *, every: bool) -> None:
+def list_tools(options: Options, *, every: bool) -> None:
     """List your own tools, and why one cannot be used."""
     rows = _tools(options).rows(own=not every)
     click.echo(table(("name", "source", "risk", "where", "state"), rows) if rows else "There are no tools of your own.")
@@ -324,26 +304,26 @@ def list_tools(options: _Options, *, every: bool) -> None:
 
 @tools.command("show")
 @click.argument("name")
-@_places
+@places
 @click.pass_obj
-def show_tool(options: _Options, name: str) -> None:
+def show_tool(options: Options, name: str) -> None:
     """Print what is known of the tool NAME, with the schema of its arguments."""
     click.echo("\n".join(_tools(options).lines(name)))
 
 
 @tools.command("price")
-@_places
+@places
 @click.pass_obj
-def price_tools(options: _Options) -> None:
+def price_tools(options: Options) -> None:
     """List the bytes that each tool adds to the first request of a model."""
     click.echo(table(("name", "first_request", "when_used"), _tools(options).prices()))
 
 
 @tools.command("new")
 @click.argument("name")
-@_places
+@places
 @click.pass_obj
-def new_tool(options: _Options, name: str) -> None:
+def new_tool(options: Options, name: str) -> None:
     """Write a template for the tool NAME into your tools folder."""
     from gateway.cli.own_tools import write_template
 
@@ -354,9 +334,9 @@ def new_tool(options: _Options, name: str) -> None:
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @click.option("--owner", metavar="NAME", help="Whose main session it runs in; needed when there are several owners.")
-@_places
+@places
 @click.pass_obj
-def run_tool(options: _Options, name: str, arguments: str, owner: str | None) -> int:
+def run_tool(options: Options, name: str, arguments: str, owner: str | None) -> int:
     """Call the tool NAME with ARGUMENTS, a JSON object, in your main session of the running daemon.
 
     It is decided like any call: where it asks, press in the chat or on the page. Exit code 1 when it did not finish.
@@ -370,7 +350,7 @@ def run_tool(options: _Options, name: str, arguments: str, owner: str | None) ->
     return 0 if found.get("state", "done") == "done" else 1
 
 
-def _tools(options: _Options) -> Tools:
+def _tools(options: Options) -> Tools:
     from gateway.cli.own_tools import Tools
 
     return Tools(_load(options))
@@ -378,15 +358,15 @@ def _tools(options: _Options) -> Tools:
 
 @cli.group()
 @click.pass_obj
-def rules(_options: _Options) -> None:
+def rules(_options: Options) -> None:
     """Work with the rules of the configuration."""
 
 
 @rules.command("test")
 @click.argument("file", type=click.Path(path_type=Path))
-@_places
+@places
 @click.pass_obj
-def test_rules(options: _Options, file: Path) -> int:
+def test_rules(options: Options, file: Path) -> int:
     """Compare the decisions that FILE expects with those that would be made. Runs nothing.
 
     FILE is TOML: [[case]] tables with tool, text and decision, and optionally kind, preset, session and because. Exit
@@ -417,9 +397,9 @@ def test_rules(options: _Options, file: Path) -> int:
 
 @cli.command("slack-manifest")
 @click.option("--account", metavar="NAME", help="Which [channels.slack.accounts.NAME]; needed when there are several.")
-@_places
+@places
 @click.pass_obj
-def slack_manifest(options: _Options, account: str | None) -> None:
+def slack_manifest(options: Options, account: str | None) -> None:
     """Print the Slack app manifest; paste it at api.slack.com/apps, Create New App, From a manifest."""
     import json
 
@@ -430,9 +410,9 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 
 
 @cli.command()
-@_places
+@places
 @click.pass_obj
-def check(options: _Options) -> int:
+def check(options: Options) -> int:
     """Check the configuration and this machine, and print the settings. Exit code 1 when there are problems."""
     from config.describe import lines
     from gateway.app.channel_loader import import_channels
@@ -470,14 +450,18 @@ def check(options: _Options) -> int:
     return 1 if any(found.level is Level.PROBLEM for found in findings) else 0
 
 
-def _load(options: _Options, given: Mapping[str, str] = MappingProxyType({})) -> Loaded:
+cli.add_command(export)
+cli.add_command(migrate)
+
+
+def _load(options: Options, given: Mapping[str, str] = MappingProxyType({})) -> Loaded:
     from config.load import load
     from config.plugins import tool_specs
 
     return load(options.config, options.state, {**os.environ, **given}, tool_specs())
 
 
-def _serve(options: _Options, given: Mapping[str, str] = MappingProxyType({})) -> int:
+def _serve(options: Options, given: Mapping[str, str] = MappingProxyType({})) -> int:
     with importing():
         with hidden(NOT_USED):
             from gateway.app.channel_loader import import_channels
@@ -488,7 +472,7 @@ def _serve(options: _Options, given: Mapping[str, str] = MappingProxyType({})) -
     return serve(loaded)
 
 
-def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:
+def _call(options: Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:
     from config.places import find_state
     from gateway.server.control_client import call
     from gateway.server.control_wire import socket_path
@@ -496,4 +480,4 @@ def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s
     return call(socket_path(find_state(options.state, os.environ)), command, args, timeout_s)
 
 
-cli.add_command(make_nodes(_places, _call))
+cli.add_command(make_nodes(places, _call))

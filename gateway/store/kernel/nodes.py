@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.domain.ids import NodeId, TurnId
@@ -142,6 +142,11 @@ def _put(part: Part, name: str, row: Mapping[str, Any]) -> None:
 
 def _lives(part: Part, row: Mapping[str, Any]) -> bool:
     return part.now - from_us(row["alive"]) <= LIVES_FOR
+
+
+def is_alive(member: Fact, now: datetime) -> bool:
+    """Return whether the node of this fact gave a sign of life within the last 30 s."""
+    return now - from_us(load_json(member.value)["alive"]) <= LIVES_FOR
 
 
 def _line(part: Part, name: str, held: Mapping[str, list[TurnId]]) -> NodeLine:

@@ -12,6 +12,8 @@ from gateway.store.redis.connection import address_of, connect, failure, shown
 SCHEMA = 1
 OLDEST = (6, 2)
 """Oldest version of Redis that the scripts run on."""
+FILLING = "filling"
+"""Field of the store's description while a copy fills it: no daemon may use it."""
 DURABLE = {
     "appendonly": "yes",
     "appendfsync": "always",
@@ -26,8 +28,10 @@ def check_url(url: str) -> None:
     check_server(*address_of(url))
 
 
-def check_server(url: str, prefix: str, *, begins: bool = False) -> tuple[int, int]:
+def check_server(url: str, prefix: str, *, begins: bool = False, half: bool = False) -> tuple[int, int]:
     """Return the server's time in seconds and microseconds. `begins`: mark an empty Redis as ours.
+
+    `half`: accept a store that a copy fills, or left half filled.
 
     Raises `ConfigError` or `StoreError` for a Redis that cannot hold the store.
     """
@@ -35,7 +39,7 @@ def check_server(url: str, prefix: str, *, begins: bool = False) -> tuple[int, i
     try:
         _check_version(client, url)
         _check_settings(client, url)
-        _check_keys(client, url, prefix, begins=begins)
+        _check_keys(client, url, prefix, begins=begins, half=half)
         return client.time()
     except redis.RedisError as error:
         raise failure(error, url) from None
@@ -68,10 +72,10 @@ def _check_settings(client: Any, url: str) -> None:
         )
 
 
-def _check_keys(client: Any, url: str, prefix: str, *, begins: bool) -> None:
-    found = client.hget(f"{prefix}meta", "schema")
+def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool) -> None:
+    found, filling = client.hmget(f"{prefix}meta", "schema", FILLING)
     if found is None:
-        is_empty = next(iter(client.scan_iter(match=f"{_escaped(prefix)}*", count=1000)), None) is None
+        is_empty = next(iter(client.scan_iter(match=f"{escaped(prefix)}*", count=1000)), None) is None
         if not is_empty and client.hget(f"{prefix}meta", "schema") is None:  # another node may have begun meanwhile
             raise ConfigError(
                 f"Redis at {shown(url)} has keys `{prefix}*` that are not a store of Dragoman.",
@@ -82,8 +86,13 @@ def _check_keys(client: Any, url: str, prefix: str, *, begins: bool) -> None:
         return
     if int(found) > SCHEMA:
         raise StoreTooNew(f"The store in Redis at {shown(url)} has the schema {found}; this version knows {SCHEMA}.")
+    if filling and not half:
+        raise StoreError(
+            f"The store in Redis at {shown(url)} is half filled: a copy into it is under way, or did not end.",
+            cure="Give the same `dragoman migrate` or `dragoman restore` again: it begins anew.",
+        )
 
 
-def _escaped(prefix: str) -> str:
+def escaped(prefix: str) -> str:
     """Return a prefix without a meaning of its own in a pattern."""
     return "".join(f"\\{char}" if char in "[]*?\\" else char for char in prefix)

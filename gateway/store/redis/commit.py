@@ -17,6 +17,8 @@ from gateway.store.redis.source import HEAD, Batch, RedisSource
 
 Word: TypeAlias = str | int
 
+COPYING, CHANGED = "copying", "copying:changed"
+"""Keys of a copy under way: its name, and rows that changed since it read them."""
 EVENTS_KEPT = timedelta(days=15)
 """How long an event is known: platforms repeat one within days."""
 POISON_KEPT = 10_000

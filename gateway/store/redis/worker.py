@@ -24,7 +24,7 @@ from gateway.store.jobs import StoreJob, deliver
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
 from gateway.store.redis.clock import ServerClock
-from gateway.store.redis.commit import Word, Writes, arguments, take_in
+from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import Batch, NotFirst, Question, RedisSource, Stored
@@ -114,7 +114,7 @@ class Worker:
         self._client: Any = connection.connect(url)
         text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
         self._commit_script = connection.Script(self._client, text)
-        self._keys = [f"{prefix}rev", f"{prefix}lane:{lane}"]
+        self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED)]
         self._number = 0
         self._rows = Rows()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()

@@ -28,7 +28,7 @@ FROM messages INDEXED BY messages_turn WHERE turn = ? ORDER BY ord;
 -- name: message_row
 SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
     quoted, reply_to, unread, cut, context, continues, attachments, files, session, ord, rev
-FROM messages WHERE ord = ?;
+FROM messages WHERE ord = ? AND id = 'i' || ord;
 
 -- name: step_rows
 SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at, hook_outcome, session, ord, rev, fence,
@@ -63,6 +63,12 @@ SELECT id, conversation, session, turn, n, kind, text, waits, version, sent_vers
     uncertain, due_at, created_at, file, once_more, fence, post,
     seq, ord, rev, early, node, sending_since, shown_by, again_at, again_over, why_dead
 FROM slots WHERE id = ?;
+
+-- name: moved_message
+-- The same of a message that came from another kind of store.
+SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues, attachments, files, session, ord, rev
+FROM messages INDEXED BY messages_moved WHERE id = ? AND id <> 'i' || ord;
 
 -- name: cards_of_wait
 SELECT s.id FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;

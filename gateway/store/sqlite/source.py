@@ -134,7 +134,7 @@ class SqliteSource:
         return self._turns.get(key, self._load_turn)
 
     def message_row(self, key: InboundId) -> MessageRow | None:
-        """Return a message. Its id names its place."""
+        """Return a message. Its id names its place, unless it came from another kind of store."""
         return self._messages.get(key, self._load_message)
 
     def step_row(self, key: StepKey) -> StepRow | None:
@@ -257,7 +257,8 @@ class SqliteSource:
 
     def _load_message(self, key: InboundId) -> MessageRow | None:
         place = key.removeprefix("i")
-        return self._load("message_row", self._message, int(place)) if place.isdecimal() else None
+        found = self._load("message_row", self._message, int(place)) if place.isdecimal() else None
+        return found or self._load("moved_message", self._message, key)
 
     def _load_cards(self, key: WaitId) -> tuple[SlotId, ...]:
         return tuple(SlotId(id_) for (id_,) in self.tx.run("cards_of_wait", key))

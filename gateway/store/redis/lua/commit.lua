@@ -1,6 +1,6 @@
 -- Compare and write: changes nothing unless every row that was read is still the same.
 --
--- KEYS: counter of revisions, lane of the node.
+-- KEYS: counter of revisions, lane of the node, name of a copy under way, rows that changed since that copy read them.
 -- ARGV: number of the request in its lane ('0': it only checks), revisions that it needs, then five lists. Each begins
 -- with its length:
 --   conditions: a key, and how its value begins; '' for a key that must be absent
@@ -48,9 +48,16 @@ if number == 0 then
 end
 
 local base = redis.call('INCRBY', KEYS[1], needs) - needs
+local is_copied = redis.call('EXISTS', KEYS[3]) == 1
+local function note(key)
+    if is_copied then
+        redis.call('SADD', KEYS[4], key)
+    end
+end
 for _ = 1, tonumber(take()) do
     local key, value = take(), take()
     redis.call('SET', key, string.format('%d ', base) .. value)
+    note(key)
 end
 for _ = 1, tonumber(take()) do
     local key, member, offset = take(), take(), take()
@@ -59,7 +66,13 @@ end
 for _ = 1, tonumber(take()) do
     local words = tonumber(take())
     redis.call(unpack(ARGV, at + 1, at + words))
+    if ARGV[at + 1] == 'DEL' then
+        note(ARGV[at + 2])
+    end
     at = at + words
+end
+if is_copied then
+    redis.call('EXPIRE', KEYS[4], 120)
 end
 local freed = '0'
 for _ = 1, tonumber(take()) do

@@ -146,6 +146,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_ord ON messages (session);
 CREATE INDEX messages_changed ON messages (session, rev) WHERE rev > ord;
 CREATE INDEX messages_turn ON messages (turn);
+-- Messages of another kind of store: their ids do not name their places.
+CREATE INDEX messages_moved ON messages (id) WHERE id <> 'i' || ord;
 
 -- `fence` and `audit` are those of the step's last start.
 CREATE TABLE steps (

@@ -1,0 +1,161 @@
+"""Copies of a whole store: export to a file, and moving to another store. Each copy is read again and compared.
+
+Used by the commands. A file gets its name when it is whole; a Redis that is filled is refused by daemons until then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from gateway.domain.audit import AuditHead, AuditRow
+from gateway.errors import ConfigError, StoreDamaged, StoreError
+from gateway.policy.audit import beginning_of, follow
+from gateway.store.codec import EPOCH
+from gateway.store.decode import audit_row_of
+from gateway.store.records import Record, Snapshot, Tally, batches
+
+SQLITE, REDIS = "sqlite://", ("redis://", "rediss://")
+STAGED = ".rows"
+"""Ends the name of the file that keeps rows of a copy meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A copy that was compared with its source."""
+
+    tally: Tally
+    """Its records."""
+    rev: int
+    """Last revision of the store."""
+    audit: AuditHead
+    """End of the audit, whose chain is whole."""
+
+
+class Chain:
+    """Verification of the audit as its rows come, in their order."""
+
+    def __init__(self, head: AuditHead | None = None) -> None:
+        """Begin behind `head`, or where every audit begins."""
+        self.head = head or AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+
+    def add(self, rows: Sequence[AuditRow]) -> None:
+        """Follow the next rows. Raises `StoreDamaged`."""
+        self.head, broken = follow(self.head, rows)
+        if broken is not None:
+            raise StoreDamaged(broken.says)
+
+
+def tally_of(snapshot: Snapshot) -> Copied:
+    """Count all records of a snapshot and verify the audit. Raises `StoreDamaged`."""
+    tally, rows = Tally(), list[Record]()
+    for record in snapshot.records():
+        tally.add(record)
+        if record.kind == "audit":
+            rows.append(record)
+    rows.sort(key=lambda row: int(row.key))
+    chain = Chain()
+    for some in batches(rows):
+        chain.add([audit_row_of(tuple(row.values)) for row in some])
+    return Copied(tally=tally, rev=snapshot.rev, audit=chain.head)
+
+
+def path_of(url: str) -> str:
+    """Return the path of a store's file, given by URL or as a path; empty for another kind of store."""
+    if url.startswith(f"{SQLITE}/"):
+        return url.removeprefix(SQLITE)
+    return "" if "://" in url else os.path.abspath(url)
+
+
+def export(source: str, path: str) -> Copied:
+    """Make a file of SQLite from a store, which may be in use. Raises `ConfigError` or `StoreError`."""
+    from gateway.store.sqlite.copying import new_file
+
+    with new_file(path) as made:
+        return _to_file(source, made, alone=False)
+
+
+def migrate(source: str, target: str) -> Copied:
+    """Copy a store that no daemon uses to an empty one. Raises `ConfigError` or `StoreError`."""
+    if path := path_of(target):
+        from gateway.store.sqlite.copying import new_file
+
+        with new_file(path) as made:
+            return _to_file(source, made, alone=True)
+    return _to_redis(source, target)
+
+
+def _to_file(source: str, made: str, *, alone: bool) -> Copied:
+    from gateway.store.sqlite.copying import check_whole, copy_file, fill_file, read_file
+
+    if path := path_of(source):
+        with read_file(path, alone=alone) as snapshot:
+            copy_file(snapshot, made)
+            read = tally_of(snapshot)
+    else:
+        with _rows_of(source, f"{made}{STAGED}", alone=alone) as snapshot:
+            fill_file(snapshot, made)
+            read = tally_of(snapshot)
+    check_whole(made)
+    with read_file(made) as again:
+        return _compared(read, tally_of(again))
+
+
+@contextmanager
+def _rows_of(url: str, path: str, *, alone: bool) -> Generator[Snapshot]:
+    """Read all rows of a store of any kind; `path` is a file to keep those of a server in."""
+    if own := path_of(url):
+        from gateway.store.sqlite.copying import read_file
+
+        with read_file(own, alone=alone) as snapshot:
+            yield snapshot
+        return
+    _refuse_other(url)
+    from gateway.store.redis.copying import copy_of
+    from gateway.store.sqlite.copying import Staging
+
+    with copy_of(url) as copy, closing(Staging(path)) as staging:
+        if alone:
+            copy.refuse_running()
+        copy.read_all(staging)
+        yield staging
+
+
+def _to_redis(source: str, target: str) -> Copied:
+    _refuse_other(target)
+    from gateway.store.redis.copying import copy_of
+
+    path = path_of(source)
+    if not path:
+        raise ConfigError(
+            "A store on Redis moves through a file.",
+            cure="Export it to a file, then migrate that file: dragoman export, dragoman migrate.",
+        )
+    with copy_of(target) as copy, _rows_of(source, "", alone=True) as snapshot:
+        copy.begin()
+        copy.fill(snapshot)
+        done = _compared(tally_of(snapshot), tally_of(copy))
+        copy.finish()
+        return done
+
+
+def _refuse_other(url: str) -> None:
+    if not url.startswith(REDIS):
+        raise ConfigError(
+            f"No store can be copied at {url!r}.",
+            cure="Use `sqlite:///` with an absolute path, the path of a file, or `redis://` with an address.",
+        )
+
+
+def _compared(source: Copied, copy: Copied) -> Copied:
+    """Return the copy. Raises `StoreError` when it is not what was read."""
+    if kind := source.tally.difference(copy.tally):
+        raise StoreError(
+            f"The copy differs from what was read, in its rows of kind {kind}.",
+            cure="Nothing was replaced. Check disk and memory of both machines, then begin again.",
+        )
+    if copy.rev < source.rev:
+        raise StoreError("The copy knows less than what was read.", cure="Begin again.")
+    return copy

@@ -1,0 +1,67 @@
+-- Copies of the whole store, which read all of it: lists that a row of the kernel holds and a table does not, and rows without a kind's columns.
+
+-- name: inputs_of_turn
+SELECT id FROM messages INDEXED BY messages_turn WHERE turn = ? ORDER BY ord;
+
+-- name: waits_of_turn
+SELECT id FROM waits INDEXED BY waits_turn WHERE turn = ? ORDER BY ord;
+
+-- name: steps_of_turn
+SELECT count(*) FROM steps WHERE turn = ?;
+
+-- name: all_places
+-- Sessions in the order in which they were made.
+SELECT id, seq FROM sessions;
+
+-- name: all_cards
+SELECT c.wait, s.id FROM cards AS c JOIN slots AS s ON s.seq = c.slot ORDER BY c.wait, c.slot;
+
+-- name: all_events
+SELECT channel, account, event_key, outcome FROM events;
+
+-- name: all_facts
+SELECT namespace, key, value, until FROM facts;
+
+-- name: all_spent
+SELECT day, principal, model, answers, input_tokens, output_tokens, cached_tokens, cost_micros FROM spent;
+
+-- name: all_audit
+SELECT seq, at, session, turn, n, lane, tool, action_sha, because, wait, grant_id, rule, decided_by, sandbox, node, prev_hash,
+    hash
+FROM audit ORDER BY seq;
+
+-- name: all_poison
+SELECT channel, account, event_key, raw, why, at FROM poison;
+
+-- name: copy_card
+INSERT INTO cards (wait, slot) SELECT ?, seq FROM slots WHERE id = ?;
+
+-- name: off
+PRAGMA foreign_keys = OFF;
+
+-- name: without_log
+-- A new file is written as a whole, flushed once at its end.
+PRAGMA journal_mode = OFF;
+
+-- name: unsynchronized
+PRAGMA synchronous = OFF;
+
+-- name: foreign_key_check
+PRAGMA foreign_key_check;
+
+-- name: integrity_check
+-- One row: `ok`, or the first error.
+PRAGMA integrity_check(1);
+
+-- name: make_staged
+CREATE TABLE staged (kind TEXT NOT NULL, key TEXT NOT NULL, place INTEGER NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (kind, key)) WITHOUT ROWID;
+
+-- name: put_staged
+INSERT OR REPLACE INTO staged (kind, key, place, text) VALUES (?, ?, ?, ?);
+
+-- name: delete_staged
+DELETE FROM staged WHERE kind = ? AND key = ?;
+
+-- name: all_staged
+SELECT key, place, text FROM staged WHERE kind = ?;

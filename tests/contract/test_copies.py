@@ -1,0 +1,228 @@
+"""Copies of a store: what a store of one kind becomes in another, beside the same in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from multiprocessing import Process
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from gateway.domain.ids import SessionId, mint
+from gateway.domain.nodes import NodeEntry
+from gateway.errors import DragomanError, StoreError
+from gateway.ports import Store
+from gateway.store import open_store
+from gateway.store.copying import export, migrate
+from gateway.store.records import Record
+from gateway.store.redis.copying import copy_of
+from gateway.store.sqlite.copying import SqliteSnapshot, read_file
+from gateway.system.clock import SystemClock
+from tests.contract.scene import NODE, Scene
+from tests.contract.test_store_machine import RULES_A_RUN, StoreMachine
+from tests.support.clock import FakeClock
+from tests.support.faulty_store import Faults
+from tests.support.makers import route
+from tests.support.redis_server import RedisServer
+
+
+@pytest.mark.parametrize(
+    "runs", [3, pytest.param(200, marks=[pytest.mark.whole("three runs stay"), pytest.mark.timeout(1200)])]
+)
+def test_a_store_goes_on_after_each_move(runs: int, redis_server: RedisServer) -> None:
+    """With each restart the store moves to Redis, or back: after every move it acts as the one in memory."""
+
+    class Machine(StoreMachine):
+        """The same moves on a store that wanders."""
+
+        def _durable(self, faults: Faults) -> Store:
+            """Open it where it is now: in a file, then on Redis, then in a file."""
+            before, self.homes = getattr(self, "homes", 0), getattr(self, "homes", 0) + 1
+            place = Path(self.folder.name).resolve()
+
+            def home(number: int) -> str:
+                if number % 2:
+                    return f"sqlite://{place}/{number}.db"
+                return f"{redis_server.url}?prefix={place.name}-{number}"
+
+            if before:
+                migrate(home(before), home(before + 1))
+            return open_store(home(before + 1), self.clock)
+
+    StoreMachine.moves.clear()
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(StoreMachine.TestCase.settings, max_examples=runs, stateful_step_count=RULES_A_RUN),
+    )
+    assert sum(StoreMachine.moves) >= runs * RULES_A_RUN // 2
+
+
+async def test_an_export_beside_writers_is_of_one_moment(redis_server: RedisServer, tmp_path: Path) -> None:
+    """While nodes write, all rows of a copy are of one moment: each turn has its message, none comes from later."""
+    url, clock = f"{redis_server.url}?prefix={mint('export')}", FakeClock()
+    store = open_store(url, clock)
+    scene, ended = Scene(store, clock), asyncio.Event()
+
+    async def write(number: int) -> None:
+        while not ended.is_set():
+            await scene.say(f"{number}", to=route(SessionId(f"chat:{number}")))
+            await scene.finish(await scene.claim())
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(write(number))
+        for number in range(3):
+            await asyncio.to_thread(export, url, str(tmp_path / f"{number}.db"))
+        ended.set()
+    await store.close()
+    await asyncio.to_thread(export, url, str(tmp_path / "last.db"))
+    sizes = list[int]()
+    for name in ("0", "1", "2", "last"):
+        with read_file(str(tmp_path / f"{name}.db")) as snapshot:
+            records = list(snapshot.records())
+        assert max(one.values[-1] for one in records if one.kind == "message") <= snapshot.rev
+        turns = {one.key for one in records if one.kind == "turn"}
+        assert {one.values[2] for one in records if one.kind == "message"} == turns
+        sizes.append(len(records))
+    assert 0 < sizes[0] <= sizes[1] <= sizes[2] <= sizes[3]
+    again = open_store(f"sqlite://{tmp_path}/last.db", clock)
+    assert len(await Scene(again, clock).rows(SessionId("chat:0"))) > 1
+    await again.close()
+
+
+async def _filled(url: str, clock: FakeClock, turns: int = 3) -> None:
+    """Make a store with turns, approvals, a started call and a child."""
+    store = open_store(url, clock)
+    scene = Scene(store, clock)
+    for number in range(turns):
+        await scene.ended(route(SessionId(f"chat:{number % 50}")))
+    await scene.started()
+    await scene.parked(to=route(SessionId("chat:asked")))
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "turns", [20, pytest.param(10_000, marks=[pytest.mark.whole("20 turns stay"), pytest.mark.timeout(1200)])]
+)
+async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: RedisServer, tmp_path: Path) -> None:
+    clock, file, back = FakeClock(), f"sqlite://{tmp_path}/dragoman.db", str(tmp_path / "back.db")
+    await _filled(file, clock, turns)
+    await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('back')}")
+    await asyncio.to_thread(migrate, url, back)
+    with read_file(str(tmp_path / "dragoman.db")) as one, read_file(back) as other:
+        assert one.rev == other.rev
+        for was, is_ in zip(_sorted(one.records()), _sorted(other.records()), strict=True):
+            assert was == is_
+
+
+def _sorted(records: Iterable[Record]) -> list[tuple[Any, ...]]:
+    """Return records to compare, without the numbers of sessions: those of roots mean nothing."""
+    listed = sorted(records, key=lambda one: (one.kind, one.key))
+    return [(one.kind, one.key, one.values) for one in listed]
+
+
+def _damage(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE audit SET tool = 'other'")
+        db.commit()
+
+
+def _age(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+
+
+def _write(path: Path) -> None:
+    path.write_text("This is a letter, and no store. It is long enough to be looked at, like any other file.")
+
+
+def _cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(8192)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_damage, "differs from what was written"),
+        (_age, "has schema 99"),
+        (_cut, "damaged"),
+        (Path.unlink, "There is no store"),
+        (_write, "no SQLite database"),
+    ],
+)
+async def test_what_cannot_be_copied_leaves_nothing(spoil: Callable[[Path], object], says: str, tmp_path: Path) -> None:
+    await _filled(f"sqlite://{tmp_path}/dragoman.db", FakeClock())
+    spoil(tmp_path / "dragoman.db")
+    with pytest.raises(DragomanError, match=says) as refused:
+        await asyncio.to_thread(export, str(tmp_path / "dragoman.db"), str(tmp_path / "copy.db"))
+    assert refused.value.cure
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
+
+
+async def test_a_target_must_be_empty_and_unused(redis_server: RedisServer, tmp_path: Path) -> None:
+    file, url, clock = f"sqlite://{tmp_path}/dragoman.db", f"{redis_server.url}?prefix={mint('full')}", FakeClock()
+    await _filled(file, clock)
+    await _filled(url, clock)
+    for target, says in ((url, "has a store"), (file, "exists already")):
+        with pytest.raises(StoreError, match=says):
+            await asyncio.to_thread(migrate, file, target)
+    store = open_store(file, clock)
+    with pytest.raises(StoreError, match="A daemon has the store"):
+        await asyncio.to_thread(migrate, file, f"{redis_server.url}?prefix={mint('new')}")
+    await asyncio.to_thread(export, file, str(tmp_path / "copy.db"))
+    await store.close()
+    running = open_store(url, SystemClock())
+    await running.join(NodeEntry(node=NODE, key=None))
+    with pytest.raises(StoreError, match="The node here uses"):
+        await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"))
+    await running.resign(NODE)
+    await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"))
+    await running.close()
+
+
+async def test_a_killed_copy_is_refused_and_begins_anew(redis_server: RedisServer, tmp_path: Path) -> None:
+    """A daemon refuses what a copy left half full; the same copy given again removes that and is whole."""
+    file, url, clock = f"sqlite://{tmp_path}/dragoman.db", f"{redis_server.url}?prefix={mint('half')}", FakeClock()
+    await _filled(file, clock, 60)
+    for cut in (1, 200):
+        copy = Process(target=_copy_and_die, args=(file, url, cut))
+        copy.start()
+        await asyncio.to_thread(copy.join)
+        assert copy.exitcode == -SIGKILL
+        with pytest.raises(StoreError, match="half filled") as refused:
+            open_store(url, clock)
+        assert "again" in refused.value.cure
+    await asyncio.to_thread(migrate, file, url)
+    store = open_store(url, clock)
+    assert len(await Scene(store, clock).rows(SessionId("chat:0"))) > 1
+    await store.close()
+
+
+def _copy_and_die(file: str, url: str, after: int) -> None:
+    """Fill a Redis, and be killed after so many records."""
+
+    class Cut:
+        """A snapshot that ends the process."""
+
+        def __init__(self, whole: SqliteSnapshot) -> None:
+            self._whole, self.rev = whole, whole.rev
+
+        def records(self) -> Iterator[Record]:
+            """Yield records, then die."""
+            for number, one in enumerate(self._whole.records()):
+                if number == after:
+                    os.kill(os.getpid(), SIGKILL)
+                yield one
+
+    with copy_of(url) as copy, read_file(file.removeprefix("sqlite://")) as snapshot:
+        copy.begin()
+        copy.fill(Cut(snapshot))
