@@ -108,8 +108,18 @@ def read_key(state: Path) -> bytes | None:
     return key
 
 
+def put_key(state: Path, key: bytes) -> None:
+    """Store the key of a backup in a state folder that has none. Raises `StartError`."""
+    _write_key(state / KEY, key)
+
+
 def _new_key(path: Path) -> bytes:
     key = secrets.token_bytes(KEY_BYTES)
+    _write_key(path, key)
+    return key
+
+
+def _write_key(path: Path, key: bytes) -> None:
     fresh = path.with_suffix(".new")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -123,4 +133,3 @@ def _new_key(path: Path) -> bytes:
             f"{path} cannot be made: {error.strerror}.",
             cure="Free space on the disk of the state folder, or name another folder with --state.",
         ) from error
-    return key

@@ -17,7 +17,7 @@ from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.nodes import make_nodes
 from gateway.cli.options import Options, places
-from gateway.cli.stores import export, migrate
+from gateway.cli.stores import backup, export, migrate, restore
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import ConfigError, DragomanError
 
@@ -450,8 +450,8 @@ def check(options: Options) -> int:
     return 1 if any(found.level is Level.PROBLEM for found in findings) else 0
 
 
-cli.add_command(export)
-cli.add_command(migrate)
+for command in (export, migrate, backup, restore):
+    cli.add_command(command)
 
 
 def _load(options: Options, given: Mapping[str, str] = MappingProxyType({})) -> Loaded:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
 
+from gateway.cli.options import Options, places
+from gateway.errors import ConfigError
+
 if TYPE_CHECKING:
+    from config.load import Loaded
+    from gateway.domain.nodes import KeySource
     from gateway.store.copying import Copied
+    from gateway.system.secret_key import SecretKey
 
 
 @click.command()
@@ -36,6 +44,83 @@ def migrate(source: str, target: str) -> None:
 
     click.echo(f"Copied to {target.rpartition('@')[2]}: {_said(copy(source, target))}")
     click.echo("Now set store.url to it, and start no daemon on the old store again.")
+
+
+@click.command()
+@click.argument("target", metavar="[FILE]", required=False)
+@places
+@click.pass_obj
+def backup(options: Options, target: str | None) -> None:
+    """Back up the store and the state key to the new FILE, while daemons may go on. Keep it like a password.
+
+    Workspaces and outputs of sessions are files of the state folder: back them up as files.
+    """
+    from gateway.domain.nodes import KeyMark, KeySource
+    from gateway.store.backup import BackupKey, make_backup
+    from gateway.system.clock import SystemClock
+
+    loaded, clock = _loaded(options), SystemClock()
+    key, source = _key(loaded)
+    if key is None:
+        raise ConfigError("There is nothing to back up: this gateway never ran.", cure="Start it once: dragoman run.")
+    mark = KeyMark(fingerprint=key.fingerprint, source=source)
+    own = BackupKey(mark=mark, root=key.root if source is KeySource.STATE else None)
+    file = target or f"dragoman-{clock.now():%Y%m%d-%H%M%S}.backup"
+    copied = make_backup(loaded.settings.store.url, file, own, version("dragoman"), clock)
+    click.echo(f"Backed up to {file}: {_said(copied)}")
+    if source is KeySource.CLUSTER:
+        click.echo("[cluster] key is not in it: keep that one too.")
+
+
+@click.command()
+@click.argument("source", metavar="FILE")
+@click.option("--check", "only_check", is_flag=True, help="Only verify FILE: every row, the audit, and the key.")
+@places
+@click.pass_obj
+def restore(options: Options, source: str, *, only_check: bool) -> None:
+    """Make the store of the backup FILE at store.url, where none may be yet, and put the state key in its place.
+
+    The store begins a new life: what was running begins again, and approvals that nobody used are asked anew.
+    """
+    import asyncio
+
+    from gateway.app.state import open_state, put_key
+    from gateway.domain.nodes import KeyMark
+    from gateway.store.backup import check_backup, check_key, restore_backup
+    from gateway.system.clock import SystemClock
+
+    loaded = _loaded(options)
+    found = check_backup(source)
+    key, own = _key(loaded)
+    check_key(found, None if key is None else KeyMark(fingerprint=key.fingerprint, source=own))
+    click.echo(f"The backup of {found.made_at} is whole: {_said(found.copied)}")
+    if only_check:
+        return
+    open_state(loaded.state)
+    copied = asyncio.run(restore_backup(os.path.abspath(source), loaded.settings.store.url, SystemClock()))
+    if key is None and found.key.root is not None:
+        put_key(loaded.state, found.key.root)
+    click.echo(f"Restored: {_said(copied)}")
+
+
+def _loaded(options: Options) -> Loaded:
+    from config.load import load
+    from config.plugins import tool_specs
+
+    return load(options.config, options.state, os.environ, tool_specs())
+
+
+def _key(loaded: Loaded) -> tuple[SecretKey | None, KeySource]:
+    """Return the key that this gateway signs with, None when it has none yet, and where that stands."""
+    from gateway.app.state import read_key
+    from gateway.domain.nodes import KeySource
+    from gateway.system.secret_key import SecretKey, cluster_key
+
+    configured = loaded.settings.cluster.key
+    if configured is not None:
+        return cluster_key(configured.get_secret_value()), KeySource.CLUSTER
+    root = read_key(loaded.state)
+    return None if root is None else SecretKey(root), KeySource.STATE
 
 
 def _said(copied: Copied) -> str:

@@ -6,7 +6,7 @@ Used by the commands. A file gets its name when it is whole; a Redis that is fil
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -69,12 +69,18 @@ def path_of(url: str) -> str:
     return "" if "://" in url else os.path.abspath(url)
 
 
-def export(source: str, path: str) -> Copied:
-    """Make a file of SQLite from a store, which may be in use. Raises `ConfigError` or `StoreError`."""
-    from gateway.store.sqlite.copying import new_file
+def export(source: str, path: str, about: Callable[[Copied], Mapping[str, str]] | None = None) -> Copied:
+    """Make a file of SQLite from a store, which may be in use. Raises `ConfigError` or `StoreError`.
+
+    `about`: what is written beside the rows, in a table of its own.
+    """
+    from gateway.store.sqlite.copying import new_file, put_about
 
     with new_file(path) as made:
-        return _to_file(source, made, alone=False)
+        copied = _to_file(source, made, alone=False)
+        if about is not None:
+            put_about(made, about(copied))
+        return copied
 
 
 def migrate(source: str, target: str) -> Copied:

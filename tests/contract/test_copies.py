@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from multiprocessing import Process
@@ -32,6 +33,9 @@ from tests.support.clock import FakeClock
 from tests.support.faulty_store import Faults
 from tests.support.makers import route
 from tests.support.redis_server import RedisServer
+
+OTHERS = 2_000
+"""Rows beside those that are written while a store is copied."""
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,9 @@ async def test_an_export_beside_writers_is_of_one_moment(redis_server: RedisServ
             await scene.say(f"{number}", to=route(SessionId(f"chat:{number}")))
             await scene.finish(await scene.claim())
 
+    async with asyncio.TaskGroup() as group:  # so that rows are read in many pieces
+        for number in range(OTHERS):
+            group.create_task(store.put("others", f"{number}", ""))
     async with asyncio.TaskGroup() as group:
         for number in range(4):
             group.create_task(write(number))
@@ -91,6 +98,8 @@ async def test_an_export_beside_writers_is_of_one_moment(redis_server: RedisServ
         assert max(one.values[-1] for one in records if one.kind == "message") <= snapshot.rev
         turns = {one.key for one in records if one.kind == "turn"}
         assert {one.values[2] for one in records if one.kind == "message"} == turns
+        unended = Counter(one.values[2] for one in records if one.kind == "turn" and one.values[5] != "done")
+        assert max(unended.values(), default=0) <= 1  # each writer ends its turn before it begins another
         sizes.append(len(records))
     assert 0 < sizes[0] <= sizes[1] <= sizes[2] <= sizes[3]
     again = open_store(f"sqlite://{tmp_path}/last.db", clock)

@@ -19,8 +19,9 @@ from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import turns
 from gateway.store.kernel.escalation import escalate
 from gateway.store.kernel.messages import OWNER_CHATS
+from gateway.store.kernel.nodes import MEMBERS
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import ALIVE, NODES, PAGES, alive, free_holds
+from gateway.store.kernel.records import ALIVE, NODES, PAGES, SENDERS, alive, free_holds
 from gateway.store.kernel.rows import Early, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, show_anew
 
@@ -68,6 +69,34 @@ def void_leases(part: Part, machine: str) -> int:
     held = [turn for turn, node in part.index.held_turns() if is_of(node, machine)][:AT_ONCE]
     sending = [slot for slot, node in part.index.sending_slots() if is_of(node, machine)][: AT_ONCE - len(held)]
     return take_back(part, held, sending)
+
+
+def begin_life(part: Part) -> int:
+    """Void what every node of an earlier life holds, and forget those nodes. Return how many; call it until 0."""
+    free_holds(part, lambda holder: holder != "")
+    for namespace in (MEMBERS, SENDERS):
+        for key, _ in part.facts_in(namespace):
+            part.facts.delete((namespace, key))
+    held = [turn for turn, _ in part.index.held_turns()][:AT_ONCE]
+    sending = [slot for slot, _ in part.index.sending_slots()][: AT_ONCE - len(held)]
+    return take_back(part, held, sending)
+
+
+def void_approvals(part: Part) -> int:
+    """Void approvals that were given and not used; their calls are asked anew. Return how many; call it until 0.
+
+    For a store that lost what came after them. No turn is held, and no wait is past its time.
+    """
+    void = 0
+    for id_ in part.index.expired_waits(part.now, part.now + timedelta(seconds=1), AT_ONCE):
+        wait = part.waits[id_].wait
+        if wait.state not in UNDECIDED or wait.state is WaitState.OPEN:
+            continue
+        void += 1
+        turns.set_wait(part, id_, state=WaitState.SUPERSEDED)
+        part.set_step(wait.turn, wait.n, state=StepState.PLANNED, asked_anew=True)
+        turns.wake(part, wait.turn)
+    return void
 
 
 def is_of(node: str | None, machine: str) -> bool:

@@ -338,3 +338,33 @@ def check_whole(path: str) -> None:
         raise store_error(error, path) from error
     if found != "ok":
         raise StoreDamaged(f"The store {path} is damaged: {found}.")
+
+
+def put_about(path: str, about: Mapping[str, str]) -> None:
+    """Write what a backup says of itself into its file."""
+    sql = _statements()
+    with closing(connect(path)) as db:
+        db.execute(sql["begin"])
+        db.execute(sql["make_about"])
+        db.executemany(sql["put_about"], list(about.items()))
+        db.execute(sql["commit"])
+        db.execute(sql["checkpoint"]).fetchall()
+
+
+def read_about(path: str) -> Mapping[str, str] | None:
+    """Return what a backup says of itself; None for a store that is no backup. Raises `StoreError`."""
+    sql = _statements()
+    check_file(path, len(load_migrations()))
+    try:
+        with closing(open_reader(path, sql)) as db:
+            return dict(db.execute(sql["all_about"])) if db.execute(sql["has_about"]).fetchone() == (1,) else None
+    except FAILURES as error:
+        raise store_error(error, path) from error
+
+
+def forget_about(path: str) -> None:
+    """Remove from a copy of a backup what that said of itself."""
+    sql = _statements()
+    with closing(connect(path)) as db:
+        db.execute(sql["drop_about"])
+        db.execute(sql["checkpoint"]).fetchall()

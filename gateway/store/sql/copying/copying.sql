@@ -65,3 +65,19 @@ DELETE FROM staged WHERE kind = ? AND key = ?;
 
 -- name: all_staged
 SELECT key, place, text FROM staged WHERE kind = ?;
+
+-- name: make_about
+-- What a backup says of itself, beside the rows of its store.
+CREATE TABLE backup (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- name: put_about
+INSERT INTO backup (name, value) VALUES (?, ?);
+
+-- name: has_about
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'backup';
+
+-- name: all_about
+SELECT name, value FROM backup;
+
+-- name: drop_about
+DROP TABLE backup;
