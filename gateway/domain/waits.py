@@ -131,6 +131,11 @@ class Wait:
     reason: str = ""
 
     @property
+    def decided_after(self) -> timedelta:
+        """Time from the question to its decision; zero while there is none. No part of a call's `duration_ms`."""
+        return timedelta() if self.decided_at is None else max(timedelta(), self.decided_at - self.opened_at)
+
+    @property
     def asks_always(self) -> bool:
         """True while its card asks the second question."""
         return self.state is WaitState.OPEN and self.payload.get(ALWAYS_ASKED) is True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import cast
 
 from gateway.domain.audit import AuditRow, StartBasis
@@ -123,7 +123,9 @@ class WhyReplies:
         at = _time(row.at)
         match row.because:
             case StartBasis.APPROVAL:
-                when = f" at {_time(wait.decided_at)}" if wait is not None and wait.decided_at is not None else ""
+                when = ""
+                if wait is not None and wait.decided_at is not None:
+                    when = f" at {_time(wait.decided_at)}, {_seconds(wait.decided_after)} after it was asked"
                 return f"It ran at {at}: {row.decided_by} allowed this one call{when} (approval {row.wait})."
             case StartBasis.GRANT:
                 live = await self.grants.live_grants()
@@ -210,6 +212,10 @@ def _grant_text(grant: Grant) -> str:
         f"Grant {grant.id}: {grant.shown}, given by {grant.granted_by} at {_time(grant.granted_at)} for this "
         f"{grant.place.value}, until {_time(grant.expires_at)}, {used}."
     )
+
+
+def _seconds(time: timedelta) -> str:
+    return f"{time.total_seconds():,.1f} s"
 
 
 def _time(moment: datetime) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from gateway.domain.hooks import HookEvent, HookOutcome
 from gateway.domain.text import cut, mended
 from gateway.domain.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolResult
+from gateway.domain.waits import WaitKind
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.hook_programs import TROUBLE_BYTES, HookFailed
@@ -102,7 +103,11 @@ class Hooks:
         """
         text = result.text
         for hook in self._of(HookEvent.AFTER, call):
-            question = {**_about(call, hook.event), "arguments": call.action.arguments, "result": _shape(result, text)}
+            question = {
+                **_about(call, hook.event),
+                "arguments": call.action.arguments,
+                "result": _shape(call, result, text),
+            }
             try:
                 answer = await self._answer(hook, question)
             except HookFailed as failed:
@@ -184,8 +189,9 @@ def _about(call: Prepared, event: HookEvent) -> dict[str, Any]:
     }
 
 
-def _shape(result: ToolResult, text: str) -> dict[str, Any]:
+def _shape(call: Prepared, result: ToolResult, text: str) -> dict[str, Any]:
     """Return a result as hooks see it, of whichever tool."""
+    asked = [one for one in call.view.waits if one.n == call.step.n and one.kind is WaitKind.APPROVAL]
     return {
         "status": result.status.value,
         "text": text,
@@ -193,6 +199,7 @@ def _shape(result: ToolResult, text: str) -> dict[str, Any]:
         "hint": result.hint,
         "exit_code": result.exit_code,
         "duration_ms": result.duration_ms,
+        "approval_ms": round(asked[-1].decided_after.total_seconds() * 1000) if asked else 0,
         "untrusted": result.untrusted,
     }
 

@@ -80,12 +80,12 @@ async def test_the_person_who_allowed_a_call_is_named(tmp_path: Path) -> None:
     assert "It waits for a decision: execute needs an approval." in waiting
 
     (wait,) = await engine.waits(lease.turn)
+    engine.clock.advance(42)
     await engine.press(wait.id)
     assert await engine.settle(lease)
     said = await why(engine, "1")
-    assert (
-        f"telegram:1001 allowed this one call at {engine.clock.now():%Y-%m-%d %H:%M} UTC (approval {wait.id})" in said
-    )
+    at = f"{engine.clock.now():%Y-%m-%d %H:%M} UTC"
+    assert f"telegram:1001 allowed this one call at {at}, 42.0 s after it was asked (approval {wait.id})" in said
 
 
 async def test_the_person_who_denied_a_call_is_named_with_the_reason(tmp_path: Path) -> None:

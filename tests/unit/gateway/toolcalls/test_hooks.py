@@ -345,7 +345,24 @@ async def test_a_hook_after_a_call_fires_on_one_shape_of_results(tmp_path: Path)
     assert shape.pop("duration_ms") >= 0
     assert shape == {
         "status": "ok", "text": "shell ls", "code": "", "hint": "", "exit_code": None, "untrusted": False,
+        "approval_ms": 0,
     }  # fmt: skip
+
+
+async def test_the_time_of_a_decision_is_no_part_of_the_calls(tmp_path: Path) -> None:
+    """S054: two numbers, since a person may take hours for a call of milliseconds."""
+    asked = tmp_path / "asked.json"
+    engine = engine_with(
+        tmp_path, FakeTool(name="shell", approval={"main": ApprovalMode.ASK}), (AFTER, f"cat >{asked}; echo '{{}}'")
+    )
+    lease = await engine.planned("shell:ls")
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    engine.clock.advance(120)
+    await engine.press(wait.id)
+    assert await engine.settle(lease)
+    shape = json.loads(asked.read_text())["result"]
+    assert (shape["approval_ms"], shape["duration_ms"] < 60_000) == (120_000, True)
 
 
 async def test_a_changed_output_is_redacted_and_bounded(tmp_path: Path) -> None:
