@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from itertools import count
@@ -10,10 +11,13 @@ from agent_tools import shell
 from gateway.domain.decisions import Allow, Ask, Decision, Deny
 from gateway.domain.routes import empty_session
 from gateway.domain.rules import Rule, Verdict
-from gateway.domain.tools import CallScope, Risk, ToolPolicy
+from gateway.domain.tools import Action, CallScope, NetworkMode, Risk, SandboxMode, ToolPolicy
 from gateway.policy.layers import EVERYWHERE
 from gateway.policy.permission import decide
 from gateway.policy.shell import parse
+from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.resolution import ResolvedCall, decide_action, resolve_call
+from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.world import Bench
@@ -26,6 +30,7 @@ EACH = 20
 """Calls of one round, whose time is divided by their number."""
 PIPELINE = "git log --oneline -5 | head"
 BUDGET_US = 50.0
+CALL_BUDGET_US = 200.0
 
 
 async def decisions(_bench: Bench) -> list[Figure]:
@@ -41,15 +46,51 @@ async def decisions(_bench: Bench) -> list[Figure]:
         assert isinstance(decided(), expected), command
         figures.append(_figure(f"decide {what}, {RULES} rules", decided))
     taking = _decider("git add main.py", lambda n: f"notes{n}.txt")
-    return [*figures, _figure(f"decide git add, {RULES} rules about files", taking)]
+    return [*figures, _figure(f"decide git add, {RULES} rules about files", taking), _whole_call()]
 
 
-def _decider(
-    command: str, pattern: Callable[[int], str] = lambda n: f"tool{n} *" if n % 10 else f"*x{n}*y"
-) -> Callable[[], Decision]:
-    """Return the decision about a command in main, under rules of which every tenth begins with a wildcard."""
-    spec, session = shell.SPEC, empty_session(route(), FakeClock().now())
-    rules = tuple(
+def _whole_call() -> Figure:
+    """Return what rules add to all that is decided of a call: its tool, arguments, scope and action."""
+    took = [_median_us(_call(rules)) for rules in ((), _rules(_usual))]
+    return Figure(
+        what=f"a decided call, beyond one without rules, {RULES} rules, p50",
+        value=took[1] - took[0],
+        unit="us",
+        floor=took[0],
+        budget=CALL_BUDGET_US,
+    )
+
+
+def _call(rules: tuple[Rule, ...]) -> Callable[[], Decision]:
+    """Return the resolution and the decision of a call of the shell that is asked about."""
+    session = empty_session(route(), FakeClock().now())
+    tool = Tool(
+        spec=shell.SPEC,
+        policy=_policy(rules),
+        arguments=ModelArguments(shell.Args),
+        run=shell.run,
+        call_scope=lambda arguments: shell.scope(arguments, None),
+    )
+    tools, text = ToolSet([tool], sandboxed=True), json.dumps({"command": "make test"})
+
+    def decided() -> Decision:
+        found = resolve_call(tools, session, "shell", lambda _: text, lambda: "/w")
+        assert isinstance(found, ResolvedCall)
+        dumped = tool.arguments.dump(found.arguments)
+        action = Action(tool="shell", arguments=dumped, cwd="/w", sandbox=SandboxMode.BASIC, network=NetworkMode.NONE)
+        return decide_action(tools, session, tool, found.call_scope, action, (), askable=True)
+
+    assert isinstance(decided(), Ask)
+    return decided
+
+
+def _usual(n: int) -> str:
+    """Return a pattern of the `n`-th rule: every tenth begins with a wildcard."""
+    return f"tool{n} *" if n % 10 else f"*x{n}*y"
+
+
+def _rules(pattern: Callable[[int], str]) -> tuple[Rule, ...]:
+    return tuple(
         Rule(
             tool="shell",
             pattern=pattern(n),
@@ -59,14 +100,27 @@ def _decider(
         )
         for n in range(RULES)
     )
-    policy = ToolPolicy(
+
+
+def _policy(rules: tuple[Rule, ...]) -> ToolPolicy:
+    spec = shell.SPEC
+    return ToolPolicy(
         availability=spec.availability, approval={}, timeout_s=30, actions={}, sandbox=spec.sandbox, rules=rules
     )
+
+
+def _decider(command: str, pattern: Callable[[int], str] = _usual) -> Callable[[], Decision]:
+    """Return the decision about a command in main."""
+    session, policy = empty_session(route(), FakeClock().now()), _policy(_rules(pattern))
     scope = CallScope(risk=Risk.EXECUTE, subjects=(f"command:{command}",), workspace="/w")
-    return lambda: decide(spec, policy, session, scope, askable=True)
+    return lambda: decide(shell.SPEC, policy, session, scope, askable=True)
 
 
 def _figure(what: str, done: Callable[[], object]) -> Figure:
+    return Figure(what=f"{what}, p50", value=_median_us(done), unit="us", budget=BUDGET_US)
+
+
+def _median_us(done: Callable[[], object]) -> float:
     done()
     rounds: list[float] = []
     for _ in range(ROUNDS):
@@ -74,4 +128,4 @@ def _figure(what: str, done: Callable[[], object]) -> Figure:
         for _ in range(EACH):
             done()
         rounds.append((time.process_time_ns() - began) / EACH / 1_000)
-    return Figure(what=f"{what}, p50", value=measure.p50(rounds), unit="us", budget=BUDGET_US)
+    return measure.p50(rounds)
