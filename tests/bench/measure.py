@@ -51,12 +51,19 @@ def tree(pid: int) -> set[int]:
 
 
 def tree_pss_mb(pid: int) -> float:
-    """Memory of the process and of all that it started, in MB; what they share counts once."""
-    total = 0.0
-    for one in {pid, *tree(pid)}:
+    """Memory of the process and of all that it started, in MB; what they share counts once.
+
+    A process that was just forked and has not begun its program is left out: it has the very memory of its parent.
+    """
+    total = pss_mb(pid)
+    for one in tree(pid):
         with suppress(OSError, LookupError):  # it ended meanwhile
-            total += pss_mb(one)
+            total += 0 if _command_line(one) == _command_line(pid) else pss_mb(one)
     return total
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def commits(database: Path) -> int:

@@ -47,6 +47,14 @@ async def test_rows_of_an_agent() -> None:
 
 
 @pytest.mark.whole("the bench; test_two_cheap_rows stays")
+async def test_row_of_a_page_that_is_read() -> None:
+    """The reading room takes memory while it is used, and the daemon keeps next to none of it."""
+    ((_, (most, after)),) = [row async for row in run_rows(["reading"], TINY, None)]
+    assert most.floor is not None
+    assert most.floor < after.value < most.value < most.floor + 60
+
+
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_row_of_a_workflow() -> None:
     """It takes at least its longest path, and far less than its steps one after the other."""
     ((_, (figure,)),) = [row async for row in run_rows(["workflow"], TINY, None)]
