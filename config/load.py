@@ -115,7 +115,7 @@ def load(
     folder = find_state(state, environ)
     file, raw, overrides, reader = read_tables(path, environ)
     base = file.absolute().parent if file else None
-    folder_of_tools = read_folder(raw.get("tools", {}), base, reader)
+    folder_of_tools = read_folder(raw.get("tools", {}), base, folder, reader)
     own, folder_of_tools = read_own_tools(raw.get("tools", {}), specs, folder_of_tools, reader)
     every = {**specs, **{name: tool.spec for name, tool in own.items()}}
     sources = {name: tool.source for name, tool in own.items()}

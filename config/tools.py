@@ -56,8 +56,11 @@ class OwnTool:
     """Name of the file that declares it with `@tool`; empty for a module with a `SPEC`."""
 
 
-def read_folder(raw: object, base: Path | None, reader: TableReader) -> OwnFolder | None:
-    """Return the owner's folder of tools, or None. `base`: folder of the configuration, for a relative path."""
+def read_folder(raw: object, base: Path | None, state: Path, reader: TableReader) -> OwnFolder | None:
+    """Return the owner's folder of tools, or None. `base`: folder of the configuration, for a relative path.
+
+    No folder of a workspace, or of anything else in the state folder: a model could write itself a tool there.
+    """
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
     if FOLDER not in tables:
         return None
@@ -70,6 +73,9 @@ def read_folder(raw: object, base: Path | None, reader: TableReader) -> OwnFolde
         return None
     except OSError as error:
         reader.wrong(("tools", FOLDER), f"it cannot be read: {error.strerror}", "Name a folder with *.py files")
+        return None
+    if path.resolve().is_relative_to(state.resolve()):
+        reader.wrong(("tools", FOLDER), "it is in the state folder, where agents write", "Move it elsewhere")
         return None
     trusted = frozenset(name for name, table in tables.items() if _is_trusted(table))
     return OwnFolder(path=path.absolute(), trusted=trusted, trusts_all=f"{FOLDER_SOURCE}{EVERY}" in trusted)

@@ -17,7 +17,7 @@ from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build
 from gateway.app.channel_loader import redactor_of
-from gateway.app.core import Fakes
+from gateway.app.core import Fakes, make_core
 from gateway.app.node_entry import own_version
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
@@ -82,6 +82,38 @@ def test_a_token_of_any_platform_is_hidden_though_no_channel_is_configured(tmp_p
 
     assert HIDDEN in shown
     assert token[-12:-6] not in shown
+
+
+# --- tools of a workspace -------------------------------------------------------------------------
+
+IN_A_WORKSPACE = (".gateway/tools", ".dragoman/tools", "tools", "tool")
+
+
+async def test_a_file_in_a_workspace_is_no_tool(tmp_path: Path) -> None:
+    """S003 would load them from trusted workspaces; a model writes there, and no draft of it is loaded (D33)."""
+    mark = tmp_path / "mark"
+    code = f"open({str(mark)!r}, 'w')\nfrom agent_tools.own import tool\n@tool(risk='read')\ndef mine(): 'It.'\n"
+    (tmp_path / "state").mkdir(mode=0o700)
+    for name in IN_A_WORKSPACE:
+        place = tmp_path / "state" / "workspaces" / "main-owner" / name
+        place.mkdir(parents=True)
+        (place / "mine.py").write_text(code)
+    clock = FakeClock()
+    async with aiohttp.ClientSession() as client:
+        fakes = Fakes(clock=clock, store=MemoryStore(clock))
+        registry = make_core(loaded(tmp_path), NO_SANDBOX, {}, client, fakes).registry
+        await registry.settle()
+    assert "shell" in registry.snapshot().specs
+    assert not [name for name in registry.snapshot().specs if "mine" in name]
+    assert not mark.exists()
+
+
+def test_the_folder_of_tools_is_not_where_agents_write(tmp_path: Path) -> None:
+    (tmp_path / "state" / "workspaces" / "w" / "tools").mkdir(parents=True)
+    (tmp_path / "tools").symlink_to(tmp_path / "state" / "workspaces" / "w" / "tools")
+    for folder in ("state/workspaces/w/tools", "tools"):
+        with pytest.raises(ConfigError, match=r"tools\.folder: it is in the state folder, where agents write"):
+            loaded(tmp_path, f'[tools]\nfolder = "{folder}"\n')
 
 
 # --- the state folder ---------------------------------------------------------------------------
