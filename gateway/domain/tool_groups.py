@@ -31,9 +31,9 @@ GROUPS: Mapping[str, ToolGroup] = MappingProxyType(
     {
         "files": _group(
             1, "read and change files, run programs",
-            "shell", "shell_poll", "shell_kill", "read", "write", "edit", "multiedit", "apply_patch",
+            "shell", "shell_poll", "shell_kill", "read", "write", "edit", "multiedit", "apply_patch", "undo",
         ),
-        "edit": _group(1, "change files", "write", "edit", "multiedit", "apply_patch"),
+        "edit": _group(1, "change files", "write", "edit", "multiedit", "apply_patch", "undo"),
         "search": _group(2, "find and list files", "glob", "grep", "list"),
         "planning": _group(
             3, "plan and ask", "task", "todo_write", "todo_read", "ask_user", "plan_enter", "plan_exit"
