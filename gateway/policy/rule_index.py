@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
@@ -79,6 +79,27 @@ class FileRule:
     """Match of the pattern with a whole path."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """Rules about files of a workspace, the last one first."""
+
+    rules: Sequence[FileRule]
+    by_letter: Mapping[str, Sequence[int]]
+    """Positions by the first letter of the pattern; empty: those that begin with a wildcard."""
+
+    def near(self, text: str) -> Iterator[int]:
+        """Yield the positions of the rules that may fit a file that a pattern stands for."""
+        begin = WILDCARD.split(text)[0]
+        places = (*self.by_letter.get(begin[:1], ()), *self.by_letter.get("", ())) if begin else range(len(self.rules))
+        for at in places:
+            one = self.rules[at]
+            if begin == text:
+                if text.startswith(one.begin) and one.match(text) is not None:
+                    yield at
+            elif (begin.startswith(one.begin) or one.begin.startswith(begin)) and overlap(one.pattern, text):
+                yield at
+
+
 @dataclass(slots=True)
 class Allows:
     """Rules that allow."""
@@ -113,24 +134,25 @@ class Index:
     """Rules that deny or ask, the last one first."""
     files: list[Rule] = field(default_factory=list[Rule])
     """Those of them about files."""
-    _files_in: dict[str, Sequence[FileRule]] = field(default_factory=dict[str, Sequence[FileRule]])
+    _files_in: dict[str, FileRules] = field(default_factory=dict[str, FileRules])
 
     def taken(self, texts: Sequence[str] | None, workspace: str) -> list[Rule]:
         """Return the rules about files that fit one of the patterns, the last one first. None: about any file."""
         files = self._of_workspace(workspace)
         if texts is None:
-            return [one.rule for one in files]
-        found = set[int]()
-        for text in texts:
-            found.update(_near(files, text))
-        return [files[at].rule for at in sorted(found)]
+            return [one.rule for one in files.rules]
+        found = {at for text in texts for at in files.near(text)}
+        return [files.rules[at].rule for at in sorted(found)]
 
-    def _of_workspace(self, workspace: str) -> Sequence[FileRule]:
+    def _of_workspace(self, workspace: str) -> FileRules:
         if (known := self._files_in.get(workspace)) is not None:
             return known
         if len(self._files_in) >= _WORKSPACES_KEPT:
             self._files_in.clear()
-        made = self._files_in[workspace] = [one for rule in self.files for one in _file_rules(rule, workspace)]
+        rules, by_letter = [one for rule in self.files for one in _file_rules(rule, workspace)], dict[str, list[int]]()
+        for at, one in enumerate(rules):
+            by_letter.setdefault(one.begin[:1], []).append(at)
+        made = self._files_in[workspace] = FileRules(rules, by_letter)
         return made
 
     def beneath_folder(self, rule: Rule) -> None:
@@ -153,15 +175,6 @@ def _file_rules(rule: Rule, workspace: str) -> Iterator[FileRule]:
     if pattern and not is_outside(pattern):
         begin = WILDCARD.split(pattern)[0]
         yield FileRule(rule, pattern, begin, expression(pattern).fullmatch)
-
-
-def _near(files: Sequence[FileRule], text: str) -> list[int]:
-    """Return the positions of the rules that may fit a file that a pattern stands for."""
-    begin = WILDCARD.split(text)[0]
-    if begin == text:
-        return [at for at, one in enumerate(files) if text.startswith(one.begin) and one.match(text) is not None]
-    near = (at for at, one in enumerate(files) if begin.startswith(one.begin) or one.begin.startswith(begin))
-    return [at for at in near if overlap(files[at].pattern, text)]
 
 
 class _Same:
