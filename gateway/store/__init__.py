@@ -32,14 +32,19 @@ def open_store(url: str, clock: Clock) -> Store:
         try:
             from gateway.store.redis import open_redis
         except ModuleNotFoundError:
-            raise ConfigError(
-                "A store on Redis needs the extra `redis`.",
-                cure="Install it: `pip install 'dragoman[redis]'` (in a clone `./run add redis`).",
-            ) from None
+            raise no_redis() from None
         return open_redis(url, clock)
     raise ConfigError(
         f"No store can be opened at {url!r}.",
         cure="Use `sqlite:///` with an absolute path, `redis://` with an address, or `memory://`.",
+    )
+
+
+def no_redis() -> ConfigError:
+    """Return the error for a store on Redis without its library."""
+    return ConfigError(
+        "A store on Redis needs the extra `redis`.",
+        cure="Install it: `pip install 'dragoman[redis]'` (in a clone `./run add redis`).",
     )
 
 

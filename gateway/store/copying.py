@@ -9,13 +9,15 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from gateway.domain.audit import AuditHead, AuditRow
 from gateway.errors import ConfigError, StoreDamaged, StoreError
 from gateway.policy.audit import beginning_of, follow
+from gateway.store import no_redis
 from gateway.store.codec import EPOCH
 from gateway.store.decode import audit_row_of
-from gateway.store.records import Record, Snapshot, Tally, batches
+from gateway.store.records import Snapshot, Tally
 
 SQLITE, REDIS = "sqlite://", ("redis://", "rediss://")
 STAGED = ".rows"
@@ -50,15 +52,11 @@ class Chain:
 
 def tally_of(snapshot: Snapshot) -> Copied:
     """Count all records of a snapshot and verify the audit. Raises `StoreDamaged`."""
-    tally, rows = Tally(), list[Record]()
+    tally, chain = Tally(), Chain()
     for record in snapshot.records():
         tally.add(record)
         if record.kind == "audit":
-            rows.append(record)
-    rows.sort(key=lambda row: int(row.key))
-    chain = Chain()
-    for some in batches(rows):
-        chain.add([audit_row_of(tuple(row.values)) for row in some])
+            chain.add([audit_row_of(tuple(record.values))])
     return Copied(tally=tally, rev=snapshot.rev, audit=chain.head)
 
 
@@ -153,6 +151,8 @@ def _refuse_other(url: str) -> None:
             f"No store can be copied at {url!r}.",
             cure="Use `sqlite:///` with an absolute path, the path of a file, or `redis://` with an address.",
         )
+    if find_spec("redis") is None:
+        raise no_redis()
 
 
 def _compared(source: Copied, copy: Copied) -> Copied:

@@ -57,7 +57,7 @@ class Snapshot(Protocol):
         ...
 
     def records(self) -> Iterator[Record]:
-        """Yield all rows, a kind after the other in the order of `KINDS`."""
+        """Yield all rows. Those of the audit come in their order."""
         ...
 
 

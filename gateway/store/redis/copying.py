@@ -25,7 +25,7 @@ from gateway.store.redis import indexes
 from gateway.store.redis.checks import FILLING, check_server, escaped
 from gateway.store.redis.commit import CHANGED, COPYING, EVENTS_KEPT
 from gateway.store.redis.connection import Script, address_of, connect, failure, shown
-from gateway.store.redis.rows import AUDIT_HEAD, FACT, KINDS, NEW
+from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, KINDS, NEW
 from gateway.store.redis.source import HEAD
 
 COPY_LASTS_S = 60
@@ -84,9 +84,15 @@ class RedisCopy:
         return int(self.client.get(self.key("rev")) or 0)
 
     def records(self) -> Iterator[Record]:
-        """Yield all rows of a store that nobody changes, in no order."""
-        for keys in batches(self.keys()):
+        """Yield all rows of a store that nobody changes. Those of the audit come in their order."""
+        of_audit = f"{AUDIT.name}:"
+        for keys in batches(key for key in self.keys() if not key.startswith(of_audit)):
             yield from self.placed(one for one in self.read(keys) if isinstance(one, Record))
+        head = self.client.get(self.key(AUDIT_HEAD.key(HEAD)))
+        last = 0 if head is None else AUDIT_HEAD.load(_IMPORTED, head.partition(" ")[2]).seq
+        for numbers in batches(range(1, last + 1)):
+            found = self.read([AUDIT.key(number) for number in numbers])
+            yield from (one for one in found if isinstance(one, Record))
         yield from self.poison()
 
     def read(self, keys: Sequence[str]) -> list[Record | tuple[str, str]]:

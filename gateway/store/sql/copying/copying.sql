@@ -64,7 +64,8 @@ INSERT OR REPLACE INTO staged (kind, key, place, text) VALUES (?, ?, ?, ?);
 DELETE FROM staged WHERE kind = ? AND key = ?;
 
 -- name: all_staged
-SELECT key, place, text FROM staged WHERE kind = ?;
+-- Numbers in their order.
+SELECT key, place, text FROM staged WHERE kind = ? ORDER BY length(key), key;
 
 -- name: make_about
 -- What a backup says of itself, beside the rows of its store.
