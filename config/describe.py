@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from config.cluster import ClusterSettings
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
 from config.settings import SandboxSettings
@@ -11,6 +12,7 @@ from config.tools import describe
 from config.values import spoken
 from gateway.domain.children import Agent
 from gateway.domain.hooks import HookConfig
+from gateway.domain.nodes import Role
 from gateway.domain.turns import TurnLimits
 
 
@@ -23,7 +25,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("state folder", str(loaded.state)),
         *((f"owner {name}", ", ".join(who) or "the web page only") for name, who in settings.owners.items()),
         ("store", settings.store.url),
-        *([("cluster key", "set")] if settings.cluster.key else []),
+        *_cluster(settings.cluster),
         ("listens on", f"{settings.http.host}:{settings.http.port or 'any free port'}"),
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),
         *_model(settings.model),
@@ -44,6 +46,15 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         *((f"tool {name}", describe(name, policy)) for name, policy in sorted(loaded.tools.items())),
     ]
     return [(what, how) for what, how in rows]
+
+
+def _cluster(cluster: ClusterSettings) -> list[tuple[str, str]]:
+    shown = [
+        ("cluster key", "set" if cluster.key else ""),
+        ("node", cluster.node),
+        ("roles", ", ".join(cluster.roles) if set(cluster.roles) != set(Role) else ""),
+    ]
+    return [(what, how) for what, how in shown if how]
 
 
 def _model(model: ModelSettings) -> list[tuple[str, str]]:

@@ -229,8 +229,8 @@ class Node(Protocol):
         """Return the nodes by name, with the turns that they hold; those that are silent for a day are left out."""
         ...
 
-    async def drain(self, name: str, *, drained: bool) -> NodeLine:
-        """Drain the node of this name, or the only one whose name begins so, or let it work again.
+    async def drain(self, name: str, *, drained: bool) -> str:
+        """Drain the node of this name, or the only one whose name begins so, or let it work again. Return its name.
 
         It stays drained over restarts. The caller publishes `NodesChanged`. Raises `NotFound` with its cure.
         """

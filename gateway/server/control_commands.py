@@ -123,9 +123,9 @@ class ControlCommands:
 
     async def _drain(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Drain a node, or let it work again; it is told at once."""
-        line = await self.node.drain(str(args.get("name") or ""), drained=bool(args.get("drained")))
+        name = await self.node.drain(str(args.get("name") or ""), drained=bool(args.get("drained")))
         self.events.publish(NODES, NodesChanged())
-        return {"name": line.name, "drained": line.drained}
+        return {"name": name}
 
     async def _list_grants(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [_shown_grant(grant) for grant in await self.grants.live_grants()]

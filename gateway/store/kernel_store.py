@@ -348,7 +348,7 @@ class KernelStore(ABC):
         """Return all nodes."""
         return await self.run(nodes.nodes)
 
-    async def drain(self, name: str, *, drained: bool) -> NodeLine:
+    async def drain(self, name: str, *, drained: bool) -> str:
         """Drain a node, or let it work again."""
         return await self.run(lambda part: nodes.drain(part, name, drained))
 

@@ -143,14 +143,26 @@ async def test_a_difference_of_settings_is_said_of_living_nodes(scene: Scene, cl
 @pytest.mark.conformance
 async def test_a_drained_node_stays_so_over_restarts_until_it_resumes(scene: Scene) -> None:
     await scene.store.join(entry())
-    assert (await scene.store.drain("he", drained=True)).name == "here"
+    assert await scene.store.drain("he", drained=True) == "here"
     line = await scene.store.alive(NODE)
     assert line is not None
     assert line.drained
     await scene.store.resign(NODE)
     assert (await scene.store.join(entry())).drained
-    assert not (await scene.store.drain("here", drained=False)).drained
+    await scene.store.drain("here", drained=False)
     assert [one.drained for one in await scene.store.nodes()] == [False]
+
+
+async def test_a_drained_node_that_is_gone_may_work_when_it_comes_back(scene: Scene) -> None:
+    await scene.store.join(entry())
+    await scene.store.drain("here", drained=True)
+    await scene.store.resign(NODE)
+    assert await scene.store.nodes() == []
+    assert await scene.store.drain("here", drained=False) == "here"
+    assert not (await scene.store.join(entry())).drained
+    await scene.store.resign(NODE)
+    with pytest.raises(NotFound, match="There is no node 'here'"):
+        await scene.store.drain("here", drained=True)
 
 
 @pytest.mark.parametrize("named", ["nobody", "", "node-"])

@@ -113,6 +113,7 @@ async def _heard(page: Page, turn_text: str) -> dict[tuple[str, int], float]:
     return heard
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("times", [8, pytest.param(100, marks=pytest.mark.whole("eight stops are measured always"))])
 async def test_a_stop_on_another_node_is_in_time(tmp_path: Path, times: int) -> None:
     async with two_nodes(tmp_path) as (_, second, _), page_of(second) as page:
@@ -121,6 +122,7 @@ async def test_a_stop_on_another_node_is_in_time(tmp_path: Path, times: int) -> 
         assert (await nodes(second))["first"]["turns"] == []
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("words", [60, pytest.param(600, marks=pytest.mark.whole("sixty pieces are measured always"))])
 async def test_an_answer_streams_to_another_nodes_page(tmp_path: Path, words: int) -> None:
     """As soon as to a page of the node where the turn runs, or nearly."""

@@ -104,9 +104,9 @@ def nodes(part: Part) -> list[NodeLine]:
     return [_line(part, name, held) for name in sorted(names)]
 
 
-def drain(part: Part, named: str, drained: bool) -> NodeLine:
-    """Drain a node, or let it work again. Raises `NotFound` with its cure."""
-    known = [line.name for line in nodes(part)]
+def drain(part: Part, named: str, drained: bool) -> str:
+    """Drain a node, or let it work again, also one that does not run now. Return its name. Raises `NotFound`."""
+    known = sorted({*(line.name for line in nodes(part)), *(name for name, _ in part.facts_in(DRAINED))})
     found = [named] if named in known else [name for name in known if named and name.startswith(named)]
     if len(found) != 1:
         says = "Several nodes begin with" if found else "There is no node"
@@ -115,7 +115,7 @@ def drain(part: Part, named: str, drained: bool) -> NodeLine:
         part.facts.put((DRAINED, found[0]), Fact(""))
     else:
         part.facts.delete((DRAINED, found[0]))
-    return _line(part, found[0], {})
+    return found[0]
 
 
 # --- rows -------------------------------------------------------------------------------------
