@@ -63,6 +63,13 @@ async def test_row_of_a_workflow() -> None:
     assert figure.ratio < sum(GRAPH_LAYERS) / len(GRAPH_LAYERS)
 
 
+async def test_row_of_a_question() -> None:
+    """It costs what a card does: the budget is a difference, so that a busy machine changes little."""
+    ((_, (card, beyond)),) = [row async for row in run_rows(["question"], TINY, None)]
+    assert card.value > 0
+    assert beyond.value < card.value
+
+
 @pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_on_slacks_wire() -> None:
     """What is heard, sent and streamed beside the bare SDK. How fast is for the bench; how often for tests/fault."""
