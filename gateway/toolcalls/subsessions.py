@@ -397,7 +397,7 @@ class CallSubsessions:
             return strange
         if task.mode is SpawnMode.SESSION and _nobody_asked(self.view):
             # Its end would start a turn like this one: without a person in between that could loop forever.
-            hint = "No person asked for this turn: a sub-session's end started it. Use the mode run, or ask the person."
+            hint = "No person asked for this turn: a sub-session started it. Use the mode run, or ask the person."
             return SpawnDenied(code="nobody_asked", hint=hint)
         agent = service.agents.get(task.agent)
         tools = service.registry.snapshot()

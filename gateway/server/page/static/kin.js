@@ -80,6 +80,12 @@ export function treeOf(kin, sorted, unfolded, current) {
 
 const NAMED = 6;
 
+/** Returns how the steps of an ended workflow ended: `3 done · 1 failed`. @param {import("./types.js").ChildRow["steps"]} steps */
+export function endsLine(steps) {
+  const states = [...new Set(steps.map((one) => one.state))];
+  return states.map((state) => `${steps.filter((one) => one.state === state).length} ${state}`).join(" · ");
+}
+
 /**
  * What a workflow does now, in one line with at most six names; empty for a single sub-session.
  * @param {import("./types.js").ChildRow["steps"]} steps

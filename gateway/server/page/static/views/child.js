@@ -3,7 +3,7 @@ import { glance, show } from "../actions.js";
 import { costs, sumOf } from "../figures.js";
 import { direction, duration, summary } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { standingOf, stepsLine } from "../kin.js";
+import { endsLine, standingOf, stepsLine } from "../kin.js";
 import { kin, me, now, sessionState } from "../state.js";
 import { Ask } from "./card.js";
 import { Icon } from "./icons.js";
@@ -61,7 +61,7 @@ export function SpawnedChild({ step, told, session }) {
   const line = told?.steps.length ? null : spawnedBy(step);
   const turn = /** @type {any} */ (sessionState(session).store.byKey.get(`turn:${step.turn}`));
   const answer = told && step.result ? step.result.text : "";
-  return html`<${Child} line=${line} told=${told} task=${summary(step.arguments)} answer=${answer} hint=${(told && step.result?.hint) || ""} begun=${step.started_at} opened=${turn?.kind === "command"} />`;
+  return html`<${Child} line=${line} told=${told} task=${told?.steps.length ? `Workflow of ${told.steps.length} steps` : summary(step.arguments)} answer=${answer} hint=${(told && step.result?.hint) || ""} begun=${step.started_at} opened=${turn?.kind === "command"} />`;
 }
 
 /**
@@ -81,7 +81,7 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
   const id = line?.id ?? told?.session ?? "";
   const title = line?.title || task || "sub-session";
   const answer = given || (standing.ended ? lastAnswer(rows) : "");
-  const flow = told?.state === "open" ? stepsLine(told.steps) : "";
+  const flow = told?.steps.length ? (told.state === "open" ? stepsLine(told.steps) : endsLine(told.steps)) : "";
   const excerpt = flow || nowLine(facts, answer || hint || "");
   const body = `child-${id}`;
   return html`<section class="child" data-testid="child" data-session=${id} data-standing=${standing.word} aria-label=${`Sub-session ${title}, ${standing.word}`}>
