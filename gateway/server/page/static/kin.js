@@ -111,18 +111,20 @@ const ENDED = { word: "ended", icon: "check", tone: "dim", ended: true };
 const QUEUED = { word: "queued", icon: "clock", tone: "dim", ended: false };
 const RUNNING = { word: "running", icon: "none", tone: "busy", ended: false };
 const DECISION = { word: "waits for a decision", icon: "clock", tone: "waits", ended: false };
+const ANSWER = { ...DECISION, word: "waits for an answer" };
 const ITS_OWN = { word: "waits for sub-sessions", icon: "clock", tone: "dim", ended: false };
 
 /**
  * How a sub-session stands, by the best of what is known: what its parent was told, its own turn, its line in the list.
- * @param {{line: SessionLine|null, live: boolean, told: import("./types.js").ChildRow|null, turn: any, waiting: number}} known
- * `turn`: its last one, when its rows are here
+ * @param {{line: SessionLine|null, live: boolean, told: import("./types.js").ChildRow|null, turn: any, waiting: number, questions: number}} known
+ * `turn`: its last one, when its rows are here; `waiting`: open cards, of which so many are `questions`
  * @returns {Standing}
  */
-export function standingOf({ line, live, told, turn, waiting }) {
+export function standingOf({ line, live, told, turn, waiting, questions }) {
   if (told && told.state !== "open") return ENDS[told.outcome ?? "stopped"] ?? ENDED;
-  if (told?.steps.length) return RUNNING;
+  if (told?.steps?.length) return RUNNING;
   if (turn && ENDS[turn.state]) return ENDS[turn.state];
+  if (questions && questions === waiting) return ANSWER;
   if (waiting || (!turn && line?.waiting)) return DECISION;
   if (turn ? turn.state !== "queued" && turn.state !== "parked" : line?.running) return RUNNING;
   if (turn ? turn.state === "queued" : line ? line.queued : told) return QUEUED;

@@ -23,9 +23,10 @@ function factsOf(line, told) {
   const rows = state?.store.list ?? [];
   const asked = state?.asked.value ?? [];
   const turn = rows.findLast((row) => row.type === "turn") ?? null;
-  const waiting = asked.filter((row) => row.state === "open").length;
+  const open = asked.filter((row) => row.state === "open");
+  const [waiting, questions] = [open.length, open.filter((row) => row.type === "question").length];
   const live = Boolean(line && kin.value.live.has(line.id));
-  return { state, rows, asked, turn, standing: standingOf({ line, live, told, turn, waiting }) };
+  return { state, rows, asked, turn, standing: standingOf({ line, live, told, turn, waiting, questions }) };
 }
 
 /** Returns the current activity on one line. @param {any[]} rows @param {string[]} live  answers being written */
@@ -58,10 +59,10 @@ function nowLine({ standing, rows, state }, said) {
 /** @param {{step: StepRow, told: ChildRow|null, session: string}} props  the step that spawned it, in the parent `session` */
 export function SpawnedChild({ step, told, session }) {
   // The step of a workflow spawns many: it is shown by its graph, with those at work below.
-  const line = told?.steps.length ? null : spawnedBy(step);
+  const line = told?.steps?.length ? null : spawnedBy(step);
   const turn = /** @type {any} */ (sessionState(session).store.byKey.get(`turn:${step.turn}`));
   const answer = told && step.result ? step.result.text : "";
-  return html`<${Child} line=${line} told=${told} task=${told?.steps.length ? `Workflow of ${told.steps.length} steps` : summary(step.arguments)} answer=${answer} hint=${(told && step.result?.hint) || ""} begun=${step.started_at} opened=${turn?.kind === "command"} />`;
+  return html`<${Child} line=${line} told=${told} task=${told?.steps?.length ? `Workflow of ${told.steps.length} steps` : summary(step.arguments)} answer=${answer} hint=${(told && step.result?.hint) || ""} begun=${step.started_at} opened=${turn?.kind === "command"} />`;
 }
 
 /**
@@ -81,7 +82,7 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
   const id = line?.id ?? told?.session ?? "";
   const title = line?.title || task || "sub-session";
   const answer = given || (standing.ended ? lastAnswer(rows) : "");
-  const flow = told?.steps.length ? (told.state === "open" ? stepsLine(told.steps) : endsLine(told.steps)) : "";
+  const flow = told?.steps?.length ? (told.state === "open" ? stepsLine(told.steps) : endsLine(told.steps)) : "";
   const excerpt = flow || nowLine(facts, answer || hint || "");
   const body = `child-${id}`;
   return html`<section class="child" data-testid="child" data-session=${id} data-standing=${standing.word} aria-label=${`Sub-session ${title}, ${standing.word}`}>
@@ -102,7 +103,7 @@ function Child({ line, told, task, answer: given, hint, begun, opened }) {
       ${!answer && !standing.ended && html`<p class="muted small">It has not answered yet.</p>`}
     </div>
     ${standing.ended ? null : html`<${Asked} rows=${asked} />`}
-    ${(told?.steps.length ? atWork(told.steps) : liveChildren(id)).map((one) => html`<div class="grandchild" key=${one.id}><${Child} line=${one} told=${null} task=${one.title} begun=${one.created_at} /></div>`)}
+    ${(told?.steps?.length ? atWork(told.steps) : liveChildren(id)).map((one) => html`<div class="grandchild" key=${one.id}><${Child} line=${one} told=${null} task=${one.title} begun=${one.created_at} /></div>`)}
   </section>`;
 }
 
