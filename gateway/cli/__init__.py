@@ -17,7 +17,7 @@ from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.nodes import make_nodes
 from gateway.cli.options import Options, places
-from gateway.cli.stores import backup, export, migrate, restore
+from gateway.cli.stores import backup, compare_audit, export, export_audit, migrate, restore
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import ConfigError, DragomanError
 
@@ -181,15 +181,17 @@ def revoke_grant(options: Options, grant: str) -> None:
     click.echo(f"Taken back: {_call(options, 'revoke', {'grant': grant})['allows']}")
 
 
-@cli.command()
+@cli.group(invoke_without_command=True)
 @click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
 @places
-@click.pass_obj
-def audit(options: Options, last: int) -> None:
+@click.pass_context
+def audit(context: click.Context, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
+    if context.invoked_subcommand is not None:
+        return
     from gateway.server.control_wire import AUDIT_TAKES_S
 
-    found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
+    found = _call(context.obj, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
     columns = ("seq", "at", "call", "session", "by", "tool", "because", "rule")
     columns += ("decided_by", "approval", "sandbox", "action")
     if found["rows"]:
@@ -452,6 +454,8 @@ def check(options: Options) -> int:
 
 for command in (export, migrate, backup, restore):
     cli.add_command(command)
+audit.add_command(export_audit)
+audit.add_command(compare_audit)
 
 
 def _load(options: Options, given: Mapping[str, str] = MappingProxyType({})) -> Loaded:

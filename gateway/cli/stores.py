@@ -103,6 +103,30 @@ def restore(options: Options, source: str, *, only_check: bool) -> None:
     click.echo(f"Restored: {_said(copied)}")
 
 
+@click.command("export")
+@click.argument("file")
+@places
+@click.pass_obj
+def export_audit(options: Options, file: str) -> None:
+    """Write the audit to the new FILE, a JSON object a line, with its head. Keep it where this machine cannot write."""
+    from gateway.store.audit_files import export_audit as write
+
+    found = write(_loaded(options).settings.store.url, file)
+    click.echo(f"Exported to {file}: {found.rows} rows. Their head: {found.head}")
+
+
+@click.command("compare")
+@click.argument("file")
+@places
+@click.pass_obj
+def compare_audit(options: Options, file: str) -> None:
+    """Verify that the audit still holds the rows of FILE, an earlier export. Exit code 1 when it does not."""
+    from gateway.store.audit_files import compare_audit as compare
+
+    kept, now = compare(_loaded(options).settings.store.url, file)
+    click.echo(f"The {kept.rows} rows of {file} are in the audit, and {now.rows - kept.rows} after them.")
+
+
 def _loaded(options: Options) -> Loaded:
     from config.load import load
     from config.plugins import tool_specs

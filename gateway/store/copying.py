@@ -116,7 +116,7 @@ def _rows_of(url: str, path: str, *, alone: bool) -> Generator[Snapshot]:
         with read_file(own, alone=alone) as snapshot:
             yield snapshot
         return
-    _refuse_other(url)
+    refuse_other(url)
     from gateway.store.redis.copying import copy_of
     from gateway.store.sqlite.copying import Staging
 
@@ -128,7 +128,7 @@ def _rows_of(url: str, path: str, *, alone: bool) -> Generator[Snapshot]:
 
 
 def _to_redis(source: str, target: str) -> Copied:
-    _refuse_other(target)
+    refuse_other(target)
     from gateway.store.redis.copying import copy_of
 
     path = path_of(source)
@@ -145,7 +145,8 @@ def _to_redis(source: str, target: str) -> Copied:
         return done
 
 
-def _refuse_other(url: str) -> None:
+def refuse_other(url: str) -> None:
+    """Raise `ConfigError` for a store that is not on Redis, or without the library for it."""
     if not url.startswith(REDIS):
         raise ConfigError(
             f"No store can be copied at {url!r}.",

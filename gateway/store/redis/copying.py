@@ -88,12 +88,16 @@ class RedisCopy:
         of_audit = f"{AUDIT.name}:"
         for keys in batches(key for key in self.keys() if not key.startswith(of_audit)):
             yield from self.placed(one for one in self.read(keys) if isinstance(one, Record))
+        yield from self.audit()
+        yield from self.poison()
+
+    def audit(self) -> Iterator[Record]:
+        """Yield the rows of the audit in their order."""
         head = self.client.get(self.key(AUDIT_HEAD.key(HEAD)))
         last = 0 if head is None else AUDIT_HEAD.load(_IMPORTED, head.partition(" ")[2]).seq
         for numbers in batches(range(1, last + 1)):
             found = self.read([AUDIT.key(number) for number in numbers])
             yield from (one for one in found if isinstance(one, Record))
-        yield from self.poison()
 
     def read(self, keys: Sequence[str]) -> list[Record | tuple[str, str]]:
         """Return the records of rows; kind and key of one that is gone."""

@@ -64,10 +64,14 @@ class SqliteSnapshot:
             yield Record(kind="fact", key=list_key((namespace, key)), values=[value, until])
         for day, principal, model, *used in self._all("all_spent"):
             yield Record(kind="spent", key=list_key((day, principal, model)), values=[day, principal, model, *used])
-        for seq, *rest in self._all("all_audit"):
-            yield Record(kind="audit", key=str(seq), values=[seq, *rest])
+        yield from self.audit()
         for channel, account, key, *rest in self._all("all_poison"):
             yield Record(kind="poison", key=list_key((channel, account, key)), values=rest)
+
+    def audit(self) -> Iterator[Record]:
+        """Yield the rows of the audit in their order."""
+        for seq, *rest in self._all("all_audit"):
+            yield Record(kind="audit", key=str(seq), values=[seq, *rest])
 
     def _all(self, name: str) -> Iterator[Values]:
         return self.db.execute(self._sql[name])

@@ -1,0 +1,127 @@
+"""Files of the audit: its rows with the head that they end in. Used by `dragoman audit export` and `compare`.
+
+Whoever can write the store can recompute its whole audit. A file kept elsewhere shows that: the store must still hold
+the row that the file ends with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.domain.audit import AuditRow
+from gateway.errors import StoreDamaged, StoreError
+from gateway.store.codec import dump_json
+from gateway.store.copying import Chain, path_of, refuse_other
+from gateway.store.decode import audit_row_of
+from gateway.store.records import Record
+
+_CALL = ("seq", "at", "session", "turn", "n", "lane", "tool", "action_sha")
+_WHY = ("because", "wait", "grant", "rule", "decided_by", "sandbox", "node")
+NAMES = (*_CALL, *_WHY, "prev_hash", "hash")
+"""Values of a row by name, as they are stored: `at` in microseconds since 1970, UTC."""
+NOT_WHOLE = "Keep a copy of the store, and look at deploy/RUNBOOK.md (Was anything run that nobody allowed?)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The rows of a file, and the head that they end in."""
+
+    rows: int
+    head: str
+
+
+@contextmanager
+def _audit_of(url: str) -> Generator[Iterator[Record]]:
+    """Read the audit of a store, which may be in use."""
+    if path := path_of(url):
+        from gateway.store.sqlite.copying import read_file
+
+        with read_file(path) as snapshot:
+            yield snapshot.audit()
+        return
+    refuse_other(url)
+    from gateway.store.redis.copying import copy_of
+
+    with copy_of(url) as copy:
+        yield copy.audit()
+
+
+def export_audit(url: str, path: str) -> Exported:
+    """Write all rows to a new file (0600), a JSON object a line, and their head. Raises `StoreError`.
+
+    Nothing is written when the audit is not whole.
+    """
+    if os.path.lexists(path):
+        raise StoreError(f"{path} exists already.", cure="Name a file that does not exist, or move this one away.")
+    made = Path(f"{path}.partial")
+    try:
+        made.unlink(missing_ok=True)
+        fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            chain = Chain()
+            with _audit_of(url) as records:
+                for record in records:
+                    _follow(chain, audit_row_of(tuple(record.values)))
+                    file.write(dump_json(dict(zip(NAMES, record.values, strict=True))) + "\n")
+            file.write(dump_json({"rows": chain.head.seq, "head": chain.head.hash}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        made.replace(path)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}.", cure="Name a file where there is room and you may write."
+        ) from error
+    finally:
+        made.unlink(missing_ok=True)
+    return Exported(rows=chain.head.seq, head=chain.head.hash)
+
+
+def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
+    """Return what a file holds and what the store holds now. Raises `StoreError` when one is not whole, or they differ.
+
+    The store may hold more rows: those came after the file.
+    """
+    kept, chain, at_kept = _read(path), Chain(), ""
+    with _audit_of(url) as records:
+        for record in records:
+            _follow(chain, audit_row_of(tuple(record.values)))
+            if chain.head.seq == kept.rows:
+                at_kept = chain.head.hash
+    if kept.rows > chain.head.seq:
+        raise StoreDamaged(f"The store ends at row {chain.head.seq}; {path} knows {kept.rows}.", cure=NOT_WHOLE)
+    if kept.rows and at_kept != kept.head:
+        raise StoreDamaged(f"The rows of the store are not those of {path}: it was written anew.", cure=NOT_WHOLE)
+    return kept, Exported(rows=chain.head.seq, head=chain.head.hash)
+
+
+def _read(path: str) -> Exported:
+    """Verify a file by itself. Raises `StoreError`."""
+    chain, end = Chain(), dict[str, Any]()
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                found = json.loads(line)
+                if "head" in found:
+                    end = found
+                else:
+                    _follow(chain, audit_row_of(tuple(found[name] for name in NAMES)))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.", cure="Name a file of an export.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is no export of an audit.", cure="Name a file of `dragoman audit export`.") from error
+    if (end.get("rows"), end.get("head")) != (chain.head.seq, chain.head.hash):
+        raise StoreError(f"{path} is not whole: its rows do not end in its head.", cure="Take another copy of it.")
+    return Exported(rows=chain.head.seq, head=chain.head.hash)
+
+
+def _follow(chain: Chain, row: AuditRow) -> None:
+    try:
+        chain.add([row])
+    except StoreDamaged as error:
+        raise StoreDamaged(error.message, cure=NOT_WHOLE) from error
