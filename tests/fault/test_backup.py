@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import page_of, running
+from gateway.store import open_store
+from gateway.system.clock import SystemClock
+from tests.support.daemon import ROOT, page_of, running
+from tests.support.places import with_mounts
 from tests.support.redis_server import RedisServer
 
 CONFIG = """
@@ -46,3 +51,29 @@ async def test_a_lost_gateway_goes_on_from_its_backup(store: str, tmp_path: Path
             assert (code, "already" in said) == (1, True), said
             assert await daemon.stop() == 0
         assert [path.read_text() for path in daemon.state.rglob("ran")] == ["ran\n"]
+
+
+async def test_a_full_disk_leaves_no_half_copy(tmp_path: Path) -> None:
+    store, small = open_store(f"sqlite://{tmp_path}/dragoman.db", SystemClock()), tmp_path / "small"
+    for number in range(10):
+        await store.put("large", f"{number}", "x" * 50_000)
+    await store.close()
+    small.mkdir()
+    begins = with_mounts(f"mount -t tmpfs -o size=256k none {small}")
+    words = (sys.executable, "-m", "gateway", "export", f"{tmp_path}/dragoman.db", f"{small}/copy.db")
+    then = f'"$@"; code=$?; ls -A {small}; exit $code'
+    copy = await asyncio.create_subprocess_exec(
+        *begins,
+        "sh",
+        "-c",
+        then,
+        "sh",
+        *words,
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    left, said = await copy.communicate()
+    assert (copy.returncode, left) == (1, b""), said
+    assert b"There is no room for" in said
+    assert b"Free space on its disk" in said

@@ -228,10 +228,24 @@ def _not_written(path: str, error: OSError) -> StoreError:
     return StoreFull(f"{path} cannot be written: {error.strerror}.", cure="Free space on its disk, then begin again.")
 
 
+@contextmanager
+def _written(path: str) -> Generator[sqlite3.Connection]:
+    """Open a file that is being made. Its errors are told apart from those of the store that is read."""
+    try:
+        with closing(connect(path)) as db:
+            yield db
+    except FAILURES as error:
+        failure = store_error(error, path)
+        if isinstance(failure, StoreFull):
+            cure = "Free space on its disk or name another place, then begin again."
+            raise StoreFull(f"There is no room for {path.removesuffix(PARTIAL)}.", cure=cure) from error
+        raise failure from error
+
+
 def copy_file(snapshot: SqliteSnapshot, path: str) -> None:
     """Copy the pages of a snapshot to a file, as a store that was closed."""
     sql = _statements()
-    with closing(connect(path)) as db:
+    with _written(path) as db:
         snapshot.db.backup(db)
         db.execute(sql["mark_clean"], (snapshot.rev,))
         db.execute(sql["checkpoint"]).fetchall()
@@ -240,7 +254,7 @@ def copy_file(snapshot: SqliteSnapshot, path: str) -> None:
 def fill_file(snapshot: Snapshot, path: str) -> None:
     """Make a store of records in an empty file, closed."""
     sql = _statements()
-    with closing(connect(path)) as db:
+    with _written(path) as db:
         for name in ("without_log", "unsynchronized", "off"):
             db.execute(sql[name]).fetchall()
         migrate(db, sql, load_migrations())
@@ -251,7 +265,7 @@ def fill_file(snapshot: Snapshot, path: str) -> None:
         db.execute(sql["commit"])
         if found := db.execute(sql["foreign_key_check"]).fetchone():
             raise StoreDamaged(f"A row of {found[0]} names a row of {found[2]} that is not there.")
-    with closing(connect(path)) as db:
+    with _written(path) as db:
         db.execute(sql["journal_mode"]).fetchall()
 
 
@@ -347,7 +361,7 @@ def check_whole(path: str) -> None:
 def put_about(path: str, about: Mapping[str, str]) -> None:
     """Write what a backup says of itself into its file."""
     sql = _statements()
-    with closing(connect(path)) as db:
+    with _written(path) as db:
         db.execute(sql["begin"])
         db.execute(sql["make_about"])
         db.executemany(sql["put_about"], list(about.items()))
