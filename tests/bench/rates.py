@@ -50,12 +50,12 @@ async def fill_outbox(folder: Path, places: Sequence[Conversation], count: int) 
     try:
         async with asyncio.TaskGroup() as group:
             for one in range(FILLERS):
-                group.create_task(_fill(store, numbers, places), name=f"filler {one}")
+                group.create_task(fill(store, numbers, places), name=f"filler {one}")
     finally:
         await store.close()
 
 
-async def _fill(store: Store, numbers: Iterator[int], places: Sequence[Conversation]) -> None:
+async def fill(store: Store, numbers: Iterator[int], places: Sequence[Conversation]) -> None:
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)

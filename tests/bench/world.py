@@ -79,7 +79,7 @@ messages_per_minute = 0
 [people]
 allow = ["test:*"]
 [store]
-url = "sqlite://{database}"
+url = "{store}"
 [channels.test]
 module = "{module}"
 port = {port}
@@ -251,13 +251,18 @@ class Bench:
         folder: Path | None = None,
         module: str = "tests.support.channel",
         channel: str = "",
+        store: str = "",
     ) -> AsyncGenerator[Life]:
-        """A daemon on the test channel; `config` is TOML besides, `channel` lines of the channel's table."""
+        """A daemon on the test channel; `config` is TOML besides, `channel` lines of the channel's table.
+
+        `store`: the URL of another store than that of the folder.
+        """
         folder, watcher = folder or self.new_folder(), Watcher()
         database = folder / "state" / "dragoman.db"
         async with FakePlatform(answer_send=watcher).serve() as platform:
             rest = channel + (WITH_MODEL.format(url=self.model.base_url) if model else "") + config
-            text = CONFIG.format(database=database, module=module, port=platform.port, rest=rest)
+            url = store or f"sqlite://{database}"
+            text = CONFIG.format(store=url, module=module, port=platform.port, rest=rest)
             daemon = Daemon(folder=folder, config=text)
             await start(daemon)
             try:

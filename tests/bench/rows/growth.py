@@ -114,14 +114,14 @@ async def children(bench: Bench) -> list[Figure]:
     sizes = bench.counts.spawned
     folders = [bench.new_folder() for _ in sizes]
     for folder, count in zip(folders, sizes, strict=True):
-        await _seed(folder, _one(count), callers=1, end=_after_a_child)
+        await _seed(folder, _one(count), callers=1, end=after_a_child)
         await _seed(folder, _one(HISTORY_TURNS), callers=1)
     async with _side_by_side(bench, folders) as lives:
         took = await _alternating(lives, bench.counts.warm, bench.counts.agent_turns, SPAWN)
     return _turns([f"turn with {CHILDREN} sub-sessions after {count:,} of them" for count in sizes], took)
 
 
-async def _after_a_child(store: Store, lease: Lease) -> None:
+async def after_a_child(store: Store, lease: Lease) -> None:
     """The turn spawns one, waits for its end, and answers."""
     await store.plan(lease, answer(calls=1), given=[], slots=[])
     await store.start_step(lease, 1, None, beginning())

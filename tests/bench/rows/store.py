@@ -36,8 +36,8 @@ async def commits(bench: Bench) -> list[Figure]:
     try:
         for _ in range(SLICES):
             bare_s += _bare(folder / "bare.db", few * A_TURN)
-            alone_s += await _turns(store, numbers, few, 1)
-            together_s += await _turns(store, numbers, many, 32)
+            alone_s += await take_turns(store, numbers, few, 1)
+            together_s += await take_turns(store, numbers, many, 32)
     finally:
         await store.close()
     bare = few * A_TURN * SLICES / bare_s
@@ -51,7 +51,8 @@ def _figure(what: str, value: float, bare: float) -> Figure:
     return Figure(what=what, value=value, unit="/s", floor=bare)
 
 
-async def _turns(store: Store, numbers: Iterator[int], count: int, callers: int) -> float:
+async def take_turns(store: Store, numbers: Iterator[int], count: int, callers: int) -> float:
+    """Accept, claim and finish so many turns; return the seconds."""
     began = time.perf_counter()
     left = iter(range(count))
     async with asyncio.TaskGroup() as group:

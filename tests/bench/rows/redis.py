@@ -1,0 +1,249 @@
+"""Rows: the store on Redis beside the one on SQLite, in one run; a turn, an idle session, and what grows on Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.ids import SessionId
+from gateway.domain.messages import Conversation
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind
+from gateway.ports import Store
+from gateway.store import open_store
+from gateway.system.clock import SystemClock
+from tests.bench import measure
+from tests.bench.figures import Figure
+from tests.bench.rates import fill
+from tests.bench.rows.growth import NODE, after_a_child
+from tests.bench.rows.store import A_TURN, SLICES, take_turns
+from tests.bench.world import Bench
+from tests.support.makers import control, inbound, route
+from tests.support.redis_server import RedisServer
+
+Seed: TypeAlias = Callable[[Store, int], Awaitable[None]]
+Step: TypeAlias = Callable[[Store, int], Awaitable[None]]
+
+MS, US = 1_000, 1_000_000
+CALLERS = 32
+IN_SCRIPTS = frozenset({"get", "set", "exists", "getrange", "incrby", "zadd", "zrem", "zcard", "del", "expire", "time"})
+"""Commands that the script alone sends."""
+TIMES = 3.0
+"""By so much the largest may be dearer than the smallest."""
+FAMILY = 500
+FIRST = 1_000_000
+"""Chats that have nothing unsent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a server did so far."""
+
+    requests: int
+    """Round trips at most: commands of a pipeline count one by one."""
+    cpu_s: float
+    memory: int
+
+
+async def spent(server: RedisServer) -> Spent:
+    """Ask the server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"INFO everything\r\n")
+    size = int((await reader.readline())[1:])
+    text = (await reader.readexactly(size)).decode()
+    writer.close()
+    await writer.wait_closed()
+    calls = {name: int(count) for name, count in re.findall(r"cmdstat_([a-z|]+):calls=(\d+)", text)}
+    value = dict(re.findall(r"^(\w+):([\d.]+)\r?$", text, flags=re.MULTILINE))
+    return Spent(
+        sum(count for name, count in calls.items() if name not in IN_SCRIPTS | {"info", "ping", "publish"}),
+        float(value["used_cpu_user"]) + float(value["used_cpu_sys"]),
+        int(value["used_memory"]),
+    )
+
+
+@asynccontextmanager
+async def on_redis(bench: Bench) -> AsyncGenerator[tuple[RedisServer, Store]]:
+    """A store on a server of its own, on the disk that is measured."""
+    with RedisServer(bench.new_folder()) as server:
+        store = open_store(server.url, SystemClock())
+        try:
+            yield server, store
+        finally:
+            await store.close()
+
+
+# --- transitions --------------------------------------------------------------------------------
+
+
+async def transitions(bench: Bench) -> list[Figure]:
+    """Accept, claim and finish, durable, on both stores by turns, and what a turn asks of Redis."""
+    numbers, count = iter(range(1_000_000)), max(bench.counts.commits // A_TURN, 1)
+    beside = open_store(f"sqlite://{bench.new_folder()}/dragoman.db", SystemClock())
+    ours_s = theirs_s = 0.0
+    try:
+        async with on_redis(bench) as (_, store):
+            for one in (store, beside):
+                await take_turns(one, numbers, CALLERS, CALLERS)
+            for _ in range(SLICES):
+                theirs_s += await take_turns(beside, numbers, count, CALLERS)
+                ours_s += await take_turns(store, numbers, count, CALLERS)
+    finally:
+        await beside.close()
+    total = count * A_TURN * SLICES
+    return [
+        Figure(
+            what="transitions in a second on Redis, 32 callers; beside SQLite",
+            value=total / ours_s,
+            unit="/s",
+            floor=total / theirs_s,
+            budget=total / theirs_s / 2,
+            at_least=True,
+        ),
+        *await _a_turn(bench),
+        await _idle_session(bench),
+    ]
+
+
+async def _a_turn(bench: Bench) -> list[Figure]:
+    """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing."""
+    with RedisServer(bench.new_folder()) as server:
+        async with bench.run_daemon(model=True, store=server.url) as life:
+            await life.exchanges(bench.counts.warm)
+            before, began = await spent(server), time.perf_counter()
+            await life.exchanges(bench.counts.turns)
+            after, took_s = await spent(server), time.perf_counter() - began
+            await asyncio.sleep(took_s)
+            idle = await spent(server)
+    turns, idle_s = bench.counts.turns, time.perf_counter() - began - took_s
+    share = took_s / idle_s
+    requests = after.requests - before.requests - (idle.requests - after.requests) * share
+    cpu_s = after.cpu_s - before.cpu_s - (idle.cpu_s - after.cpu_s) * share
+    return [
+        Figure(what="requests to Redis, a plain turn", value=requests / turns, budget=8),
+        Figure(what="CPU of Redis, a plain turn", value=cpu_s / turns * US, unit="µs", budget=250),
+    ]
+
+
+async def _idle_session(bench: Bench) -> Figure:
+    """Memory of Redis for a session in which nothing was said but `/new`, without the message itself and its answer."""
+    count = bench.counts.grown[-1]
+    async with on_redis(bench) as (server, store):
+        await store.control(route(SessionId("chat:first")), inbound(direct=False), control())
+        before = await spent(server)
+        async with asyncio.TaskGroup() as group:
+            numbers = iter(range(count))
+            for _ in range(CALLERS):
+                group.create_task(_sessions(store, numbers), name="sessions")
+        after = await spent(server)
+    return Figure(
+        what="memory of Redis, a session with one command", value=(after.memory - before.memory) / count, unit="bytes"
+    )
+
+
+async def _sessions(store: Store, numbers: Iterator[int]) -> None:
+    for number in numbers:
+        where = Conversation(channel="telegram", account="main", chat=str(-number - 1))
+        await store.control(route(SessionId(f"chat:{number}")), inbound(direct=False, where=where), control())
+
+
+# --- what grows ---------------------------------------------------------------------------------
+
+
+async def growth(bench: Bench) -> list[Figure]:
+    """One more message and its answer beside many unsent ones, many queued turns, and many children."""
+    sizes = bench.counts.grown
+    cases: list[tuple[str, Seed, Step, Sequence[int]]] = [
+        ("unsent messages of as many chats", _unsent, _sent, sizes),
+        ("unsent messages of one chat", _unsent_in_one, _sent, sizes),
+        ("queued turns of its chat", _queued, _accepted, sizes),
+        ("children that its session had", _children, _answered, [min(size, FAMILY) for size in sizes[::2]]),
+    ]
+    figures: list[Figure] = []
+    for what, seed, step, counts in cases:
+        took: list[float] = []
+        for size in counts:
+            async with on_redis(bench) as (_, store):
+                await seed(store, size)
+                took.append(await _in_the_middle(store, step, bench.counts.warm))
+        figures += _against_first(what, counts, took)
+    return figures
+
+
+def _against_first(what: str, sizes: Sequence[int], seconds: Sequence[float]) -> list[Figure]:
+    first = seconds[0] * MS
+    return [
+        Figure(
+            what=f"on Redis, one more beside {size:,} {what}",
+            value=took * MS,
+            unit="ms",
+            floor=first if number else None,
+            budget=first * TIMES if number == len(sizes) - 1 else None,
+        )
+        for number, (size, took) in enumerate(zip(sizes, seconds, strict=True))
+    ]
+
+
+async def _in_the_middle(store: Store, step: Step, count: int) -> float:
+    took: list[float] = []
+    for number in range(count):
+        began = time.perf_counter()
+        await step(store, number)
+        took.append(time.perf_counter() - began)
+    return measure.p50(took)
+
+
+async def _unsent(store: Store, count: int) -> None:
+    await _fill_all(store, [_chat(number) for number in range(count)], count)
+
+
+async def _unsent_in_one(store: Store, count: int) -> None:
+    await _fill_all(store, [_chat(0)], count)
+
+
+async def _fill_all(store: Store, places: Sequence[Conversation], count: int) -> None:
+    numbers = iter(range(count))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CALLERS):
+            group.create_task(fill(store, numbers, places), name="filler")
+
+
+async def _sent(store: Store, number: int) -> None:
+    """A turn in another chat, and the claims of its messages."""
+    await fill(store, iter([FIRST + number]), [_chat(FIRST + number)])
+    for slot in await store.claim_slots(NODE, ["telegram"], 1):
+        await store.slot_sent(slot, "1", unsettled=False)
+
+
+async def _queued(store: Store, count: int) -> None:
+    """The first turn runs, so that the others wait."""
+    await _accepted(store, 0)
+    await store.claim(NODE)
+    for number in range(count):
+        await _accepted(store, number)
+
+
+async def _accepted(store: Store, _number: int) -> None:
+    way = route(SessionId("chat:queue"))
+    await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+
+
+async def _children(store: Store, count: int) -> None:
+    for number in range(count):
+        await _accepted(store, number)
+        await after_a_child(store, (await store.claim(NODE))[0].lease)
+
+
+async def _answered(store: Store, number: int) -> None:
+    """A turn of the session with one more child."""
+    await _accepted(store, number)
+    await after_a_child(store, (await store.claim(NODE))[0].lease)
+
+
+def _chat(number: int) -> Conversation:
+    return Conversation(channel="telegram", account="main", chat=str(number + 1))
