@@ -105,10 +105,13 @@ def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
         return Claimed(lease=lease, view=view, history=None)
     source, asked = source_of(part), source_of(part).may_ask
     source.may_ask = True  # a lease ends no turn: the history is as it was
+    before = set(source.batch.read)
     try:
-        return Claimed(lease=lease, view=view, history=history_of(part, view.session.id, view.turn.epoch, history))
+        found = history_of(part, view.session.id, view.turn.epoch, history)
     finally:
         source.may_ask = asked
+    source.batch.trust_ended(before)
+    return Claimed(lease=lease, view=view, history=found)
 
 
 def open_redis(url: str, clock: Clock) -> RedisStore:

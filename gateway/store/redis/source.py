@@ -6,7 +6,7 @@ batch is written only when all of them are still stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -18,6 +18,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
+from gateway.domain.steps import StepState
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, to_us
@@ -103,6 +104,13 @@ class Batch:
         stored = self.known(key) or Stored(None)
         self.read.setdefault(key, stored.stamp)
         return stored.row
+
+    def trust_ended(self, before: Collection[str]) -> None:
+        """Do not compare rows that were read since `before` and that nobody changes any more: a history has many."""
+        for key in [key for key in self.read if key not in before]:
+            stored = self.known(key)
+            if key not in self.changed and stored is not None and _has_ended(stored.row):
+                del self.read[key]
 
     @property
     def is_of_one_moment(self) -> bool:
@@ -237,6 +245,11 @@ class RedisSource:
         """
         return self._answer(("ZRANGE", name, first, last))
 
+    def _ask_together(self, questions: Sequence[Question]) -> None:
+        """Get the answers to several questions in one round trip."""
+        if unanswered := [one for one in questions if one not in self.batch.answers]:
+            self._miss(Missing("answers", *unanswered))
+
     def _answer(self, question: Question) -> Any:
         if question not in self.batch.answers:
             self._miss(Missing("answer", *question))
@@ -259,8 +272,10 @@ class RedisSource:
     def ready_turns(self, now: datetime, limit: int) -> list[TurnId]:
         """Return queued turns that may run, the longest waiting first."""
         found: list[TurnId] = []
-        first = 0
-        while len(found) < limit and (page := self.candidates(indexes.READY, first, first + PAGE - 1)):
+        first, is_last = 0, False
+        while len(found) < limit and not is_last:
+            page = self.candidates(indexes.READY, first, first + PAGE - 1)
+            is_last = len(page) < PAGE
             rows = self.rows(TURN, page)
             sessions = self.rows(SESSION, {row.turn.session for row in rows})
             held = {row.session.id: row.held_commands for row in sessions}
@@ -331,10 +346,13 @@ class RedisSource:
         self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
     ) -> list[SlotId]:
         """Return the oldest due slot of each conversation where none is being sent; refusals last."""
+        due_later = ("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf")
+        first = [("ZRANGE", indexes.unsent_on(channel), 0, LANES_PAGE - 1) for channel in channels]
+        self._ask_together([("ZRANGE", indexes.SENDING, 0, -1), due_later, *first])
         sending = [row for row in self.rows(SLOT, self.candidates(indexes.SENDING)) if row.sending_since is not None]
         closed = Closed(
             busy=frozenset(dump_conversation(row.slot.conversation) for row in sending),
-            later=frozenset(self._answer(("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf"))),
+            later=frozenset(self._answer(due_later)),
             accounts=tuple(f"{dump_json(list(one))[:-1]}," for one in without),
         )
         found: list[SlotRow] = []
@@ -363,9 +381,10 @@ class RedisSource:
         Of refusals no more than may be sent at once.
         """
         lanes: dict[str, list[SlotId]] = {}
-        decided, refusals, first = set[str](), 0, 0
-        while page := self.candidates(indexes.unsent_on(channel), first, first + LANES_PAGE - 1):
-            first += LANES_PAGE
+        decided, refusals, first, is_last = set[str](), 0, 0, False
+        while not is_last:
+            page = self.candidates(indexes.unsent_on(channel), first, first + LANES_PAGE - 1)
+            first, is_last = first + LANES_PAGE, len(page) < LANES_PAGE
             for slot, kind, lane in map(indexes.lane_of, page):
                 if lane in decided:
                     continue
@@ -407,6 +426,18 @@ class RedisSource:
     def expired_grants(self, now: datetime, limit: int) -> list[GrantId]:
         """Return grants past their time that did not end yet."""
         return [GrantId(grant) for grant in self.until(indexes.GRANTS, to_us(now), limit)]
+
+
+def _has_ended(row: object) -> bool:
+    match row:
+        case TurnRow():
+            return row.turn.state in ENDED
+        case StepRow():
+            return row.step.state is StepState.FINISHED
+        case MessageRow():
+            return row.received.given is not None
+        case _:
+            return False
 
 
 _seq: Callable[[SlotRow], int] = attrgetter("seq")

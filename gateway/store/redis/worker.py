@@ -238,6 +238,7 @@ class Worker:
         """Load missing rows, with those that are read next, and answers."""
         keys = list(dict.fromkeys(str(key) for one in missed if one.rows == "row" for key in one.key))
         asked: list[Question] = [tuple(one.key) for one in missed if one.rows == "answer"]
+        asked += [question for one in missed if one.rows == "answers" for question in one.key]
         for question, answer in zip(asked, self._ask(asked), strict=True):
             batch.answers[question] = answer
         while keys:
