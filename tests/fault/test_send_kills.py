@@ -98,3 +98,27 @@ async def test_asking_again_outlives_a_kill(point: str, passage: int, tmp_path: 
 async def test_message_for_later_outlives_a_kill(point: str, passage: int, tmp_path: Path) -> None:
     """The call returns at once, and the answer is one message."""
     await asked_again(tmp_path, point, passage, wait_s=0)
+
+
+@pytest.mark.whole("the store's own test of a message that is sent again stays")
+@pytest.mark.parametrize("point", ["J11", "J12", "J13", "J14"])
+async def test_message_to_the_parent_outlives_a_kill(point: str, tmp_path: Path) -> None:
+    """The second call of the family is the child's: its message reaches the parent once, before its end does."""
+    says = Call(name="sessions_send", arguments=json.dumps({"session": "parent", "message": "Half of it."}))
+    rules = [
+        *asks("look", spawn("count all files", mode="session"), then="It looks."),
+        *asks("count all", says, then="Nine files.", system=CHILD),
+        Rule(text="is at work", reply=Reply(text="Half is there.")),
+        Rule(text="has ended", reply=Reply(text="All is there.")),
+    ]
+    async with tree(tmp_path, rules) as found:
+        await found.daemon.kill()
+        await found.begin(f"{point}:kill:2")
+        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+            group.create_task(found.come_back())
+            await found.say("look")
+            group.create_task(found.answer("is there"))
+        await found.answer("All is there.")
+        assert await found.daemon.stop() == 0, found.daemon.log[-3000:]
+        above = await stored(found.daemon.state, ROOT)
+        assert told(above) == ["Half of it.", "Task: count all files\n\nNine files."]
