@@ -34,6 +34,8 @@ from gateway.errors import ConfigError
 
 TIMEOUTS, FOLDER, PACKAGES = "timeouts", "folder", "packages"
 """Keys of `[tools]` that are not tools."""
+WORKSPACES = "workspaces"
+"""Folder of the state folder that holds all workspaces."""
 EVERY = ":*"
 """End of a table's name that is for every tool of a source."""
 BUILT_IN = "builtin"
@@ -59,7 +61,7 @@ class OwnTool:
 def read_folder(raw: object, base: Path | None, state: Path, reader: TableReader) -> OwnFolder | None:
     """Return the owner's folder of tools, or None. `base`: folder of the configuration, for a relative path.
 
-    No folder of a workspace, or of anything else in the state folder: a model could write itself a tool there.
+    No folder of a workspace: a model could write itself a tool there.
     """
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
     if FOLDER not in tables:
@@ -74,8 +76,8 @@ def read_folder(raw: object, base: Path | None, state: Path, reader: TableReader
     except OSError as error:
         reader.wrong(("tools", FOLDER), f"it cannot be read: {error.strerror}", "Name a folder with *.py files")
         return None
-    if path.resolve().is_relative_to(state.resolve()):
-        reader.wrong(("tools", FOLDER), "it is in the state folder, where agents write", "Move it elsewhere")
+    if path.resolve().is_relative_to((state / WORKSPACES).resolve()):
+        reader.wrong(("tools", FOLDER), "it is in a workspace, where agents write", "Move it elsewhere")
         return None
     trusted = frozenset(name for name, table in tables.items() if _is_trusted(table))
     return OwnFolder(path=path.absolute(), trusted=trusted, trusts_all=f"{FOLDER_SOURCE}{EVERY}" in trusted)

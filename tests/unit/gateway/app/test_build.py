@@ -112,7 +112,7 @@ def test_the_folder_of_tools_is_not_where_agents_write(tmp_path: Path) -> None:
     (tmp_path / "state" / "workspaces" / "w" / "tools").mkdir(parents=True)
     (tmp_path / "tools").symlink_to(tmp_path / "state" / "workspaces" / "w" / "tools")
     for folder in ("state/workspaces/w/tools", "tools"):
-        with pytest.raises(ConfigError, match=r"tools\.folder: it is in the state folder, where agents write"):
+        with pytest.raises(ConfigError, match=r"tools\.folder: it is in a workspace, where agents write"):
             loaded(tmp_path, f'[tools]\nfolder = "{folder}"\n')
 
 
