@@ -91,7 +91,7 @@ def _proxy(text: str) -> str:
 def _store_url(text: str) -> str:
     scheme, _, rest = text.partition("://")
     if scheme in {"redis", "rediss"}:
-        if not re.fullmatch(r"[^/?#\s]+(/[0-9]*)?(\?prefix=[\w.-]+)?", rest):
+        if not re.fullmatch(r"[^/?#\s]+(/[0-9]*)?(\?(prefix|ca|cert|key)=[^#\s]+)?", rest):
             raise Flaw("this is no address of a Redis", 'Write "redis://user:password@host:6379/0"')
         return text
     if scheme == "sqlite" and re.fullmatch(r"/[^?#\x00]*[^/?#\x00]", rest):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import redis
+from redis import exceptions
 
 from gateway.errors import ConfigError, StoreError, StoreTooNew
 from gateway.store.redis.connection import address_of, connect, failure, shown
@@ -39,6 +40,7 @@ def check_server(url: str, prefix: str, *, begins: bool = False, half: bool = Fa
     try:
         _check_version(client, url)
         _check_settings(client, url)
+        _check_rights(client, prefix)
         _check_keys(client, url, prefix, begins=begins, half=half)
         return client.time()
     except redis.RedisError as error:
@@ -70,6 +72,42 @@ def _check_settings(client: Any, url: str) -> None:
         raise StoreError(
             f"Redis at {shown(url)} may lose what it acknowledged: {is_}.", cure=f"Set {cure} in redis.conf."
         )
+
+
+def _check_rights(client: Any, prefix: str) -> None:
+    """Try each command so that none changes anything. Raises what the server says of a missing right."""
+    key, nothing = f"{prefix}no-such-key", "nothing"
+    tried: tuple[tuple[str | int, ...], ...] = (
+        ("GET", key),
+        ("MGET", key),
+        ("EXISTS", key),
+        ("GETRANGE", key, 0, 1),
+        ("ZCARD", key),
+        ("ZRANGE", key, 0, 1),
+        ("ZREVRANGE", key, 0, 1),
+        ("ZRANGEBYSCORE", key, 0, 1),
+        ("ZREVRANGEBYSCORE", key, 1, 0),
+        ("SET", key, nothing, "XX"),
+        ("INCRBY", key, "no number"),
+        ("DEL", key),
+        ("EXPIRE", key, 1),
+        ("ZADD", key, "XX", 0, nothing),
+        ("ZREM", key, nothing),
+        ("XADD", key, "NOMKSTREAM", "MAXLEN", "~", 1, "*", "a", "b"),
+        ("PUBLISH", f"{prefix}check", ""),
+        ("EVAL", "return 1", 0),
+        ("SCRIPT LOAD", "return 1"),
+    )
+    pipeline = client.pipeline(transaction=False)
+    for words in tried:
+        pipeline.execute_command(*words)
+    answers: list[Any] = pipeline.execute(raise_on_error=False)
+    for answer in answers:
+        if isinstance(answer, exceptions.NoPermissionError | exceptions.OutOfMemoryError):
+            raise answer
+    with client.pubsub() as pubsub:
+        pubsub.subscribe(f"{prefix}check")
+        pubsub.get_message(timeout=1.0)
 
 
 def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool) -> None:

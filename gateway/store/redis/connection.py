@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -26,6 +28,10 @@ BETWEEN_S = 0.1
 DEFAULT_PREFIX = "{dragoman}:"
 LOST = (redis.ConnectionError, redis.TimeoutError)
 """Errors after which a request may or may not have been done."""
+AWAY = (*LOST, exceptions.BusyLoadingError)
+"""Errors of a server that is gone, or begins."""
+FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
+"""Options of the URL that name files for TLS, and what the library calls them."""
 RUNBOOK = "deploy/RUNBOOK.md (A store on Redis) says what Redis needs."
 
 
@@ -34,13 +40,25 @@ def address_of(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     prefix = options.pop("prefix", "")
-    if set(options) - {"db"}:
+    if unknown := sorted(set(options) - {"db", *FILES}):
         raise ConfigError(
-            f"The store's URL has an unknown option: {', '.join(sorted(set(options) - {'db'}))}.",
-            cure="Use `redis://user:password@host:port/0`, with `?prefix=` where several gateways share a Redis.",
+            f"The store's URL has an unknown option: {', '.join(unknown)}.",
+            cure="Use `redis://user:password@host:port/0`, with `?prefix=` where several gateways share a Redis, and "
+            "`rediss://` with `?ca=FILE`, `&cert=FILE` and `&key=FILE` for TLS.",
         )
+    for name, option in FILES.items():
+        if (file := options.pop(name, None)) is not None:
+            _check_file(name, file, parts.scheme)
+            options[option] = file
     plain = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
     return plain, f"{{{prefix}}}:" if prefix else DEFAULT_PREFIX
+
+
+def _check_file(name: str, file: str, scheme: str) -> None:
+    if scheme != "rediss":
+        raise ConfigError(f"The store's URL has `{name}=` and no TLS.", cure="Begin it with `rediss://`.")
+    if not os.path.isfile(file):
+        raise ConfigError(f"The store's URL names a file that is not there: {name}={file}.", cure="Correct its path.")
 
 
 def shown(url: str) -> str:
@@ -71,10 +89,17 @@ def connect(url: str) -> redis.Redis:
 def failure(error: redis.RedisError, url: str) -> StoreError:
     """Return the error for the caller."""
     text = str(error)
-    if isinstance(error, redis.AuthenticationError | exceptions.NoPermissionError):
-        return StoreError(
-            f"Redis at {shown(url)} refuses this user: {text}.", cure=f"Correct the URL or the user's rights. {RUNBOOK}"
-        )
+    if isinstance(error, exceptions.NoPermissionError) or "ACL failure in script" in text:
+        return StoreError(f"Redis at {shown(url)} refuses this user: {text}.", cure=_right_for(text))
+    if isinstance(error, redis.AuthenticationError):
+        cure = "Correct user and password in store.url."
+        return StoreError(f"Redis at {shown(url)} refuses this user: {text}.", cure=cure)
+    if "DB index" in text:
+        cure = "Correct the number at the end of store.url, or raise `databases` in redis.conf."
+        return StoreError(f"Redis at {shown(url)} has no such database: {text}.", cure=cure)
+    if "SSL" in text or "CERTIFICATE" in text.upper():
+        cure = "Name the authority of its certificate with `?ca=FILE`, and your own with `&cert=FILE&key=FILE`."
+        return StoreError(f"Redis at {shown(url)} cannot be reached through TLS: {text}.", cure=cure)
     if isinstance(error, LOST):
         return StoreError(f"Redis at {shown(url)} does not answer: {text}.", cure="Start Redis, or correct the URL.")
     if isinstance(error, exceptions.OutOfMemoryError):
@@ -86,13 +111,22 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
     return StoreError(f"Redis at {shown(url)} failed: {text}.", cure=RUNBOOK)
 
 
+def _right_for(text: str) -> str:
+    """Return how to give a user the right that it misses."""
+    found = re.search(r"'([a-z|]+)'", text)
+    if found:
+        return f"Give it the right `+{found[1]}`. {RUNBOOK}"
+    what = "channels `&{dragoman}:*`" if "channel" in text else "keys `~{dragoman}:*`"
+    return f"Allow it the {what}, or those of its prefix. {RUNBOOK}"
+
+
 def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool]) -> T:
     """Call a command that may be repeated, until Redis answers or has been away for too long."""
     deadline = time.monotonic() + TRY_FOR_S
     while True:
         try:
             return command()
-        except (*LOST, exceptions.BusyLoadingError):
+        except AWAY:
             if is_closed() or time.monotonic() > deadline:
                 raise
             time.sleep(BETWEEN_S)

@@ -223,6 +223,7 @@ def test_a_host_with_a_port_says_where_the_port_stands(host: str) -> None:
         "redis://localhost:6379/0",
         "rediss://user:secret@redis.example",
         "redis://here?prefix=second",
+        "rediss://here/1?ca=/etc/ca.pem&cert=/etc/a.pem&key=/etc/a.key",
     ],
 )
 def test_stores_that_are_known(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.errors import ConfigError, StoreError, StoreTooNew
+from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import check_server
 from gateway.store.redis.connection import address_of
 from gateway.system.clock import SystemClock
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
 
 USER = "dragoman"
@@ -136,6 +138,73 @@ def test_a_missing_right_is_named(server: RedisServer, client: Any) -> None:
         check_store(server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1"))
     assert "secret" not in str(refused.value)
     client.execute_command("ACL", "DELUSER", USER)
+
+
+@pytest.mark.parametrize("command", ["publish", "zadd", "incrby", "subscribe", "mget", "eval"])
+def test_each_missing_right_is_named(server: RedisServer, client: Any, command: str) -> None:
+    """At the start, not in the first turn that needs it."""
+    rights = [*RIGHTS.split(), f"-{command}"]
+    client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", *rights)
+    try:
+        with pytest.raises(StoreError, match=command) as refused:
+            check_store(server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1"))
+        assert f"`+{command}`" in refused.value.cure
+        assert client.dbsize() == 0
+    finally:
+        client.execute_command("ACL", "DELUSER", USER)
+
+
+def test_a_full_redis_is_refused_at_the_start(server: RedisServer, client: Any) -> None:
+    client.config_set("maxmemory", "1mb")
+    try:
+        with pytest.raises(StoreFull, match="is full"):
+            check_store(server.url)
+    finally:
+        client.config_set("maxmemory", "0")
+
+
+def test_a_database_that_is_not_there_is_named(server: RedisServer) -> None:
+    with pytest.raises(StoreError, match="no such database") as refused:
+        check_store(f"redis://127.0.0.1:{server.port}/99999")
+    assert "`databases`" in refused.value.cure
+
+
+def _certificates(folder: Path) -> dict[str, Path]:
+    """Make a certificate for this machine, its own authority, with its key."""
+    found = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    out = ("-keyout", str(found["key"]), "-out", str(found["cert"]))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *out],
+        check=True,
+        capture_output=True,
+    )
+    return found
+
+
+async def test_a_store_is_opened_through_tls(tmp_path: Path) -> None:
+    """With the authority and a client's certificate; without either, the error says what is missing."""
+    files, port = _certificates(tmp_path), free_port()
+    tls = ("--tls-port", str(port), "--tls-cert-file", str(files["cert"]), "--tls-key-file", str(files["key"]))
+    with RedisServer(tmp_path, *tls, "--tls-ca-cert-file", str(files["cert"])):
+        url = f"rediss://localhost:{port}/0?ca={files['cert']}"
+        store = open_store(f"{url}&cert={files['cert']}&key={files['key']}", SystemClock())
+        await store.probe()
+        assert (await store.counts()).queued_turns == 0
+        await store.close()
+        with pytest.raises(StoreError, match="TLS") as refused:
+            check_store(f"rediss://localhost:{port}/0")
+        assert "?ca=FILE" in refused.value.cure
+        with pytest.raises(StoreError):
+            check_store(url)
+
+
+def test_files_of_tls_are_checked(tmp_path: Path) -> None:
+    (file := tmp_path / "ca.pem").write_text("")
+    with pytest.raises(ConfigError, match="no TLS"):
+        check_store(f"redis://127.0.0.1:1/0?ca={file}")
+    with pytest.raises(ConfigError, match="not there"):
+        check_store(f"rediss://127.0.0.1:1/0?ca={file}x")
 
 
 def test_a_redis_that_is_not_there_is_named(tmp_path: Path) -> None:
