@@ -33,6 +33,10 @@ class ReceivingLease:
         """Return whether the lease may have ended: this process was suspended, or the store did not answer."""
         return self.clock.monotonic() >= self._until
 
+    async def is_held(self) -> bool:
+        """Return whether this node may receive now. A lease that may have ended is asked for at once, for an event."""
+        return not self.has_lapsed() or await self._hold()
+
     async def lead(self, receive: Callable[[], Awaitable[None]], stand_by: Callable[[], None]) -> None:
         """Receive while this node holds the lease, until cancelled. `stand_by` is called while another one has it."""
         while True:

@@ -156,10 +156,11 @@ class SlackConnection(PlatformAccount):
     # --- receiving ----------------------------------------------------------------------------------
 
     async def _take(self, payload: object) -> SlackAck:
-        """Store a payload. Refuse it while the bot is unknown, and when another node may have the sockets."""
-        if self._updates is None or (self._lease is not None and self._lease.has_lapsed()):
+        """Store a payload. Refuse it while the bot is unknown, and when another node has the sockets."""
+        updates = self._updates
+        if updates is None or (self._lease is not None and not await self._lease.is_held()):
             return SlackAck(stored=False)
-        return await self._updates.take(payload)
+        return await updates.take(payload)
 
     def _lease_of_sockets(self) -> ReceivingLease:
         """Return the lease of the app: workspaces of one app share its sockets."""

@@ -445,11 +445,15 @@ async def test_it_connects_only_while_it_holds_the_lease(slack: FakeSlack, scene
 
 
 async def test_a_node_that_slept_past_its_lease_takes_nothing(slack: FakeSlack, scene: Scene) -> None:
-    """Slack tells the node that has the sockets by now."""
+    """Slack tells the node that has the sockets by now. Where none took them, the lease is asked for at once."""
     scene.clock = clock = FakeClock()
     async with running(scene, pauses=replace(QUICK, lease=60)):
         await until(lambda: len(slack.sockets) == 2)
         clock.advance(16)
+        scene.host.ours = False
         slack.say(ANN, "hello")
         await asyncio.sleep(0.2)
         assert scene.sink.texts == []
+        scene.host.ours = True
+        slack.say(ANN, "again")
+        await until(lambda: "again" in scene.sink.texts)
