@@ -198,6 +198,18 @@ async def test_a_target_must_be_empty_and_unused(redis_server: RedisServer, tmp_
     await running.close()
 
 
+async def test_a_full_target_is_seen_whichever_key_comes_first(redis_server: RedisServer) -> None:
+    """Redis lists keys in an order of its own: in some stores the one that an empty one has, too, comes first."""
+    for number in range(20):
+        url = f"{redis_server.url}?prefix={mint('full')}"
+        store = open_store(url, SystemClock())
+        await store.put("colours", f"{number}", "blue")
+        with copy_of(url) as copy, pytest.raises(StoreError, match="has a store"):
+            copy.begin()
+        assert await store.get("colours", f"{number}") == "blue"
+        await store.close()
+
+
 async def test_a_killed_copy_is_refused_and_begins_anew(redis_server: RedisServer, tmp_path: Path) -> None:
     """A daemon refuses what a copy left half full; the same copy given again removes that and is whole."""
     file, url, clock = f"sqlite://{tmp_path}/dragoman.db", f"{redis_server.url}?prefix={mint('half')}", FakeClock()

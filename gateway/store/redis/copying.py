@@ -192,7 +192,7 @@ class RedisCopy:
     def begin(self) -> None:
         """Mark the store as half full, once it is empty. What an earlier copy left half done is removed."""
         found = self.client.hgetall(self.key("meta"))
-        if FILLING not in found and next(self.keys(), None) not in (None, "meta"):
+        if FILLING not in found and any(key != "meta" for key in self.keys()):
             raise StoreError(
                 f"Redis at {shown(self.url)} has a store under `{self.prefix}` already.",
                 cure="Name another prefix (`?prefix=` in the URL) or another database.",
