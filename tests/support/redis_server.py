@@ -18,6 +18,23 @@ START_S = 20.0
 """Maximum seconds until a server answers."""
 
 
+def wait_until_it_answers(port: int) -> None:
+    """Wait until the server on a loopback port answers, if only that it wants a password."""
+    deadline = time.monotonic() + START_S
+    while not _answers(port):
+        assert time.monotonic() < deadline, "redis-server does not answer."
+        time.sleep(0.02)
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
+            line.sendall(b"PING\r\n")
+            return line.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+    except OSError:
+        return False
+
+
 class RedisServer:
     """A server with its data in `folder`. It keeps its port, so that clients find it after a restart."""
 
@@ -39,10 +56,7 @@ class RedisServer:
         where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", "")
         command = [program, *where, "--databases", "4000", *DURABLE, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_S
-        while not self._answers():
-            assert time.monotonic() < deadline, "redis-server does not answer."
-            time.sleep(0.02)
+        wait_until_it_answers(self.port)
 
     def share(self) -> None:
         """Let several tests use it."""
@@ -56,14 +70,6 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as line:
-                line.sendall(b"PING\r\n")
-                return line.recv(64).startswith((b"+PONG", b"-NOAUTH"))
-        except OSError:
-            return False
 
     def __enter__(self) -> RedisServer:
         """Start it."""

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from gateway.store import check_store
 from tests.support.daemon import Daemon, running
 from tests.support.ports import free_port
+from tests.support.redis_server import wait_until_it_answers
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 ENV = {
@@ -49,9 +50,9 @@ def filled(value: Any) -> Any:
         case str():
             return re.sub(r"\$\{(\w+)(?::[?-]([^}]*))?\}", lambda one: ENV.get(one[1], one[2] or ""), value)
         case list():
-            return [filled(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+            return [filled(one) for one in cast(list[Any], value)]
         case dict():
-            return {name: filled(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {name: filled(one) for name, one in cast(dict[str, Any], value).items()}
         case _:
             return value
 
@@ -100,6 +101,7 @@ def valkey(tmp_path: Path) -> Iterator[str]:
     (data := tmp_path / "redis").mkdir()
     words = [program, *command[1:], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as server:
+        wait_until_it_answers(port)
         yield f"redis://:{ENV['REDIS_PASSWORD']}@127.0.0.1:{port}/0"
         server.kill()
 
