@@ -84,7 +84,7 @@ class Membership:
         except DragomanError as error:
             self.trouble = str(error)
             self._log.error("this node is no member of its gateway any more", error=str(error))
-        except Exception:  # noqa: BLE001 - the loop of this node's signs of life must not end (house rule 9)
+        except Exception:  # noqa: BLE001 - a sweep: without it other nodes would take this one for dead (house rule 9)
             self._log.exception("heartbeat failed")
         else:
             self.trouble = ""

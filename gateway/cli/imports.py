@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import ssl
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -27,31 +26,11 @@ def importing() -> Generator[None]:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     gc.disable()
     try:
-        with quick_dataclasses(), no_idle_authorities():
+        with quick_dataclasses():
             yield
         gc.freeze()
     finally:
         gc.enable()
-
-
-@contextmanager
-def no_idle_authorities() -> Generator[None]:
-    """Load no certificate authorities, in this block, into a TLS context that verifies nothing.
-
-    aiohttp makes two contexts on import, one of which verifies nothing and is never used here. The 140 authorities
-    take 4 % of a start's CPU. A context that is made to verify later has none, and trusts nobody.
-    """
-    load = ssl.SSLContext.set_default_verify_paths
-
-    def load_for_verifying(self: ssl.SSLContext) -> None:
-        if self.verify_mode is not ssl.CERT_NONE:
-            load(self)
-
-    ssl.SSLContext.set_default_verify_paths = load_for_verifying
-    try:
-        yield
-    finally:
-        del ssl.SSLContext.set_default_verify_paths  # the inherited one is back
 
 
 @contextmanager

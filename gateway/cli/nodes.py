@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -28,6 +27,8 @@ def make_nodes(places: Callable[[Callable[..., Any]], Callable[..., Any]], ask: 
             return
         rows = ask(context.obj, "nodes", {})
         if as_json:
+            import json
+
             click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
             return
         shown = [{**row, **{name: ", ".join(row[name]) for name in ("roles", "differs")}} for row in rows]

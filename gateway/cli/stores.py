@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
@@ -55,6 +54,8 @@ def backup(options: Options, target: str | None) -> None:
 
     Workspaces and outputs of sessions are files of the state folder: back them up as files.
     """
+    from importlib.metadata import version
+
     from gateway.domain.nodes import KeyMark, KeySource
     from gateway.store.backup import BackupKey, make_backup
     from gateway.system.clock import SystemClock

@@ -23,6 +23,7 @@ from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.failures import FAILURES, store_error
 from gateway.store.sqlite.opening import FileLock, check_file, check_library, connect, migrate, open_reader
 from gateway.store.sqlite.statements import FOLDER, load_migrations, load_statements
+from gateway.store.sqlite.tables import insertion
 from gateway.store.sqlite.tx import ReadTx, Values
 
 PARTIAL = ".partial"
@@ -287,9 +288,7 @@ def _insert(db: sqlite3.Connection, sql: Any, records: Iterable[Record]) -> None
         kind, values = record.kind, record.values
         table = TABLES.get(kind)
         if table is not None:
-            marks = ", ".join("?" for _ in table.names)
-            statement = f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES ({marks})"  # noqa: S608 - ours
-            db.execute(statement, values[: len(table.names)])
+            db.execute(insertion(table), values[: len(table.names)])
         elif kind == "cards":
             db.executemany(sql["copy_card"], [(record.key, slot) for slot in values])
         elif kind in ("event", "poison"):

@@ -20,8 +20,7 @@ class RowTable(Generic[R]):
         """Take the columns, of which the table has the name and the key."""
         self._kind = kind
         self._where = f"WHERE {kind.key} = ?"
-        names, marks = ", ".join(kind.names), ", ".join("?" for _ in kind.names)
-        self._insert = f"INSERT INTO {kind.name} ({names}) VALUES ({marks})"  # noqa: S608 - names of our own
+        self._insert = insertion(kind)
         self._changing = [one for one in kind.columns if not one.fixed]
         self._changeable = attrgetter(*(one.path for one in self._changing))
         self._key = attrgetter(next(one.path for one in kind.columns if one.name == kind.key))
@@ -50,6 +49,12 @@ class RowTable(Generic[R]):
             statement = f"UPDATE {self._kind.name} SET {assignments} {self._where}"  # noqa: S608 - names of our own
             self._updates[names] = statement
         return self._updates[names]
+
+
+def insertion(kind: RowColumns[Any]) -> str:
+    """Return the statement that writes a whole row; its parameters are all columns in their order."""
+    names, marks = ", ".join(kind.names), ", ".join("?" for _ in kind.names)
+    return f"INSERT INTO {kind.name} ({names}) VALUES ({marks})"  # noqa: S608 - names of our own
 
 
 def _execute(db: sqlite3.Connection, statement: str, values: list[Any]) -> None:

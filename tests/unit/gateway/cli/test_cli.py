@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.imports import no_idle_authorities
 from gateway.cli.terminal import approval, plain, table
 from gateway.errors import NotFound
 from gateway.server.control_server import ControlServer
@@ -167,22 +165,6 @@ sys.exit(str(taken))
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.PIPE)
     _, err = await process.communicate()
     assert err.decode().strip() == "[]"
-
-
-def test_only_what_verifies_nothing_has_no_authorities() -> None:
-    def loaded(verifies: ssl.VerifyMode) -> int:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = verifies
-        context.set_default_verify_paths()
-        return context.cert_store_stats()["x509"]
-
-    usual = loaded(ssl.CERT_REQUIRED)
-    with no_idle_authorities():
-        assert loaded(ssl.CERT_REQUIRED) == usual
-        assert ssl.create_default_context().cert_store_stats()["x509"] == usual
-        assert loaded(ssl.CERT_NONE) == 0
-    assert loaded(ssl.CERT_NONE) == usual
 
 
 @pytest.mark.whole("starts a process; other mistakes that the check finds stay")
