@@ -13,6 +13,7 @@ from config.values import spoken
 from gateway.domain.children import Agent
 from gateway.domain.hooks import HookConfig
 from gateway.domain.nodes import Role
+from gateway.domain.text import without_password
 from gateway.domain.turns import TurnLimits
 
 
@@ -24,7 +25,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         *((f"${name}", "overrides it") for name in loaded.variables),
         ("state folder", str(loaded.state)),
         *((f"owner {name}", ", ".join(who) or "the web page only") for name, who in settings.owners.items()),
-        ("store", settings.store.url),
+        ("store", without_password(settings.store.url)),
         *_cluster(settings.cluster),
         ("listens on", f"{settings.http.host}:{settings.http.port or 'any free port'}"),
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),

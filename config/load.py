@@ -23,7 +23,7 @@ from config.own_folder import FOLDER_SOURCE, OwnFolder
 from config.people import check_chats, check_people, read_owners
 from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.preset_files import Known, check_defaults, preset_warnings, read_presets
-from config.reading import TableReader, as_error, unknown
+from config.reading import TableReader, as_error, secrets_in, unknown
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
 from config.settings import (
@@ -154,7 +154,7 @@ def load(
         file=file,
         looked_at=looked_at,
         variables=tuple(sorted(overrides.values())),
-        secrets=tuple(reader.secrets),
+        secrets=(*reader.secrets, *secrets_in(settings.store.url)),
         warnings=(
             *_unread_files(looked_at),
             *_unsafe_files(file, reader.secret_files),

@@ -94,6 +94,15 @@ def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> s
     return f"{place}. {suggest(key, names, table, alike=False)}" if place else suggest(key, names, table)
 
 
+def secrets_in(url: str) -> list[SecretStr]:
+    """Return what a redactor must hide of a URL with a sign-in: all of it, its user and its password."""
+    user = url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0]
+    if not user:
+        return []
+    password = user.partition(":")[2] or user
+    return [SecretStr(one) for one in (url, user, unquote(user), password, unquote(password))]
+
+
 def dotted(path: Path) -> str:
     """Return a path in TOML notation: `model.fallback[0].name`, quoted where needed."""
     text = ""
@@ -233,10 +242,7 @@ class TableReader:
         if not isinstance(value, str):
             return value
         text = self._secret(value).get_secret_value() if value.startswith(("env:", "file:")) else value
-        user = text.removeprefix("http://").rpartition("@")[0]
-        if user:
-            password = user.partition(":")[2] or user
-            self.secrets += [SecretStr(one) for one in (text, user, unquote(user), password, unquote(password))]
+        self.secrets += secrets_in(text)
         return ProxyUrl(text)
 
     def _item(self, kind: Any, value: object, path: Path) -> Any:

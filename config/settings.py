@@ -40,6 +40,7 @@ from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.questions import QUESTION_EXPIRY
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
+from gateway.domain.text import without_password
 from gateway.domain.tool_groups import NEWEST
 from gateway.domain.tools import ApprovalMode, Availability, NetworkPolicy, SandboxPolicy
 from gateway.domain.turns import TurnLimits
@@ -101,7 +102,8 @@ def _store_url(text: str) -> str:
     if text == "memory://":
         return text
     example = f"sqlite://{text}" if text.startswith("/") else "sqlite:///var/lib/dragoman/dragoman.db"
-    raise Flaw(f"no store is known at {text!r}", f'Write "sqlite://" and an absolute path, as in "{example}"')
+    where = without_password(text)
+    raise Flaw(f"no store is known at {where!r}", f'Write "sqlite://" and an absolute path, as in "{example}"')
 
 
 def _main_only(text: object) -> object:

@@ -39,9 +39,10 @@ def migrate(source: str, target: str) -> None:
 
     Afterwards set store.url to TO. FROM stays as it was; start no daemon on it again.
     """
+    from gateway.domain.text import without_password
     from gateway.store.copying import migrate as copy
 
-    click.echo(f"Copied to {target.rpartition('@')[2]}: {_said(copy(source, target))}")
+    click.echo(f"Copied to {without_password(target)}: {_said(copy(source, target))}")
     click.echo("Now set store.url to it, and start no daemon on the old store again.")
 
 

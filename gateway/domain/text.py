@@ -56,6 +56,11 @@ def mended(text: str) -> str:
     return text
 
 
+def without_password(url: str) -> str:
+    """Return a URL without its user and password, for display and logs. Also for text that is no URL."""
+    return re.sub(r"(?<=://).*@", "", url, flags=re.DOTALL)
+
+
 def cut(text: str, limit: int) -> str:
     """Return the text, or its beginning with `…`, in at most `limit` characters."""
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"

@@ -14,6 +14,7 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from gateway.domain.text import without_password
 from gateway.errors import ConfigError, StoreError, StoreFull
 
 T = TypeVar("T")
@@ -62,10 +63,8 @@ def _check_file(name: str, file: str, scheme: str) -> None:
 
 
 def shown(url: str) -> str:
-    """Return a URL without its password."""
-    parts = urlsplit(url)
-    where = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, where, parts.path, "", ""))
+    """Return a URL without its password and options."""
+    return without_password(url).partition("?")[0]
 
 
 def connect(url: str) -> redis.Redis:

@@ -1,4 +1,4 @@
-"""`proxy` of a channel and of a model: plain or as a secret, and never in a text for people."""
+"""URLs with a password, `proxy` of a channel and of a model and `store.url`: never in a text for people."""
 
 from __future__ import annotations
 
@@ -65,3 +65,14 @@ def test_no_proxy_is_refused_with_its_cure(tmp_path: Path, written: str, told: s
     said = str(caught.value)
     assert f"channels.telegram.proxy: {told}" in said
     assert "very" not in said
+
+
+def test_password_of_the_store_is_told_to_nobody(tmp_path: Path) -> None:
+    url = "redis://ann:very%20secret-word@redis.example.org:6379/0?prefix=mine"
+    loaded = read(tmp_path, f'[store]\nurl = "{url}"\n')
+    assert dict(lines(loaded))["store"] == "redis://redis.example.org:6379/0?prefix=mine"
+    said = redactor_of(loaded).text(f"cannot open {url}: no user ann:very secret-word")
+    assert "secret-word" not in said
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, f'[store]\nurl = "{url.replace("redis:", "redis+other:")}"\n')
+    assert "no store is known at 'redis+other://redis.example.org" in str(caught.value)
