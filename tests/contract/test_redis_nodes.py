@@ -74,6 +74,20 @@ async def _connected(one: Scene, other: Scene, events: AsyncIterator[LiveEvent])
 # --- rows -----------------------------------------------------------------------------------
 
 
+async def test_a_node_that_ends_is_no_fault_of_the_others(pair: list[Scene]) -> None:
+    """It says goodbye to its own listener on the channel of all; what a newer version says is left alone, too."""
+    one, other = pair
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    async with one.store.live.subscribe(SESSIONS) as events:
+        await _connected(other, one, events)
+        await other.store.close()
+        one.store.live.publish(SESSIONS, Changed(session=SessionId("after")))
+        await _heard(events, lambda event: event == Changed(session=SessionId("after")))
+        await asyncio.sleep(0.2)
+    assert faults == []
+
+
 async def test_a_node_sees_what_another_changed(pair: list[Scene]) -> None:
     """A row that a node keeps is not believed when another node has written it since."""
     one, other = pair
