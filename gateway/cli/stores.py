@@ -55,8 +55,7 @@ def backup(options: Options, target: str | None) -> None:
 
     Workspaces and outputs of sessions are files of the state folder: back them up as files.
     """
-    from importlib.metadata import version
-
+    from gateway.app.node_entry import own_version
     from gateway.domain.nodes import KeyMark, KeySource
     from gateway.store.backup import BackupKey, make_backup
     from gateway.system.clock import SystemClock
@@ -68,7 +67,7 @@ def backup(options: Options, target: str | None) -> None:
     mark = KeyMark(fingerprint=key.fingerprint, source=source)
     own = BackupKey(mark=mark, root=key.root if source is KeySource.STATE else None)
     file = target or f"dragoman-{clock.now():%Y%m%d-%H%M%S}.backup"
-    copied = make_backup(loaded.settings.store.url, file, own, version("dragoman"), clock)
+    copied = make_backup(loaded.settings.store.url, file, own, own_version(), clock)
     click.echo(f"Backed up to {file}: {_said(copied)}")
     if source is KeySource.CLUSTER:
         click.echo("[cluster] key is not in it: keep that one too.")
