@@ -52,7 +52,7 @@ NOTHING_COLLECTED = 5
 """Exit code of a pytest that ran no test."""
 PROCESSES = min(2, os.cpu_count() or 1) + 6
 """Processes that run tests: six more than cores, because most of them wait, for daemons, timeouts and pauses."""
-FEW_PROCESSES = PROCESSES - 5
+FEW_PROCESSES = PROCESSES - 6
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 DAEMONS = ("tests/fault", "tests/scenario")
 """Folders of tests that mostly wait for daemons. Half of the processes begin with them, while the others compute."""
