@@ -20,9 +20,12 @@ _FAILED = 2
 
 
 def program() -> str:
-    """Return ripgrep's path: the system's, else that of this environment. Raises `NotFound`."""
+    """Return ripgrep's path: that of this environment, else the system's. Raises `NotFound`.
+
+    The system's may be old: ripgrep 13, in Debian 12, sorts by time within each folder only.
+    """
     beside = Path(sys.executable).parent / "rg"
-    found = shutil.which("rg", path="/usr/local/bin:/usr/bin:/bin") or (str(beside) if beside.is_file() else None)
+    found = str(beside) if beside.is_file() else shutil.which("rg", path="/usr/local/bin:/usr/bin:/bin")
     if found is None:
         raise NotFound("ripgrep is not installed.", cure="Install it: apt install ripgrep, or ./run again.")
     return found

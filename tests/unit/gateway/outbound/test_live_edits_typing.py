@@ -143,5 +143,7 @@ async def test_in_a_crowd_each_channel_is_told_of_some_at_once_and_then_of_the_o
         await world.passes(0.3)
         assert channel.typed == crowd[:TYPING_AT_ONCE]
         channel.go.set()
-        await world.passes(0.1)
+        async with asyncio.timeout(5):
+            while len(channel.typed) < len(crowd):  # a look for each further group
+                await world.passes(0.1)
         assert channel.typed == crowd
