@@ -217,7 +217,7 @@ class TurnRun:
     async def _loop(self, view: TurnView) -> bool:
         """Run step after step. Return True when the turn ended, False when it parked."""
         lease = self.lease
-        if lease.fence - len(view.waits) > BEGUN_AT_MOST:
+        if lease.claims - len(view.waits) > BEGUN_AT_MOST:
             text = f"Stopped: this was started {BEGUN_AT_MOST} times and never finished. Write again to retry."
             await self._fail(view, text)
             return True

@@ -6,12 +6,13 @@ Wired by `app.build`. The daemon's loops of work look at the gates.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.live import NODES
-from gateway.domain.nodes import NodeEntry, NodeLine, Role, Standing, differences, name_of
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Role, Standing, differences, name_of
 from gateway.errors import DragomanError, StoreError
 from gateway.ports import EventBus, Node
 from gateway.system.gate import Gate
@@ -33,12 +34,15 @@ class Membership:
     entry: NodeEntry
     node: Node
     events: EventBus
+    owners: Mapping[OwnerName, Sequence[Principal]] = field(default_factory=dict[OwnerName, Sequence[Principal]])
     gates: dict[Role, Gate] = field(default_factory=lambda: gates_of(frozenset(Role)))
     drained: bool = False
     differs: Sequence[str] = ()
     """A sentence for each living node that is configured otherwise."""
     trouble: str = ""
     """Why this node is no member of the gateway any more; empty while it is."""
+    loss: Loss | None = None
+    """What the store lost last."""
     _log: Any = field(default_factory=lambda: log("membership"))
 
     def standing(self) -> Standing:
@@ -49,12 +53,14 @@ class Membership:
             drained=self.drained,
             trouble=self.trouble,
             differs=self.differs,
+            loss=self.loss,
         )
 
     async def join(self) -> None:
         """Tell the store of this node. Raises `DragomanError` with its cure when it cannot be one of the gateway."""
         self._obey(await self.node.join(self.entry))
         await self._compare()
+        await self._tell_loss()
 
     async def run(self) -> None:
         """Tell the store every ten seconds that this node lives, and look at once when an event says so."""
@@ -79,6 +85,7 @@ class Membership:
             line = await self.node.alive(self.entry.node)
             self._obey(await self.node.join(self.entry) if line is None else line)
             await self._compare()
+            await self._tell_loss()
         except StoreError as error:
             self._log.error("heartbeat failed", error=str(error))
         except DragomanError as error:
@@ -96,6 +103,13 @@ class Membership:
         self.drained = line.drained
         for role, gate in self.gates.items():
             gate.set(role in self.entry.roles and not line.drained)
+
+    async def _tell_loss(self) -> None:
+        """Look for a loss of the store; the first node that sees it tells the owners."""
+        loss = await self.node.tell_loss(self.owners)
+        if loss is not None and loss != self.loss:
+            self._log.error("the store lost changes", revisions=loss.revisions, life=loss.life)
+        self.loss = loss
 
     async def _compare(self) -> None:
         """Look for nodes that are configured otherwise. Each difference is told once."""

@@ -65,7 +65,8 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
 def make_membership(core: Core) -> Membership:
     """Wire this daemon's place among the nodes of its store."""
     entry = entry_of(core.loaded, core.node, core.key_mark)
-    return Membership(entry=entry, node=core.store, events=core.store.live, gates=core.gates)
+    owners = core.loaded.settings.owners
+    return Membership(entry=entry, node=core.store, events=core.store.live, owners=owners, gates=core.gates)
 
 
 def make_compaction(core: Core) -> Compaction:

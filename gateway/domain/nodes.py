@@ -78,6 +78,29 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Changes that a store had acknowledged and does not know any more."""
+
+    life: int
+    """Number of the life that began with it; the first loss begins life 1."""
+    revisions: int
+    """Changes that were lost, at least."""
+    every: int
+    """Changes that all losses so far took, at least."""
+    at: datetime
+    """When a node noticed."""
+
+    @property
+    def sentence(self) -> str:
+        """Return what the owners are told."""
+        when = self.at.strftime("%Y-%m-%d %H:%M")
+        return (
+            f"Redis lost its last changes, at least {self.revisions} (noticed {when} UTC). Messages and decisions of "
+            "the moments before may be missing. Approvals that were not used yet are asked anew."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """This node as it stands now, for its health page."""
 
@@ -88,6 +111,8 @@ class Standing:
     """Why it is no node of its gateway any more; empty while it is."""
     differs: Sequence[str] = ()
     """A sentence for each living node that is configured otherwise."""
+    loss: Loss | None = None
+    """What the store lost last; None while it lost nothing."""
 
 
 def name_of(node: NodeId) -> str:

@@ -38,6 +38,8 @@ class TurnState(StrEnum):
 STOPPED_TEXT = "Stopped."
 """Default last text of a stopped turn."""
 
+LIFE_BITS = 20
+"""Bits of a fence below the number of the store's life."""
 ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
 
 
@@ -73,6 +75,11 @@ class Lease:
     node: NodeId
     fence: int
     """Number that grows with each claim of the turn, so that a stale holder's writes are refused."""
+
+    @property
+    def claims(self) -> int:
+        """Return how often the turn was claimed, since the store lost something last."""
+        return self.fence & ((1 << LIFE_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

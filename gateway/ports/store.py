@@ -16,7 +16,7 @@ from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
-from gateway.domain.nodes import NodeEntry, NodeLine
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -255,6 +255,10 @@ class Node(Protocol):
 
         Its fence grows whenever another node takes it, also after `leave` and `void_leases`.
         """
+        ...
+
+    async def tell_loss(self, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
+        """Return what the store lost last of what it had acknowledged; None for nothing. Owners are told of it once."""
         ...
 
     async def leave(self, node: NodeId) -> None:

@@ -290,6 +290,7 @@ class HttpServer:
             "node": standing.name,
             "roles": {role.value: {"works": not found, "problems": found} for role, found in problems.items()},
             "differs": list(standing.differs),
+            "lost": "" if standing.loss is None else standing.loss.sentence,
         }
         return web.json_response(body, status=503 if every else 200)
 
@@ -298,6 +299,7 @@ class HttpServer:
         counts = await self.health.counts()
         oldest = [one.opened_at for one in await self.health.open_approvals(1)]
         age_s = max(0.0, (self.clock.now() - oldest[0]).total_seconds()) if oldest else 0.0
+        loss = self.standing().loss
         figures = {
             "queued_turns": counts.queued_turns,
             "running_turns": counts.running_turns,
@@ -306,6 +308,7 @@ class HttpServer:
             "oldest_approval_seconds": age_s,
             "due_slots": counts.due_slots,
             "dead_slots": counts.dead_slots,
+            "lost_revisions": 0 if loss is None else loss.every,
             "tasks": len(asyncio.all_tasks()),
         }
         lines = [f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n" for name, value in figures.items()]

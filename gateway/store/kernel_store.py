@@ -14,7 +14,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
-from gateway.domain.nodes import NodeEntry, NodeLine
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
@@ -33,6 +33,7 @@ from gateway.store.kernel import (
     grants,
     intake,
     journal,
+    losses,
     messages,
     nodes,
     outbox,
@@ -363,6 +364,10 @@ class KernelStore(ABC):
     async def alive(self, node: NodeId) -> NodeLine | None:
         """Record that this node is alive."""
         return await self.run(lambda part: nodes.alive(part, node))
+
+    async def tell_loss(self, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
+        """Return what this store lost last; tell the owners once."""
+        return await self.run(lambda part: losses.tell_loss(part, owners))
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
         """Acquire or renew a named lease."""

@@ -1,9 +1,14 @@
-"""A daemon on Redis: an approval outlives the daemon and the server, and runs once."""
+"""A daemon on Redis: an approval outlives daemon and server, and runs once; a loss of the server is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import redis
+
+from tests.fault.rig import figures
+from tests.fault.test_redis_nodes import ready
 from tests.support.daemon import page_of, running
 from tests.support.redis_server import RedisServer
 
@@ -33,3 +38,24 @@ async def test_an_approval_outlives_daemon_and_redis(tmp_path: Path) -> None:
                 await page.until_row("turn", lambda row: row["state"] == "done")
             assert await daemon.stop() == 0
         assert [path.read_text() for path in daemon.state.rglob("ran")] == ["ran\n"]
+
+
+async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path) -> None:
+    """On the page, in /readyz and as a figure; nothing is written to a Redis without the rows that the daemon knew."""
+    (folder := tmp_path / "redis").mkdir()
+    opened: Any = redis.Redis
+    with RedisServer(folder) as server:
+        async with running(tmp_path, CONFIG.format(url=server.url)) as daemon:
+            with opened(port=server.port) as client:
+                async with page_of(daemon) as page:
+                    client.decrby("{dragoman}:rev", 5)
+                    await page.say("/shell echo after")
+                    await page.until_row("slot", lambda row: "Redis lost its last changes, at least 5" in row["text"])
+                status, said = await ready(daemon)
+                assert (status, "at least 5" in said["lost"]) == (200, True)
+                assert (await figures(daemon))["lost_revisions"] == 5
+                client.flushall()
+                status, said = await ready(daemon)
+                assert (status, said["ready"]) == (503, False)
+                assert "was emptied while this node worked on it" in said["problems"][0]
+                assert client.dbsize() == 0

@@ -40,7 +40,7 @@ def lease(part: Part, node: NodeId, turn: TurnId) -> Lease | None:
         turn,
         of_turn={"state": TurnState.RUNNING, "started_at": row.turn.started_at or part.now},
         node=node,
-        fence=row.fence + 1,
+        fence=part.next_fence(row.fence),
         lease_until=until,
         held_since=part.now,
         gathers_until=None,

@@ -36,7 +36,7 @@ def claim_slots(part: Part, node: NodeId, channels: Sequence[str], limit: int) -
         of_slot: dict[str, object] = {
             "state": SlotState.SENDING,
             "attempts": before.attempts + 1,
-            "fence": before.fence + 1,
+            "fence": part.next_fence(before.fence),
         }
         if before.post is not None and before.post.slot is not None:
             of_slot["post"] = _about(part, before.post, before.post.slot)

@@ -15,7 +15,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotState
-from gateway.domain.turns import ENDED, TurnKind
+from gateway.domain.turns import ENDED, LIFE_BITS, TurnKind
 from gateway.domain.views import Spent
 from gateway.errors import NotFound
 from gateway.policy.audit import sealed
@@ -182,6 +182,8 @@ class Part:
         self.now = now
         self.index: Index = rows
         self.rev = rev
+        self.life = 0
+        """Number of losses of the store; one whose backend loses nothing has none."""
         self.touched = Notifications() if touched is None else touched
         self.sessions = Table(rows.session_row)
         self.turns = Table(rows.turn_row)
@@ -213,6 +215,10 @@ class Part:
     def message_id(self, ord_: int) -> InboundId:
         """Return the id of a new message: its place, where a backend numbers rows at once."""
         return InboundId(f"i{ord_}")
+
+    def next_fence(self, fence: int) -> int:
+        """Return the fence that follows: higher than any that an earlier life of the store gave and lost."""
+        return max(fence, self.life << LIFE_BITS) + 1
 
     def next_rev(self, session: SessionId | None = None) -> int:
         """Return the revision of a new or changed row of a session."""

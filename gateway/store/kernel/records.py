@@ -70,7 +70,7 @@ def hold(part: Part, name: str, node: NodeId, ttl: timedelta) -> NamedLease | No
     if holder != node:
         if until > part.now:
             return None
-        fence += 1
+        fence = part.next_fence(fence)
     part.facts.put((HOLDS, name), _hold_fact(fence, part.now + ttl, node))
     return NamedLease(name=name, node=node, fence=fence)
 

@@ -17,10 +17,11 @@ from gateway.domain.views import Claimed
 from gateway.ports import Clock
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
-from gateway.store.redis.checks import check_server
+from gateway.store.redis.checks import check_server, life_at
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import address_of
 from gateway.store.redis.events import RedisEventBus
+from gateway.store.redis.life import Known
 from gateway.store.redis.queries import RedisQueries, history_of, source_of
 from gateway.store.redis.worker import Worker
 
@@ -118,8 +119,10 @@ def open_redis(url: str, clock: Clock) -> RedisStore:
     """Open the store on the Redis at `url`. Raises `ConfigError` or `StoreError` with a cure."""
     address, prefix = address_of(url)
     time = check_server(address, prefix, begins=True)
-    node, server_clock = mint("n"), ServerClock(clock)
+    node, server_clock, known = mint("n"), ServerClock(clock), Known(life_at(address, prefix))
     server_clock.set(*time)
     live = RedisEventBus(address, prefix, node)
-    writer, reader = (Worker(address, prefix, f"{node}/{name}", server_clock, live) for name in ("write", "read"))
+    writer, reader = (
+        Worker(address, prefix, f"{node}/{name}", server_clock, live, known) for name in ("write", "read")
+    )
     return RedisStore(server_clock, writer, reader, live)

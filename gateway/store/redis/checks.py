@@ -7,8 +7,10 @@ from typing import Any
 import redis
 from redis import exceptions
 
+from gateway.domain.ids import mint
 from gateway.errors import ConfigError, StoreError, StoreTooNew
 from gateway.store.redis.connection import address_of, connect, failure, shown
+from gateway.store.redis.life import LIFE, Life, life_of
 
 SCHEMA = 1
 OLDEST = (6, 2)
@@ -121,10 +123,9 @@ def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool)
             )
         if begins:
             client.hsetnx(f"{prefix}meta", "schema", SCHEMA)
-        return
-    if int(found) > SCHEMA:
+    elif int(found) > SCHEMA:
         raise StoreTooNew(f"The store in Redis at {shown(url)} has the schema {found}; this version knows {SCHEMA}.")
-    if filling and not half:
+    elif filling and not half:
         raise StoreError(
             f"The store in Redis at {shown(url)} is half filled: a copy into it is under way, or did not end.",
             cure="Give the same `dragoman migrate` or `dragoman restore` again: it begins anew.",
@@ -134,3 +135,15 @@ def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool)
 def escaped(prefix: str) -> str:
     """Return a prefix without a meaning of its own in a pattern."""
     return "".join(f"\\{char}" if char in "[]*?\\" else char for char in prefix)
+
+
+def life_at(url: str, prefix: str) -> Life:
+    """Return the life of a store, which begins with the first node. Raises `StoreError`."""
+    client: Any = connect(url)
+    try:
+        client.hsetnx(f"{prefix}meta", LIFE, str(Life(store=mint("s"), number=0)))
+        return life_of(client.hget(f"{prefix}meta", LIFE))
+    except redis.RedisError as error:
+        raise failure(error, url) from None
+    finally:
+        client.close()

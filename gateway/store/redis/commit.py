@@ -70,10 +70,11 @@ def take_in(part: Part, source: RedisSource, writes: Writes) -> None:
     writes.freed |= {dump_conversation(place) for place in part.freed}
 
 
-def arguments(
-    batch: Batch, writes: Writes, number: int, revisions: int, prefix: str, event: tuple[str, str]
-) -> list[Word]:
-    """Return the arguments of the commit script. `event`: channel and message for freed conversations."""
+def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str, event: tuple[str, str]) -> list[Word]:
+    """Return the arguments of the commit script.
+
+    `head`: those before the lists. `event`: channel and message for freed conversations.
+    """
     rows: list[tuple[Word, ...]] = []
     places: list[tuple[Word, ...]] = []
     commands, made = list(writes.commands), 0
@@ -104,7 +105,7 @@ def arguments(
     words = [(len(command), command[0], prefix + str(command[1]), *command[2:]) for command in commands]
     freed = [(f"{prefix}{unsent_in(place)}",) for place in writes.freed]
     lists = [_flat(one) for one in (conditions, rows, places, words, freed)]
-    return [number, revisions, *(word for one in lists for word in one), *event]
+    return [*head, *(word for one in lists for word in one), *event]
 
 
 def _flat(items: Iterable[tuple[Word, ...]]) -> list[Word]:

@@ -19,13 +19,16 @@ from typing import Any, TypeVar
 import redis
 
 from gateway.domain.ids import InboundId, mint
+from gateway.domain.live import NODES, NodesChanged
 from gateway.errors import StoreError
 from gateway.store.jobs import StoreJob, deliver
+from gateway.store.kernel import losses
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
+from gateway.store.redis.life import Known, Lives, Lost
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import Batch, NotFirst, Question, RedisSource, Stored
 
@@ -79,6 +82,13 @@ class Job(StoreJob):
     minted: Minted = field(default_factory=Minted)
 
 
+class OwnJob(Job):
+    """A transition of the thread itself, for which nobody waits."""
+
+    def settle(self) -> None:
+        """Tell nobody."""
+
+
 class Rows:
     """Rows that were loaded or written last. Another node may change any of them: a commit finds out."""
 
@@ -108,13 +118,16 @@ class Rows:
 class Worker:
     """A thread with one connection and its queue of transitions. `None` in the queue ends it."""
 
-    def __init__(self, url: str, prefix: str, lane: str, clock: ServerClock, events: RedisEventBus) -> None:
-        """Take the address, the prefix of all keys, and the name of the lane of this thread's commits."""
+    def __init__(
+        self, url: str, prefix: str, lane: str, clock: ServerClock, events: RedisEventBus, known: Known
+    ) -> None:
+        """Take the address, the prefix of all keys, the name of the lane of this thread's commits, and the life."""
         self._url, self._prefix, self._clock, self._events = url, prefix, clock, events
         self._client: Any = connection.connect(url)
         text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
         self._commit_script = connection.Script(self._client, text)
-        self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED)]
+        self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED, "meta")]
+        self._lives = Lives(self._client, url, prefix, known)
         self._number = 0
         self._rows = Rows()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
@@ -148,7 +161,7 @@ class Worker:
             ended |= ends
             if jobs:
                 try:
-                    self._settle(jobs)
+                    self._settle_in_life(jobs)
                 except redis.RedisError as error:
                     self._fail(jobs, connection.failure(error, self._url))
                 except Exception as error:  # noqa: BLE001 - the callers get it; the thread continues
@@ -177,12 +190,49 @@ class Worker:
         self._rows = Rows()
         deliver(list(failed), StoreJob.settle)
 
+    def _settle_in_life(self, jobs: list[Job]) -> None:
+        """Run a batch in the life that the store has now. Raises `StoreError` when it is not the store any more."""
+        while True:
+            try:
+                if self._lives.known.voids:
+                    self._take_back(jobs[0].loop)
+                if self._lives.is_in_doubt:
+                    self._check_life()
+                self._settle(jobs)
+            except Lost as lost:
+                self._rows = Rows()
+                self._lives.follow(lost.found)
+            else:
+                return
+
+    def _check_life(self) -> None:
+        """Raise `Lost` unless the store is again the one that the node joined."""
+        nothing = [0] * 5
+        self._call([*self._lives.head(0, 0), *nothing, *self._events.freed()])
+        self._lives.believe()
+
+    def _take_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Void what a store that lost changes must not act on, once for each of its lives. Raises `Lost`."""
+        for transition in losses.taking_back(self._lives.known.number, self._lives.lost()):
+            while self._alone(transition, loop):
+                pass
+        self._lives.clear()
+        loop.call_soon_threadsafe(self._events.publish, NODES, NodesChanged())
+
+    def _alone(self, transition: Callable[[Part], int], loop: asyncio.AbstractEventLoop) -> int:
+        """Run a transition of the thread itself."""
+        job = OwnJob(transition, loop, loop.create_future())
+        self._settle([job])
+        if job.error is not None:
+            raise job.error
+        return job.result
+
     def _settle(self, jobs: list[Job]) -> None:
-        """Run a batch until no other node came between its reads and its commit."""
+        """Run a batch until no other node came between its reads and its commit. Raises `Lost`."""
         for attempt in range(ATTEMPTS):
             if attempt >= TOGETHER:
                 self._deferred.extendleft(reversed(jobs[1:]))
-                jobs = jobs[:1]
+                del jobs[1:]
             batch, writes = Batch(self._rows.stored), Writes()
             done, deferred, revisions = self._run_all(jobs, batch, writes)
             if self._commit(batch, writes, done, revisions):
@@ -221,6 +271,7 @@ class Worker:
     def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
         part = RedisPart(source, now, rev, minted=iter(job.minted))
+        part.life = self._lives.known.number
         job.error = job.touched = None
         try:
             job.result = job.work(part)
@@ -267,11 +318,11 @@ class Worker:
         named = [self._prefix + key for key in keys]
         return connection.until_answered(lambda: self._client.mget(named), is_closed=lambda: self._closed)
 
-    @staticmethod
-    def _stored(key: str, value: str | None) -> Stored:
+    def _stored(self, key: str, value: str | None) -> Stored:
         if value is None:
             return Stored(None)
         stamp, _, text = value.partition(" ")
+        self._lives.saw(int(stamp) + 1)
         return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value))
 
     def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> bool:
@@ -285,21 +336,30 @@ class Worker:
         if message := self._events.wake(done):
             writes.commands.append(("PUBLISH", LIVE, message))
         freed = self._events.freed()
-        words: list[Word] = arguments(batch, writes, 0 if is_check else self._number, needs, self._prefix, freed)
-        answer = connection.until_answered(
-            lambda: self._commit_script.call(self._keys, words), is_closed=lambda: self._closed
-        )
-        status, base, seconds, micros, has_freed, *changed = answer
+        head = self._lives.head(0 if is_check else self._number, needs)
+        words: list[Word] = arguments(batch, writes, head, self._prefix, freed)
+        status, base, seconds, micros, has_freed, *changed = self._call(words)
         self._clock.set(int(seconds), int(micros))
         if status == "changed":
             for key in changed:
                 self._rows.drop(key.removeprefix(self._prefix))
             return False
+        if not is_check:
+            self._lives.wrote(self._number, int(base) + needs)
         self._keep(batch, int(base))
         for job in done:
             if job.touched is not None and has_freed == "1" and writes.freed:
                 job.touched.slots_due = True
         return True
+
+    def _call(self, words: list[Word]) -> list[str]:
+        """Return what the commit script answers. Raises `Lost`."""
+        answer = connection.until_answered(
+            lambda: self._commit_script.call(self._keys, words), is_closed=lambda: self._closed
+        )
+        if answer[0] == "lost":
+            raise Lost(answer[5])
+        return answer
 
     def _keep(self, batch: Batch, stamp: int) -> None:
         for key, row in batch.changed.items():

@@ -1,15 +1,17 @@
 -- Compare and write: changes nothing unless every row that was read is still the same.
 --
--- KEYS: counter of revisions, lane of the node, name of a copy under way, rows that changed since that copy read them.
--- ARGV: number of the request in its lane ('0': it only checks), revisions that it needs, then five lists. Each begins
--- with its length:
+-- KEYS: counter of revisions, lane of the node, name of a copy under way, rows that changed since that copy read them,
+-- description of the store.
+-- ARGV: number of the request in its lane ('0': it only checks), revisions that it needs; the life that the node knows,
+-- the highest revision that it was told of, its last request that was done; then five lists. Each begins with its
+-- length:
 --   conditions: a key, and how its value begins; '' for a key that must be absent
 --   rows: a key and its value, stored behind the number of this commit
 --   places: a key of a sorted set, a member, and its score as an offset from that number
 --   commands: the number of its words, and the words
 --   freed: keys of sorted sets; when one is not empty, `message` is published on `channel` (the last two arguments)
 -- Nothing but reads comes before the first write, and nothing but data after it: a script that fails is not rolled back.
-local at = 2
+local at = 5
 local function take()
     at = at + 1
     return ARGV[at]
@@ -17,14 +19,18 @@ end
 
 local number, needs = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
-if number > 0 then
-    local last = redis.call('GET', KEYS[2])
-    if last then
-        local done, base, freed = string.match(last, '^(%d+) (%d+) (%d)$')
-        if tonumber(done) >= number then
-            return {'again', base, time[1], time[2], freed}
-        end
+local last, done = redis.call('GET', KEYS[2]), 0
+if last then
+    local base, freed
+    done, base, freed = string.match(last, '^(%d+) (%d+) (%d)$')
+    done = tonumber(done)
+    if number > 0 and done >= number then
+        return {'again', base, time[1], time[2], freed}
     end
+end
+local life, rev = redis.call('HGET', KEYS[5], 'life') or '', tonumber(redis.call('GET', KEYS[1]) or '0')
+if life ~= ARGV[3] or rev < tonumber(ARGV[4]) or done < tonumber(ARGV[5]) then
+    return {'lost', '0', time[1], time[2], '0', life}
 end
 
 local changed = {}
@@ -83,5 +89,5 @@ end
 if freed == '1' then
     redis.call('PUBLISH', ARGV[#ARGV - 1], ARGV[#ARGV])
 end
-redis.call('SET', KEYS[2], string.format('%d %d %s', number, base, freed), 'EX', 86400)
+redis.call('SET', KEYS[2], string.format('%d %d %s', number, base, freed), 'EX', 2592000)
 return {'done', string.format('%d', base), time[1], time[2], freed}

@@ -1,0 +1,149 @@
+"""Lives of a store on Redis: how a node notices that the server lost what it had acknowledged. Used by `worker`.
+
+Each commit carries the life that its node knows, and the highest revision that it was told of. A server that knows less
+has lost the difference. The first node that hears of it begins another life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from gateway.errors import StoreError
+from gateway.store.redis.connection import Script, shown, until_answered
+
+LIFE, LOST = "life", "lost"
+"""Fields of the store's description: its life, and revisions that were lost before that."""
+JUMP = 1_000_000
+"""Revisions that a new life leaves out: more than any node was told of and the server lost."""
+_VOIDS = "!"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of one store, written `<store>.<number>`."""
+
+    store: str
+    """Id that the store was given when it was begun."""
+    number: int
+    voids: bool = False
+    """Whether leases and approvals of the life before are being taken back: nothing else is written meanwhile."""
+
+    def __str__(self) -> str:
+        """Return its stored form."""
+        return f"{self.store}.{self.number}{_VOIDS if self.voids else ''}"
+
+    def after(self, found: Life) -> Life:
+        """Return the life that follows both of them."""
+        return Life(store=self.store, number=max(self.number, found.number) + 1, voids=True)
+
+    def cleared(self) -> Life:
+        """Return this life once everything is taken back."""
+        return Life(store=self.store, number=self.number)
+
+
+def life_of(text: str) -> Life:
+    """Return a life of its stored form."""
+    store, _, number = text.removesuffix(_VOIDS).rpartition(".")
+    return Life(store=store, number=int(number), voids=text.endswith(_VOIDS))
+
+
+class Lost(Exception):
+    """The server knows another life than this node, or less than this node was told of."""
+
+    def __init__(self, found: str) -> None:
+        """Take the life that the server has; empty for none."""
+        super().__init__(found)
+        self.found = found
+
+
+class Known:
+    """Knowledge of the store that all threads of a node share."""
+
+    def __init__(self, life: Life) -> None:
+        """Take the life in which it joined."""
+        self.life = life
+        self.trouble: StoreError | None = None
+        """Why the store is not the one that it joined; None while it is."""
+
+
+class Lives:
+    """Knowledge of one thread about the life of the store."""
+
+    def __init__(self, client: Any, url: str, prefix: str, shared: Known) -> None:
+        """Take the thread's connection, the prefix of all keys, and what the node knows."""
+        self._client, self._url, self._shared = client, url, shared
+        self._keys = [f"{prefix}meta", f"{prefix}rev"]
+        self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
+        self.known = shared.life
+        """The life in which this thread works."""
+        self._told = self._done = 0
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Return whether the store was another one when a thread of this node wrote last."""
+        return self._shared.trouble is not None
+
+    def believe(self) -> None:
+        """Note that the store is the one that the node joined."""
+        self._shared.trouble = None
+
+    def head(self, number: int, needs: int) -> tuple[int | str, ...]:
+        """Return what a commit says before its lists. `number` 0: it only checks."""
+        return number, needs, str(self.known), self._told, self._done
+
+    def saw(self, rev: int) -> None:
+        """Note that the server had this revision."""
+        self._told = max(self._told, rev)
+
+    def wrote(self, number: int, rev: int) -> None:
+        """Note that the server did this request, and had this revision then."""
+        self._done = number
+        self.saw(rev)
+
+    def follow(self, found: str) -> None:
+        """Go on in the life that was found, or in the next one when the store lost something in this one.
+
+        Raises `StoreError` when it is not the store that the node joined.
+        """
+        life = self._same_store(found)
+        if life.number < self.known.number or life == self.known:
+            life = self._same_store(self._change(life, self.known.after(life), JUMP))
+        self.known, self._done = life, 0
+
+    def lost(self) -> int:
+        """Return how many revisions were lost before this life, as far as is known."""
+        return int(self._ask(lambda: self._client.hget(self._keys[0], LOST)) or 0)
+
+    def clear(self) -> None:
+        """Let the nodes work in this life. Raises `Lost` when another node did, or began one more."""
+        now = self._change(self.known, self.known.cleared(), 0)
+        if now != str(self.known.cleared()):
+            raise Lost(now)
+        self.known = self.known.cleared()
+
+    def _change(self, life: Life, following: Life, jump: int) -> str:
+        words = [str(life), str(following), self._told, jump]
+        return str(self._ask(lambda: self._script.call(self._keys, words)))
+
+    def _ask(self, command: Callable[[], Any]) -> Any:
+        """Ask until Redis answers: each request may be repeated."""
+        return until_answered(command, is_closed=lambda: False)
+
+    def _same_store(self, found: str) -> Life:
+        if not found:
+            error = StoreError(
+                f"The store in Redis at {shown(self._url)} was emptied while this node worked on it.",
+                cure="Restore a backup (`dragoman restore`), or accept the loss; then start all daemons again.",
+            )
+        elif (life := life_of(found)).store == self.known.store:
+            return life
+        else:
+            error = StoreError(
+                f"The store in Redis at {shown(self._url)} is another one than this node worked on.",
+                cure="If that is meant, start all daemons again; otherwise correct store.url.",
+            )
+        self._shared.trouble = error
+        raise error

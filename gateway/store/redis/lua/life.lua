@@ -1,0 +1,16 @@
+-- Begin another life of the store, or end the time in which what is void is taken back.
+--
+-- KEYS: description of the store, counter of revisions.
+-- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
+-- ('0': it stays).
+local known = redis.call('HGET', KEYS[1], 'life') or ''
+if known ~= ARGV[1] then
+    return known
+end
+local rev, told, jump = tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(ARGV[3]), tonumber(ARGV[4])
+redis.call('HSET', KEYS[1], 'life', ARGV[2])
+if jump > 0 then
+    redis.call('SET', KEYS[2], string.format('%d', math.max(rev, told) + jump))
+    redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 1)))
+end
+return ARGV[2]

@@ -1,0 +1,214 @@
+"""A Redis that lost what it had acknowledged, or was emptied, while nodes work on it: they notice, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import redis
+
+from gateway.domain.ids import SessionId, mint
+from gateway.domain.messages import Received
+from gateway.domain.turns import TurnState
+from gateway.domain.waits import PressResult, StartOutcome, WaitState
+from gateway.errors import LeaseLost, StoreError
+from gateway.store.kernel import losses
+from gateway.store.redis import RedisStore, open_redis
+from gateway.store.redis.checks import life_at
+from gateway.store.redis.connection import address_of
+from gateway.store.redis.life import JUMP, Life, life_of
+from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_TELEGRAM, route
+from tests.support.redis_server import RedisServer
+
+OWNERS = {ANN: [ANN_TELEGRAM]}
+
+
+class World:
+    """Two nodes on one store, whose server forgets on demand."""
+
+    def __init__(self, server: RedisServer, clock: FakeClock) -> None:
+        self.name = mint("loss")
+        self.url, self.clock = f"{server.url}?prefix={self.name}", clock
+        self.client: Any = redis.Redis(port=server.port)
+        self.opened: list[RedisStore] = []
+
+    def node(self) -> Scene:
+        self.opened.append(open_redis(self.url, self.clock))
+        return Scene(self.opened[-1], self.clock)
+
+    def keys(self) -> list[bytes]:
+        return list(self.client.scan_iter(match=f"{{{self.name}}}:*", count=1000))
+
+    def empty(self) -> None:
+        for key in self.keys():
+            self.client.delete(key)
+
+    def copied(self) -> Callable[[], None]:
+        """Return what makes the server as it is now, as a replica that lags is when it is promoted."""
+        kept = {key: self.client.dump(key) for key in self.keys()}
+
+        def back() -> None:
+            self.empty()
+            for key, value in kept.items():
+                self.client.restore(key, 0, value)
+
+        return back
+
+    @property
+    def life(self) -> Life:
+        return life_at(*address_of(self.url))
+
+    @property
+    def rev(self) -> int:
+        return int(self.client.get(f"{{{self.name}}}:rev"))
+
+
+@pytest.fixture
+async def world(redis_server: RedisServer, clock: FakeClock) -> AsyncIterator[World]:
+    made = World(redis_server, clock)
+    yield made
+    for store in made.opened:
+        await store.close()
+    made.client.close()
+
+
+async def approved_and_run(scene: Scene, asked: Asked) -> None:
+    """Approve a call; another node runs it under that approval."""
+    assert (await scene.press(asked.wait)).result is PressResult.APPROVED
+    assert await scene.start(await scene.claim(OTHER_NODE), 1, asked.wait) is StartOutcome.STARTED
+
+
+async def test_an_approval_that_was_used_is_not_used_again(world: World) -> None:
+    """The server lost the start of the call, and the node that ran it is gone; another one notices."""
+    one, other = world.node(), world.node()
+    asked = await one.parked()
+    await one.press(asked.wait)
+    back, rev = world.copied(), world.rev
+    assert await one.start(await other.claim(OTHER_NODE), 1, asked.wait) is StartOutcome.STARTED
+    told = world.rev
+    back()
+    await one.say("later", to=route(SessionId("chat:later")))
+    assert await one.wait_state(asked.wait) is WaitState.SUPERSEDED
+    assert (await one.step(asked.turn, 1)).asked_anew
+    assert world.life.number == 1
+    assert not world.life.voids
+    assert world.rev > told + JUMP
+    loss = await other.store.tell_loss(OWNERS)
+    assert loss is not None
+    assert (loss.life, loss.revisions) == (1, told - rev)
+
+
+async def test_open_approvals_are_asked_anew_after_a_loss(world: World) -> None:
+    """Their decision was lost: a card in a chat may show it already."""
+    one = world.node()
+    asked = await one.parked()
+    back = world.copied()
+    await approved_and_run(one, asked)
+    back()
+    await one.say("later", to=route(SessionId("chat:later")))
+    assert await one.wait_state(asked.wait) is WaitState.SUPERSEDED
+    assert await one.state(asked.turn) is TurnState.QUEUED
+
+
+async def test_a_lease_of_a_lost_life_is_refused(world: World) -> None:
+    """Its number was given again to another holder, but for the number of the life."""
+    one, other = world.node(), world.node()
+    said = await one.say()
+    back = world.copied()
+    stale = await one.claim()
+    back()
+    fresh = await other.claim(OTHER_NODE)
+    assert fresh.turn == stale.turn == said.turn
+    with pytest.raises(LeaseLost):
+        await one.store.renew(stale)
+    lease = fresh
+    if world.life.number:  # whoever noticed first took the lease back
+        with pytest.raises(LeaseLost):
+            await other.store.renew(fresh)
+        lease = await other.claim(OTHER_NODE)
+    assert lease.fence > stale.fence
+    assert lease.claims == 1
+    assert await other.finish(lease)
+
+
+async def test_a_node_notices_what_it_was_told_itself(world: World) -> None:
+    """Others have written so much since that the counter is past what it knows."""
+    one, other = world.node(), world.node()
+    await other.say("before", to=route(SessionId("chat:other")))
+    back = world.copied()
+    await one.say("lost")
+    back()
+    for number in range(5):
+        await other.say(str(number), to=route(SessionId("chat:other")))
+    assert world.life.number == 0
+    await one.say("after")
+    assert world.life.number == 1
+    assert [received.message.text for received in await one.items(Received)] == ["after"]
+
+
+async def test_the_owners_are_told_of_a_loss_once(world: World) -> None:
+    one, other = world.node(), world.node()
+    back = world.copied()
+    await one.say()
+    back()
+    await one.say()
+    told = [await scene.store.tell_loss(OWNERS) for scene in (one, other, one)]
+    assert told[0] is not None
+    assert told == [told[0]] * 3
+    texts = [slot.text for slot in await one.store.claim_slots(NODE, ["telegram"], 9)]
+    assert texts == [told[0].sentence]
+
+
+async def test_no_node_works_on_an_emptied_store(world: World) -> None:
+    """Nothing is written to it, nothing is read from it; with its rows back the nodes go on."""
+    one, other = world.node(), world.node()
+    await one.say("before")
+    await other.say("before too")
+    back = world.copied()
+    world.empty()
+    for scene in (one, other):
+        with pytest.raises(StoreError, match="was emptied") as refused:
+            await scene.say("lost")
+        assert "dragoman restore" in refused.value.cure
+        with pytest.raises(StoreError, match="was emptied"):
+            await scene.store.counts()
+    assert world.keys() == []
+    back()
+    await one.say("after")
+    assert [one.message.text for one in await other.items(Received)] == ["before", "before too", "after"]
+
+
+async def test_a_store_that_was_begun_anew_is_another_one(world: World) -> None:
+    one = world.node()
+    await one.say()
+    world.empty()
+    other = world.node()
+    await other.say("of another")
+    with pytest.raises(StoreError, match="is another one"):
+        await one.say()
+    assert [received.message.text for received in await other.items(Received)] == ["of another"]
+
+
+async def test_a_new_life_is_begun_to_its_end(world: World) -> None:
+    """The node that began it died: the next one takes back what is void before it writes anything else."""
+    one = world.node()
+    asked = await one.parked()
+    await one.press(asked.wait)
+    world.client.hset(f"{{{world.name}}}:meta", mapping={"life": str(world.life.after(world.life)), "lost": 7})
+    other = world.node()
+    await other.say("later", to=route(SessionId("chat:later")))
+    assert await other.wait_state(asked.wait) is WaitState.SUPERSEDED
+    assert not world.life.voids
+    loss = await one.store.tell_loss({})
+    assert loss is not None
+    assert loss.revisions == 7
+
+
+def test_a_life_is_read_as_it_is_written() -> None:
+    life = Life(store="s1", number=3, voids=True)
+    assert life_of(str(life)) == life
+    assert life_of(str(life.cleared())) == Life(store="s1", number=3)
+    assert losses.taking_back(1, 1)
