@@ -6,9 +6,8 @@ Used by `folders` and `gathering`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from types import MappingProxyType
 
 from gateway.policy.shell.committed import may_print_secrets
@@ -33,6 +32,12 @@ class Walker:
     """Short options that take a value, which may be the next word."""
     valued_long: tuple[str, ...] = ()
     """Such long options."""
+    globs: tuple[str, ...] = ()
+    """Options whose value is a pattern of names: with one of them it reads no file of another name."""
+    types: tuple[str, ...] = ()
+    """Options whose value stands for such patterns (`_TYPES`)."""
+    widens: tuple[str, ...] = ()
+    """Options with which such values are not what they seem."""
 
 
 _GREP_LONG = (
@@ -56,6 +61,7 @@ _GREP = Walker(
     instead_long=("--regexp", "--file"),
     valued="ABCDdefm",
     valued_long=_GREP_LONG,
+    globs=("--include",),
 )
 _LIST = Walker(letters="R", long=("--recursive",), valued="ITw", valued_long=("--ignore", "--hide", "--width"))
 _SIZES = Walker(
@@ -79,6 +85,9 @@ _WALKERS: Mapping[str, Walker] = MappingProxyType(
             instead_long=("--regexp", "--file", "--files"),
             valued="ABCEMTdefgjmrt",
             valued_long=_RG_LONG,
+            globs=("-g", "--glob"),
+            types=("-t", "--type"),
+            widens=("--iglob", "--glob-case-insensitive", "--type-add", "--type-clear"),
         ),
         **dict.fromkeys(("ag", "ack", "ugrep", "ug"), Walker(patterns=1, valued="ABCGm")),
         **dict.fromkeys(("fd", "fdfind"), _FD),
@@ -92,7 +101,22 @@ _WALKERS: Mapping[str, Walker] = MappingProxyType(
 _SEARCHERS = frozenset({"grep", "egrep", "fgrep", "zgrep", "rgrep", "rg", "ag", "ack", "ugrep", "ug"})
 """Walkers that print contents of files."""
 _PLAIN_GLOB = re.compile(r"[\w.*?-]+")
-_GIT_GREP = replace(_GREP, letters=None, valued="ABCefmO")
+_ANY = ("*",)
+_TYPES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "css": ("*.css", "*.scss"),
+        "go": ("*.go",),
+        "html": ("*.htm", "*.html", "*.ejs"),
+        "js": ("*.js", "*.jsx", "*.vue", "*.cjs", "*.mjs"),
+        "md": ("*.markdown", "*.md", "*.mdown", "*.mdwn", "*.mkd", "*.mkdn", "*.mdx"),
+        "py": ("*.py", "*.pyi"),
+        "rust": ("*.rs",),
+        "ts": ("*.ts", "*.tsx", "*.cts", "*.mts"),
+        "yaml": ("*.yaml", "*.yml"),
+    }
+)
+"""Types of files that `rg` knows, with the patterns of all its versions; any other type may have other names."""
+_GIT_GREP = replace(_GREP, letters=None, valued="ABCefm")
 _GIT_FILES = frozenset({"blame", "annotate", "grep", "archive"})
 """Subcommands that print contents of what they are given."""
 _LISTERS = frozenset({"ls", "dir", "vdir", "du"})
@@ -118,11 +142,18 @@ def operands_read(words: Sequence[str]) -> Sequence[str]:
 
 def names_read(words: Sequence[str]) -> Sequence[str]:
     """Return patterns of names, one of which each file has that a search reads in folders; `*` without any."""
-    options = ("--include=",) if words[0] in ("grep", "egrep", "fgrep") else ("--glob=",) if words[0] == "rg" else ()
-    found = [word.removeprefix(option) for word in words for option in options if word.startswith(option)]
-    if words[0] == "rg":
-        found += [value for option, value in pairwise(words) if option in ("-g", "--glob")]
-    return found if found and all(_PLAIN_GLOB.fullmatch(one) for one in found) else ("*",)
+    walker = _WALKERS.get(words[0])
+    if walker is None:
+        return _ANY
+    found = list[str]()
+    for option, value in _parsed(walker, words[1:]):
+        if _is_one(option, walker.globs):
+            found.append(value)
+        elif _is_one(option, walker.types):
+            found += _TYPES.get(value, _ANY)
+        elif _is_one(option, walker.widens):
+            return _ANY
+    return found if found and "*" not in found and all(_PLAIN_GLOB.fullmatch(one) for one in found) else _ANY
 
 
 def prints_names_only(words: Sequence[str]) -> bool:
@@ -158,25 +189,46 @@ def _has(word: str, letters: str, long: Sequence[str]) -> bool:
 def _operands(walker: Walker, args: Sequence[str]) -> Sequence[str]:
     """Return the operands that may be paths. A word after an option that takes a value is none."""
     found = list[str]()
-    patterns, skips, ended = walker.patterns, False, False
-    for word in args:
-        if skips:
-            skips = False
-        elif ended or not word.startswith("-") or word == "-":
-            found.append(word)
-        elif word == "--":
-            ended = True
-        else:
-            if _has(word, walker.instead, walker.instead_long):
-                patterns = 0
-            skips = _takes_next(walker, word)
+    patterns = walker.patterns
+    for option, value in _parsed(walker, args):
+        if not option:
+            found.append(value)
+        elif _has(option, walker.instead, walker.instead_long):
+            patterns = 0
     return found[patterns:]
 
 
-def _takes_next(walker: Walker, word: str) -> bool:
-    if word.startswith("--"):
-        return "=" not in word and begins_one(word, walker.valued_long)
-    return word[-1] in walker.valued
+def _parsed(walker: Walker, args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option with its value, or empty, and each operand as the value of no option.
+
+    As programs do, take what follows an option with a value as this value, even when it looks like an option.
+    """
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            yield from (("", rest) for rest in words)
+        elif not word.startswith("-") or word == "-":
+            yield "", word
+        elif word.startswith("--"):
+            name, equals, value = word.partition("=")
+            takes_next = not equals and begins_one(name, walker.valued_long)
+            yield name, next(words, "") if takes_next else value
+        else:
+            flags, value = _group(walker, word[1:])
+            yield from ((f"-{letter}", "") for letter in flags[:-1])
+            yield f"-{flags[-1]}", next(words, "") if value is None else value
+
+
+def _group(walker: Walker, letters: str) -> tuple[str, str | None]:
+    """Return the options of a group up to one that takes a value, and this value; None: it is the next word."""
+    for at, letter in enumerate(letters):
+        if letter in walker.valued:
+            return letters[: at + 1], letters[at + 1 :] or None
+    return letters, ""
+
+
+def _is_one(option: str, options: Sequence[str]) -> bool:
+    return option in options or (option.startswith("--") and begins_one(option, options))
 
 
 def _find_walks(args: Sequence[str]) -> bool:
