@@ -167,9 +167,10 @@ class Execution:
         line = LastLine(on_line)
         output = self._output(call, lease, line)
         began = self.clock.monotonic()
-        limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
+        changed = dict[str, FileChangeKind]()
         try:
-            outcome = await self._limited(call, lease, output, limit, partial(self._progress, call, line))
+            context = partial(self._context, call, lease, output, partial(self._progress, call, line), changed)
+            outcome = await self._limited(call, context)
         except asyncio.CancelledError:
             if (result := cut_short(cancellation)) is not None:
                 await done(self.hooks.unseen(call, self._whole(result, call, lease, output, began)))
@@ -181,7 +182,7 @@ class Execution:
             return outcome
         result = self._whole(outcome, call, lease, output, began)
         try:
-            return await self.hooks.after(call, result)
+            return await self.hooks.after(call, result, changed)
         except asyncio.CancelledError:
             if cut_short(cancellation) is not None:
                 await done(self.hooks.unseen(call, result))
@@ -192,14 +193,13 @@ class Execution:
         if not self._is_hooked(call):
             line.add(f"\n{redacted_line(text, PROGRESS_CHARS, self.redactor)}\n")
 
-    async def _limited(
-        self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float, tell: OnLine
-    ) -> ToolResult | Park:
+    async def _limited(self, call: Prepared, context: Callable[[], _Context]) -> ToolResult | Park:
+        limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
         scope = asyncio.timeout(limit)
         try:
-            context = self._context(call, lease, output, tell)
+            made = context()
             async with scope:
-                return await call.tool.run(context, call.arguments)
+                return await call.tool.run(made, call.arguments)
         except TimeoutError:
             if not scope.expired():
                 return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint="Something inside timed out.")
@@ -214,8 +214,13 @@ class Execution:
             hint = f"{call.tool.spec.name} failed by a fault of its own."
             return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
 
-    def _context(self, call: Prepared, lease: Lease, output: OutputBuffer, tell: OnLine) -> _Context:
-        """Return the call's tool context. Raises `DragomanError` when its folder is not the one that was allowed."""
+    def _context(
+        self, call: Prepared, lease: Lease, output: OutputBuffer, tell: OnLine, changed: dict[str, FileChangeKind]
+    ) -> _Context:
+        """Return the call's tool context, which notes changed files in `changed`.
+
+        Raises `DragomanError` when its folder is not the one that was allowed.
+        """
         cwd = self.workspaces.workspace(works_in(call.view.session))
         # Compare the folder's own name, which is the root's: another machine keeps its state elsewhere.
         if cwd.name != Path(call.action.cwd).name:
@@ -225,7 +230,7 @@ class Execution:
             )
         return _Context(
             files=WorkspaceFiles(cwd, call.hidden),
-            changes=self.changes(call.view, call.step.n, cwd),
+            changes=self.changes(call.view, call.step.n, cwd, changed),
             process=self._process(call, lease, output, cwd, tell),
             net=Requests(egress=self.egress),
             artifacts=_Artifacts(
@@ -268,10 +273,14 @@ class Execution:
             job_s=partial(job_limit_s, call.tool.spec, call.tool.policy),
         )
 
-    def changes(self, view: TurnView, n: int, workspace: Path) -> CallFileChanges:
-        """Return the changes of workspace files by one call, each of which is published."""
+    def changes(
+        self, view: TurnView, n: int, workspace: Path, changed: dict[str, FileChangeKind] | None = None
+    ) -> CallFileChanges:
+        """Return the changes of workspace files by one call, each of which is published, and noted in `changed`."""
 
         def tell(path: str, kind: FileChangeKind) -> None:
+            if changed is not None:
+                changed[path] = kind
             event = FileChanged(session=view.session.id, turn=view.turn.id, n=n, path=path, kind=kind)
             self.events.publish_here(FILES, event)
 

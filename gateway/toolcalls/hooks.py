@@ -10,9 +10,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, cast
 
+from gateway.domain.file_changes import FileChangeKind
 from gateway.domain.hooks import HookEvent, HookOutcome
 from gateway.domain.text import cut, mended
 from gateway.domain.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolResult
@@ -29,6 +31,9 @@ AT_ONCE = 4
 """Hooks that run at once."""
 REASON_CHARS = 1_000
 """Characters of a hook's reason."""
+FILES_TOLD = 200
+"""Changed files of one call that a hook is told."""
+NOTHING_CHANGED: Mapping[str, FileChangeKind] = MappingProxyType({})
 _ANSWERS: Mapping[HookEvent, Mapping[str, type]] = MappingProxyType(
     {HookEvent.BEFORE: {"arguments": dict, "refuse": str}, HookEvent.AFTER: {"text": str}}
 )
@@ -95,9 +100,12 @@ class Hooks:
                 by.append(hook.name)
         return HookOutcome(by=", ".join(by), arguments=json.dumps(arguments) if by else None)
 
-    async def after(self, call: Prepared, result: ToolResult) -> ToolResult:
+    async def after(
+        self, call: Prepared, result: ToolResult, changed: Mapping[str, FileChangeKind] = NOTHING_CHANGED
+    ) -> ToolResult:
         """Run the hooks after a call on its whole result, which has the same shape for every tool. Never raises.
 
+        `changed` are the files that the call changed, relative to the workspace; hooks are told the first of them.
         The text of a hook is redacted and bounded like a tool's. The file with the whole output is no longer named,
         since a hook saw the text alone.
         """
@@ -107,6 +115,8 @@ class Hooks:
                 **_about(call, hook.event),
                 "arguments": call.action.arguments,
                 "result": _shape(call, result, text),
+                "files": [{"path": path, "change": kind.value} for path, kind in islice(changed.items(), FILES_TOLD)],
+                "files_left_off": max(0, len(changed) - FILES_TOLD),
             }
             try:
                 answer = await self._answer(hook, question)

@@ -32,6 +32,7 @@ from gateway.policy.shell.reading_table import (
 )
 from gateway.policy.shell.script import Part, PartKind, Place, Script
 from gateway.policy.shell.unwrapping import asks_version
+from gateway.policy.shell.walking import names_read
 
 ANYWHERE = Place()
 """Place of a script when nothing is known about it."""
@@ -234,7 +235,7 @@ def _is_recursive(reader: Reader, args: Sequence[str]) -> bool:
 
 def _reads_below(reader: Reader, args: Sequence[str], part: Part, place: Place) -> bool:
     """Return whether a recursive command reads folders below the workspace, not all of it: that may hold secrets."""
-    if any(word.startswith("--include=") and not may_be_secret(word[len("--include=") :]) for word in args):
+    if all(names_sources(name) for name in names_read(part.words)):
         return True
     if "--" in args and any(word.startswith("-") for word in args[args.index("--") + 1 :]):
         return False

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.app.hook_loader import load_hooks
+from gateway.domain.file_changes import FileChange, content_hash
 from gateway.domain.hooks import HookConfig, HookEvent
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.steps import StepState
@@ -24,7 +25,7 @@ from gateway.ports import ToolContext
 from gateway.sandbox import ProcessLimits
 from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.toolcalls.hook_programs import ask_program
-from gateway.toolcalls.hooks import Hook, Hooks
+from gateway.toolcalls.hooks import FILES_TOLD, Hook, Hooks
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text, until
@@ -347,6 +348,22 @@ async def test_a_hook_after_a_call_fires_on_one_shape_of_results(tmp_path: Path)
         "status": "ok", "text": "shell ls", "code": "", "hint": "", "exit_code": None, "untrusted": False,
         "approval_ms": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "left_off"), [(2, 0), (FILES_TOLD + 3, 3)])
+async def test_a_hook_after_a_call_is_told_the_changed_files(tmp_path: Path, count: int, left_off: int) -> None:
+    async def changes(ctx: ToolContext, _: Text) -> ToolResult:
+        (ctx.files.root / "0").write_bytes(b"x")
+        was = [content_hash(b"x"), *[""] * (count - 1)]
+        await ctx.changes.apply([FileChange(path=f"./{n}", before=sha, data=b"y") for n, sha in enumerate(was)])
+        return ToolResult(status=ResultStatus.OK, text="")
+
+    asked = tmp_path / "asked.json"
+    engine = engine_with(tmp_path, FakeTool(name="shell", body=changes), (AFTER, f"cat >{asked}; echo '{{}}'"))
+    await settled(engine)
+    question = json.loads(asked.read_text())
+    assert question["files"][:2] == [{"path": "0", "change": "changed"}, {"path": "1", "change": "added"}]
+    assert (len(question["files"]), question["files_left_off"]) == (count - left_off, left_off)
 
 
 async def test_the_time_of_a_decision_is_no_part_of_the_calls(tmp_path: Path) -> None:
