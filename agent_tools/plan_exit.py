@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.domain.tools import ApprovalMode, Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -40,6 +40,11 @@ class Args(BaseModel):
         StringConstraints(strip_whitespace=True, min_length=1, max_length=PLAN_CHARS),
         Field(description="The whole plan, in Markdown."),
     ]
+
+
+def scope(_args: Args, _: None) -> CallScope:
+    """Return what the card says that a press does."""
+    return CallScope(risk=Risk.NONE, summary="end the planning, and work by this plan")
 
 
 async def run(ctx: ToolContext, _: Args) -> ToolResult:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from channels._shared.files import FilePart
-from gateway.domain.slots import ANSWER_BY, Button, CardRow
+from gateway.domain.slots import ANSWER_BY, DETAILS, VOTES, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import GRANTS, Verb, WaitState
 
 RISKS = MappingProxyType(
     {
-        Risk.NONE: "○ no risk",
+        Risk.NONE: "○ this session only",
         Risk.READ: "👁 reads",
         Risk.WRITE: "✏️ writes",
         Risk.EXECUTE: "▶️ executes",
@@ -43,6 +43,10 @@ LINES = 40
 """Lines of an action that a card shows, such as those of a diff. All of a longer one is in a file."""
 TALL_CHARS = 2_000
 """Characters shown of such lines in a card of one row."""
+COMMON_CHARS = 600
+"""Characters of the facts that a card of several rows shows once. When there are more, each row shows its own."""
+_OWN = frozenset({"Risk", VOTES, ANSWER_BY})
+"""Labels of the facts that are never shown for several rows at once: they stand elsewhere, or change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class RenderedRow:
     """Row number, from 1."""
     several: bool
     """True when the card has more than one row."""
+    common: Sequence[tuple[str, str]] = ()
+    """Facts that all rows of the card have, which are shown once below them."""
     file: FilePart | None = None
     """The full text, when the card shows only the beginning."""
 
@@ -82,13 +88,13 @@ class RenderedRow:
 
     @property
     def facts(self) -> Sequence[tuple[str, str]]:
-        """Return the facts without the details; the risk is in the title."""
-        return [fact for fact in self.row.open_facts if fact[0] != "Risk"]
+        """Return the row's own facts without the details; the risk is in the title."""
+        return [fact for fact in self.row.open_facts if fact[0] != "Risk" and fact not in self.common]
 
     @property
     def details(self) -> Sequence[tuple[str, str]]:
-        """Return the facts that are collapsed where the platform supports it."""
-        return self.row.folded_facts
+        """Return the row's own facts that are collapsed where the platform supports it."""
+        return [fact for fact in self.row.folded_facts if fact not in self.common]
 
     @property
     def outcome(self) -> str:
@@ -165,6 +171,21 @@ def answer_by(plan: Sequence[RenderedRow]) -> str:
     return f"{ANSWER_BY}: {', '.join(dict.fromkeys(times))}" if is_open and times else ""
 
 
+def in_common(plan: Sequence[RenderedRow], *, folded: bool | None = None) -> str:
+    """Return the facts that all rows have in one line; empty when there are none.
+
+    `folded`: only those that collapse, or only the others.
+    """
+    common = plan[0].common if plan else ()
+    facts = [f"{label}: {value}" for label, value in common if folded in (None, label in DETAILS)]
+    return f"For all {len(plan)}: {' · '.join(facts)}" if facts else ""
+
+
 def rows_of(rows: Sequence[CardRow]) -> list[RenderedRow]:
-    """Number the rows of a card."""
-    return [RenderedRow(row=row, index=n, several=len(rows) > 1) for n, row in enumerate(rows, 1)]
+    """Number the rows of a card, and find what they have in common."""
+    several, common = len(rows) > 1, list[tuple[str, str]]()
+    if several:
+        common = [one for one in rows[0].facts if one[0] not in _OWN and all(one in row.facts for row in rows[1:])]
+    if sum(len(label) + len(value) for label, value in common) > COMMON_CHARS:
+        common = []
+    return [RenderedRow(row=row, index=n, several=several, common=common) for n, row in enumerate(rows, 1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, in_common, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.parts import ROOM, Part, SlackTextPart
@@ -38,10 +38,11 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
     """
     plan = _plan(rows)
     parts: list[Part] = [row.file for row in plan if row.file is not None]
-    messages, until = _packed(plan), answer_by(plan)
+    messages, until, common = _packed(plan), answer_by(plan), plain(in_common(plan))
     for n, message in enumerate(messages, 1):
         blocks = [block for row in message for block in [*_said(row), *_state(row)]]
-        blocks += [small([until])] if until and n == len(messages) else []
+        below = [line for line in (common, until if n == len(messages) else "") if line]
+        blocks += [small(below)] if below else []
         said = "\n".join(" ".join(filter(None, (_title(row), _outcome(row)))) for row in message)
         parts.append(SlackTextPart(blocks=tuple(blocks), said=said))
     return parts
@@ -59,12 +60,12 @@ def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
 def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
     """Spread rows over messages, in order."""
     messages: list[list[RenderedRow]] = []
-    left = 0
+    left, room = 0, ROOM - EXPIRY_CHARS - len(in_common(plan))
     for row in plan:
         needed = _size(row)
         if needed > left or len(messages[-1]) * ROW_BLOCKS + ROW_BLOCKS >= BLOCKS:
             messages.append([])
-            left = ROOM - EXPIRY_CHARS
+            left = room
         messages[-1].append(row)
         left -= needed
     return messages

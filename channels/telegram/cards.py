@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
+from channels._shared.card_layout import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, in_common, rows_of
 from channels.telegram.formatted_text import Draft, Json, clean, shorten, units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
 from channels.telegram.parts import ROOM, Part, TelegramTextPart
@@ -26,8 +26,8 @@ FACT_UNITS = 120
 EXPIRY_UNITS = 60
 """UTF-16 units reserved in each message for the deadline line."""
 BETWEEN = "\n\n"
-IN_A_LINE = 3
-"""Buttons that fit on one line of a phone's keyboard."""
+IN_A_LINE = 2
+"""Buttons on one line of the keyboard: of three, a phone cuts the label of "Deny with reason"."""
 
 
 def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
@@ -44,7 +44,10 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
         for row in message:
             draft.line(2)
             _write(draft, row, _outcome(row))
-        _fold(draft, message, answer_by(plan) if n == len(messages) else "")
+        if said := in_common(plan, folded=False):
+            draft.line(2)
+            draft.add(said)
+        _fold(draft, message, in_common(plan, folded=True), answer_by(plan) if n == len(messages) else "")
         parts.append(
             TelegramTextPart.of(draft.rich(quiet=quiet), tuple(line for row in message for line in _buttons(row)))
         )
@@ -54,9 +57,9 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
 def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     """Choose the rows that need a file: those that fill a message, then the longest until few messages are enough."""
     plan = rows_of(rows)
-    sizes = [_size(row) for row in plan]
+    sizes, room = [_size(row) for row in plan], _room(plan)
     for n in sorted(range(len(plan)), key=lambda n: -sizes[n]):
-        fits = sizes[n] <= ROOM - EXPIRY_UNITS and len(_packed(plan)) <= TEXT_PARTS
+        fits = sizes[n] <= room and len(_packed(plan)) <= TEXT_PARTS
         if fits and not plan[n].is_tall:
             continue
         filed = plan[n].filed()
@@ -68,22 +71,28 @@ def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
 def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
     """Spread rows over messages, in order."""
     messages: list[list[RenderedRow]] = []
-    left = 0
+    left, room = 0, _room(plan)
     for row in plan:
         size = _size(row) + len(BETWEEN)
         if size > left:
             messages.append([])
-            left = ROOM + len(BETWEEN) - EXPIRY_UNITS
+            left = room + len(BETWEEN)
         messages[-1].append(row)
         left -= size
     return messages
+
+
+def _room(plan: Sequence[RenderedRow]) -> int:
+    """Return the UTF-16 units of a message that its rows may fill."""
+    common = [in_common(plan, folded=folded) for folded in (False, True)]
+    return ROOM - EXPIRY_UNITS - sum(units(clean(said)) + len(BETWEEN) for said in common if said)
 
 
 def _size(row: RenderedRow) -> int:
     """Return a row's UTF-16 units at most, whatever is decided."""
     draft = Draft()
     _write(draft, row, "@x " * (OUTCOME_UNITS // 3))
-    _fold(draft, [row], "")
+    _fold(draft, [row])
     return units(draft.rich(quiet=True).text)
 
 
@@ -112,13 +121,13 @@ def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
         draft.add(outcome, "bold")
 
 
-def _fold(draft: Draft, message: Sequence[RenderedRow], until: str) -> None:
-    """Write the details of a message's rows and the deadline below them, in a collapsed quote."""
+def _fold(draft: Draft, message: Sequence[RenderedRow], *more: str) -> None:
+    """Write the details of a message's rows and `more` lines, such as the deadline, in a collapsed quote."""
     details = [
         (row.number, [f"{label}: {_short(row, value, FACT_UNITS)}" for label, value in row.details]) for row in message
     ]
     lines = [number + " · ".join(said) for number, said in details if said]
-    lines += [until] if until else []
+    lines += [line for line in more if line]
     if lines:
         draft.line()
         draft.add("\n".join(lines), "expandable_blockquote")
@@ -140,10 +149,9 @@ def _outcome(row: RenderedRow) -> str:
 
 
 def _buttons(row: RenderedRow) -> list[tuple[Json, ...]]:
-    """Return a row's buttons as lines of the keyboard: three fit on one, more are shown two by two."""
+    """Return a row's buttons as lines of the keyboard."""
     pressable = row.buttons(clean)
     assert all(0 < len(button.handle.encode()) <= CALLBACK_BYTES for button in pressable)
     number = f"{row.index} · " if row.several else ""
     shown = [{"text": f"{number}{one.label}", "callback_data": str(one.handle)} for one in pressable]
-    wide = IN_A_LINE if len(shown) <= IN_A_LINE else 2
-    return [tuple(shown[at : at + wide]) for at in range(0, len(shown), wide)]
+    return [tuple(shown[at : at + IN_A_LINE]) for at in range(0, len(shown), IN_A_LINE)]

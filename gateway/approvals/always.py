@@ -67,13 +67,13 @@ def question(wait: Wait, offer: GrantOffer | None, lasts: timedelta) -> str:
     shown, time = render(offer.shown), duration(lasts)
     match offer.kind:
         case GrantKind.ACTION:
-            what = f"`{shown}`" if len(shown) <= QUOTED_CHARS else "exactly the call above"
+            what = f"“{shown}”" if len(shown) <= QUOTED_CHARS else "exactly the call above"
             return f"Always allow {what} for {time}? With these arguments, this folder and this sandbox, nothing else."
         case GrantKind.SUBJECTS:
-            what = f"`{shown}`" if len(shown) <= QUOTED_CHARS else "what is named above"
+            what = f"“{shown}”" if len(shown) <= QUOTED_CHARS else "what is named above"
             return f"Always allow {what} for {time}, whatever else the call says? {_examples(offer)}"
         case GrantKind.SCOPE:
-            what = f"`{shown}`" if len(shown) <= QUOTED_CHARS else "the host above"
+            what = f"“{shown}”" if len(shown) <= QUOTED_CHARS else "the host above"
             return f"Always allow {what} for {time}? Every page of it that may be opened without a further question."
 
 

@@ -20,7 +20,7 @@ from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.grants import GRANT_LASTS, GrantOffer
 from gateway.domain.ids import Handle, OwnerName, Person, Principal, web_principal
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.slots import ANSWER_BY, Button, CardRow, QuestionCard
+from gateway.domain.slots import ANSWER_BY, VOTES, Button, CardRow, QuestionCard
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.domain.turns import Turn
 from gateway.domain.waits import (
@@ -196,7 +196,7 @@ class Approvals:
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
-            ("Allowed by", self._votes(wait, request)),
+            (VOTES, self._votes(wait, request)),
             (ANSWER_BY, f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
             ("Check", request.action_sha[:8]),
         ]

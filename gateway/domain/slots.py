@@ -143,6 +143,8 @@ ROWS_A_CARD = 8
 """Approvals on one card."""
 ANSWER_BY = "Answer by"
 """Label of the fact with an approval's deadline; all rows of a card have the same value."""
+VOTES = "Allowed by"
+"""Label of the fact that grows with each vote of a quorum."""
 DETAILS = frozenset({"Folder", "Check"})
 """Labels of the facts that a card folds away where its platform can."""
 

@@ -17,6 +17,9 @@ from gateway.domain.posts import Post, PostAct
 from gateway.domain.rules import Rule
 from gateway.domain.tool_groups import generation_of, groups_of
 
+USUAL_TIMEOUT_S = 30.0
+"""Time limit of a call in seconds, where tool and settings name no other."""
+
 
 class Availability(StrEnum):
     """Kinds of session in which a tool exists. Its configuration key is `permission`."""
@@ -125,7 +128,7 @@ class ToolSpec:
     effect: Effect
     availability: Availability
     """Default availability."""
-    timeout_s: float = 30.0
+    timeout_s: float = USUAL_TIMEOUT_S
     max_timeout_s: float | None = None
     """Maximum for a call's argument `timeout`, in seconds; None: a call may only lower the timeout."""
     actions: Mapping[str, float] = field(default_factory=dict[str, float])

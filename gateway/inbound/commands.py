@@ -13,6 +13,7 @@ from gateway.domain.ids import OwnerName, Principal, SessionId
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Usage
 from gateway.domain.text import as_code, split_command
+from gateway.domain.tools import USUAL_TIMEOUT_S, Availability, Risk
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait
 from gateway.policy.permission import describe_availability
@@ -23,7 +24,7 @@ from gateway.toolcalls.tool_set import Tool, ToolSet
 
 CONTROL: Mapping[str, str] = MappingProxyType(
     {
-        "help": "list the commands",
+        "help": "list the commands; `/help NAME` says more about one",
         "status": "show what is running and waiting",
         "new": "stop and begin a new history",
         "stop": "stop what is running or waiting here",
@@ -45,6 +46,15 @@ START = "start"
 GREETING = "Welcome. I am an agent with tools. What could do harm waits until somebody allows it with a button."
 
 USAGE_DAYS = 30
+_EFFECTS: Mapping[Risk, str] = MappingProxyType(
+    {
+        Risk.NONE: "changes nothing outside the session",
+        Risk.READ: "reads",
+        Risk.WRITE: "writes",
+        Risk.EXECUTE: "executes",
+        Risk.NETWORK: "uses the network",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +110,25 @@ def unknown_text(name: str, tools: Collection[str]) -> str:
     return f"There is no command {as_code('/' + name)}.{hint} `/help` lists them."
 
 
-def help_text(offered: ToolSet, session: Session) -> str:
-    """Return the reply to /help."""
+def help_text(offered: ToolSet, session: Session, about: str = "") -> str:
+    """Return the reply to /help, or to `/help NAME`."""
+    tools, name = {tool.spec.by_hand: tool for tool in offered.seen_by(session)}, about.strip().removeprefix("/")
+    if name in CONTROL:
+        return f"`/{name}`: {CONTROL[name]}"
+    if name:
+        tool = tools.get(name) or next((tool for tool in tools.values() if tool.spec.name == name), None)
+        return unknown_text(name, list(tools)) if tool is None else _about(tool)
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
-    lines += [
-        f"- {as_code(tool.usage.removeprefix('Usage: '))}: {tool.spec.description}" for tool in offered.seen_by(session)
-    ]
-    return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
+    text = ["Write to talk to the agent, or use a command:", "", *lines]
+    if tools:
+        text += ["", "Tools that you can call yourself; `/help NAME` says how:", ""]
+        text.append(", ".join(as_code(f"/{name}") for name in sorted(tools)))
+    return "\n".join(text)
+
+
+def _about(tool: Tool) -> str:
+    """Return usage and description of a tool. They may be a foreign server's: as code they format nothing."""
+    return f"{as_code(tool.usage)}\n\n{as_code(tool.spec.description)}"
 
 
 def start_text(offered: ToolSet, session: Session) -> str:
@@ -117,7 +139,10 @@ def start_text(offered: ToolSet, session: Session) -> str:
 def tools_text(offered: ToolSet, session: Session, *, owner: bool = False) -> str:
     """Return the reply to /tools. An owner also reads why the other tools do not exist here."""
     tools = offered.seen_by(session)
-    lines = ["Tools of this session:", "", *(_tool_line(tool) for tool in tools)]
+    head = (
+        f"Tools of this session. Each exists everywhere and stops after {USUAL_TIMEOUT_S:g} s, unless said otherwise:"
+    )
+    lines = [head, "", *(_tool_line(tool) for tool in tools)]
     if not tools:
         lines = ["This session may use no tools."]
     hidden = offered.hidden_from(session) if owner else []
@@ -129,10 +154,16 @@ def tools_text(offered: ToolSet, session: Session, *, owner: bool = False) -> st
 
 
 def _tool_line(tool: Tool) -> str:
-    where = describe_availability(tool.policy.availability)
-    sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
-    sandbox += f", network {tool.policy.network}" if sandbox and tool.policy.network else ""
-    return f"- {as_code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
+    """Return a tool's risk, and where it differs from the others."""
+    policy = tool.policy
+    said = [_EFFECTS[tool.spec.risk]]
+    if policy.availability is not Availability.ALWAYS:
+        said.append(describe_availability(policy.availability))
+    if policy.timeout_s != USUAL_TIMEOUT_S:
+        said.append(f"stops after {policy.timeout_s:g} s")
+    if policy.sandbox:
+        said.append(f"sandbox {policy.sandbox}" + (f", network {policy.network}" if policy.network else ""))
+    return f"- {as_code(tool.spec.name)}: {'; '.join(said)}"
 
 
 def status_text(

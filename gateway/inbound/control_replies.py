@@ -115,7 +115,7 @@ class ControlReplies:
         owner = self._people.owner_of(message.principal)
         match name:
             case "help":
-                return commands.help_text(self._registry.snapshot(), session)
+                return commands.help_text(self._registry.snapshot(), session, _rest(message))
             case commands.START:
                 return commands.start_text(self._registry.snapshot(), session)
             case "tools":

@@ -11,7 +11,7 @@ from tests.fault.telegram_rig import ANN, JOE
 from tests.support.daemon import page_of
 
 NOT_VALID = "This button is not valid here."
-QUESTION = "Always allow `shell touch it-ran` for 30 days?"
+QUESTION = "Always allow “shell touch it-ran” for 30 days?"
 
 
 async def test_a_second_press_grants_on_telegram(tmp_path: Path) -> None:

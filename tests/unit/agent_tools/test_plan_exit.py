@@ -18,6 +18,7 @@ def test_plan_is_shown_whole_and_always_asked_about() -> None:
     assert (spec.risk, spec.effect, spec.leaves_plan) == (Risk.NONE, Effect.IDEMPOTENT, True)
     assert spec.approval == dict.fromkeys(("main", "dm", "non-main"), ApprovalMode.ASK)
     assert (spec.positional, spec.shows) == ("plan", "plan")
+    assert plan_exit.scope(plan_exit.Args(plan="x"), None).summary == "end the planning, and work by this plan"
 
 
 async def test_agreed_plan_is_left(tmp_path: Path) -> None:

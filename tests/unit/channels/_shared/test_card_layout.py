@@ -133,8 +133,8 @@ def test_the_risk_is_no_fact_besides() -> None:
 
 
 def test_a_second_question_stands_where_the_outcome_will() -> None:
-    asked = replace(row_of(), question="Always allow `uptime` for 30 days?")
-    assert one(asked).outcome == "❓ Always allow `uptime` for 30 days?"
+    asked = replace(row_of(), question="Always allow “uptime” for 30 days?")
+    assert one(asked).outcome == "❓ Always allow “uptime” for 30 days?"
 
 
 @pytest.mark.parametrize("verb", [Verb.ALWAYS, Verb.GRANT_CHAT, Verb.GRANT_SESSION, Verb.GRANT_PERSON])

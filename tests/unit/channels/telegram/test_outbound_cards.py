@@ -40,13 +40,15 @@ def test_a_row_in_a_file_keeps_its_parts_short() -> None:
 
 def test_buttons_stand_in_one_order_and_name_their_row() -> None:
     (part,) = texts(card(row()))
-    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert keyboard(part) == [["Once", "Deny"], ["Deny with reason"]]
     shuffled = replace(row(), buttons=row().buttons[::-1])
     assert texts(card(shuffled))[0].buttons == part.buttons
     (part,) = texts(card(*THREE))
     assert keyboard(part) == [
-        ["2 · Once", "2 · Deny", "2 · Deny with reason"],
-        ["3 · Once", "3 · Deny", "3 · Deny with reason"],
+        ["2 · Once", "2 · Deny"],
+        ["2 · Deny with reason"],
+        ["3 · Once", "3 · Deny"],
+        ["3 · Deny with reason"],
     ]
 
 
@@ -54,7 +56,7 @@ def test_buttons_stand_under_the_message_of_their_rows() -> None:
     parts = texts(card(*(row("z" * 900, n=n) for n in range(1, 9))))
     assert len(parts) > 1
     numbers = [int(line.split(".")[0]) for part in parts for line in part.text.splitlines() if line[1:3] == ". "]
-    below = [[int(line[0].split(" ")[0]) for line in keyboard(part)] for part in parts]
+    below = [sorted({int(line[0].split(" ")[0]) for line in keyboard(part)}) for part in parts]
     assert [n for part in below for n in part] == list(range(1, 9))
     assert sorted({*numbers}) == list(range(1, 9))
     for part, rows in zip(parts, below, strict=True):
@@ -75,19 +77,32 @@ def folded(part: TelegramTextPart) -> list[str]:
 def test_details_are_folded_and_the_expiry_stands_once() -> None:
     (part,) = texts(card(row(), row("date", n=2)))
     lines = folded(part)
-    assert [line[:11] for line in lines] == ["1. Folder: ", "2. Folder: ", "Answer by: "]
-    assert all("Check: " in line for line in lines[:2])
+    assert [line[:10] for line in lines] == ["1. Check: ", "2. Check: ", "For all 2:", "Answer by:"]
     assert part.text.count("Answer by") == 1
     parts = texts(card(*(row("z" * 900, n=n) for n in range(1, 9))))
     assert ["Answer by" in part.text for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
+def test_rows_say_once_what_they_have_in_common() -> None:
+    """A phone showed the same folder, sandbox and requester eight times."""
+    parts = texts(card(*(row("z" * 900, n=n) for n in range(1, 9))))
+    assert [part.text.count("For all 8: Sandbox: basic · Asked by: ann · Session: main:ann") for part in parts] == [
+        1
+    ] * len(parts)
+    assert all(part.text.count("For all 8: Folder: /srv/work") == 1 for part in parts)
+    (part,) = texts(card(row(), row("date", n=2, cwd="/srv/other")))
+    assert [part.text.count(said) for said in ("Folder: ", "Sandbox: ", "For all 2")] == [2, 1, 1]
+    (part,) = texts(card(*(row(n=n, cwd="/srv/" + "d" * 600) for n in (1, 2))))
+    assert "For all" not in part.text
+    assert part.text.count("Sandbox: basic") == 2
+
+
 def test_a_button_carries_the_handle_of_its_row() -> None:
     rows = [row(n=1), row("date", n=2)]
     (part,) = texts(card(*rows))
-    carried = [[button["callback_data"] for button in line] for line in part.buttons]
-    assert carried == [[button.handle for button in one.buttons] for one in rows]
-    assert all(len(data.encode()) <= CALLBACK_BYTES for line in carried for data in line)
+    carried = [button["callback_data"] for line in part.buttons for button in line]
+    assert carried == [button.handle for one in rows for button in one.buttons]
+    assert all(len(data.encode()) <= CALLBACK_BYTES for data in carried)
 
 
 @pytest.mark.parametrize("state", [state for state in WaitState if state is not WaitState.OPEN])
@@ -120,7 +135,7 @@ def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
     assert all(f"{label}: {value}" in file.data.decode() for label, value in one.facts)
     assert hashlib.sha256(file.data).hexdigest()[:16] in part.text
     assert "20,005 characters are in command.txt above" in part.text
-    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert keyboard(part) == [["Once", "Deny"], ["Deny with reason"]]
     assert pres(part)[0].startswith("echo yyy")
 
 
@@ -133,7 +148,7 @@ def test_a_diff_of_many_lines_is_attached_before_the_buttons() -> None:
     assert b"+ line 59" in file.data
     assert pres(part)[0].count("+ line") == 40
     assert "Only its first 40 of 60 lines" in part.text
-    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert keyboard(part) == [["Once", "Deny"], ["Deny with reason"]]
     assert [type(part) for part in card(row("\n".join(lines)), row("ls"))] == [FilePart, TelegramTextPart]
 
 
@@ -162,7 +177,7 @@ def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...])
         assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
         assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
         assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
-    assert [len(part.buttons) for part in texts(before)] == [len(pres(part)) for part in texts(before)]
+    assert [len(part.buttons) for part in texts(before)] == [2 * len(pres(part)) for part in texts(before)]
     assert len({part.name for part in files(before)}) == len(files(before))
 
 

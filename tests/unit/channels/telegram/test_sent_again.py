@@ -50,7 +50,7 @@ def test_a_card_shown_again_is_marked_and_without_rows_it_is_nothing() -> None:
     (part,) = texts(card(row(), uncertain=True))
     assert part.text.startswith(RESENT)
     assert card() == []
-    long = [row("z" * 60_000, n=1), row("z" * 3_500, n=2)]
+    long = [row("z" * 60_000, n=1), row("z" * 3_200, n=2)]
     file, first, last = card(*long)
     assert texts(card(*long, uncertain=True)) == [first, last]
     assert texts(card(*long, uncertain=True, there="1"))[0].text.startswith(RESENT)

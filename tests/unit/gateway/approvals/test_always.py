@@ -82,7 +82,7 @@ def test_nobody_grants_alone_what_needs_another_person(rules: ApproverRules) -> 
 def test_the_question_shows_all_of_it_and_offers_its_places() -> None:
     row = asking().row(offered(asks=True), "o1")
     assert row.question == (
-        "Always allow `shell git status` for 30 days? With these arguments, this folder and this sandbox, nothing else."
+        "Always allow “shell git status” for 30 days? With these arguments, this folder and this sandbox, nothing else."
     )
     assert labels(row) == ["Just once", "Back", "In this chat", "In this session"]
     assert all(HANDLES.verb(b.handle, WAIT, ["o1"]) is b.verb for b in row.buttons)
@@ -106,11 +106,11 @@ def test_a_double_tap_on_always_meets_back() -> None:
                 places=(GrantPlace.CHAT,),
                 shown="save that may change a, b, c, d",
             ),
-            "Always allow `save that may change a, b, c, d` for 30 days, whatever else the call says? Examples: a, b",
+            "Always allow “save that may change a, b, c, d” for 30 days, whatever else the call says? Examples: a, b",
         ),
         (
             GrantOffer(kind=GrantKind.SCOPE, matches=("x.org",), places=(GrantPlace.CHAT,), shown="browser with x.org"),
-            "Always allow `browser with x.org` for 30 days? ",
+            "Always allow “browser with x.org” for 30 days? ",
         ),
         (
             GrantOffer(
@@ -118,7 +118,7 @@ def test_a_double_tap_on_always_meets_back() -> None:
             ),
             "Always allow the host above for 30 days? ",
         ),
-        (replace(OFFER, shown="shell \u202e"), "Always allow `shell \\u{202E}` for 30 days? "),
+        (replace(OFFER, shown="shell \u202e"), "Always allow “shell \\u{202E}” for 30 days? "),
     ],
 )
 def test_a_question_is_short_and_names_what_it_matches(offer: GrantOffer, question: str) -> None:

@@ -196,7 +196,22 @@ def test_start_greets_and_helps_and_is_not_listed() -> None:
     assert START not in [one.name for one in command_list(REGISTRY, DM)]
     assert "/start" not in unknown_text("strat", TOOLS)
     assert tools_text(ToolSet([], sandboxed=True), MAIN) == "This session may use no tools."
-    assert "main sessions only, execute, stops after 30 s, sandbox auto, network auto" in tools_text(REGISTRY, MAIN)
+    assert "- `read`: reads\n" in tools_text(REGISTRY, MAIN)
+    assert "- `shell`: executes; main sessions only; sandbox auto, network auto" in tools_text(REGISTRY, MAIN)
+
+
+@pytest.mark.parametrize(
+    ("about", "where", "said"),
+    [
+        ("shell", MAIN, "`Usage: /shell <text>`\n\n`The fake shell.`"),
+        ("/shell", MAIN, "`Usage: /shell <text>`\n\n`The fake shell.`"),
+        ("stop", MAIN, "`/stop`: stop what is running or waiting here"),
+        ("shell", DM, "There is no command `/shell`. Did you mean `/help`? `/help` lists them."),
+        ("`x` **y**", MAIN, "There is no command ``/`x` **y**``. `/help` lists them."),
+    ],
+)
+def test_help_about_one_command(about: str, where: Session, said: str) -> None:
+    assert help_text(REGISTRY, where, about) == said
 
 
 @pytest.mark.parametrize("session", [DM, GROUP])
@@ -306,7 +321,10 @@ def test_a_tool_with_a_shorter_name_is_listed_by_that() -> None:
     spawn = FakeTool(name="sessions_spawn").tool()
     registry = ToolSet([replace(spawn, spec=replace(spawn.spec, command="spawn"))], sandboxed=True)
 
-    assert "- `/spawn <text>`: The fake sessions_spawn." in help_text(registry, MAIN)
+    assert help_text(registry, MAIN).endswith("\n`/spawn`")
+    assert [help_text(registry, MAIN, name) for name in ("spawn", "sessions_spawn")] == [
+        "`Usage: /spawn <text>`\n\n`The fake sessions_spawn.`"
+    ] * 2
     assert command_list(registry, MAIN)[-1].name == "spawn"
     assert [info.usage for info in command_list(registry, MAIN)][-1] == "/spawn <text>"
 

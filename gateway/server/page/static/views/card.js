@@ -11,7 +11,7 @@ import { Icon } from "./icons.js";
 const SETTLE = 400;
 /** Lines of an action before its block scrolls by itself. */
 const TALL = 24;
-const RISKS = { none: "no risk", read: "reads", write: "writes", execute: "executes", network: "network" };
+const RISKS = { none: "this session only", read: "reads", write: "writes", execute: "executes", network: "network" };
 /** @type {Record<string, [string, string]>} */
 const ENDS = {
   approved: ["Allowed, about to run", "check"],

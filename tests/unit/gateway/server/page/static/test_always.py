@@ -26,7 +26,7 @@ async def test_always_asks_in_place_and_back_takes_it_back(page: Served, ann: Pe
     await expect(buttons).to_have_text(["Once1", "Always…2", "Deny3", "Deny with reason4"])
     await expect(question).to_have_count(0)
     await ann.press("always")
-    await expect(question).to_contain_text("Always allow `shell git push` for 30 days?")
+    await expect(question).to_contain_text("Always allow “shell git push” for 30 days?")
     await expect(buttons).to_have_text(["Just once1", "Back2", "In this chat3", "In this session4"])
     await ann.shot("always")
     await place.wait_for_timeout(SETTLED_MS)
