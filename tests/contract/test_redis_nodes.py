@@ -19,12 +19,13 @@ from gateway.domain.ids import InboundId, NodeId, SessionId, TurnId, mint
 from gateway.domain.live import ANSWERS, SESSIONS, SLOTS, Changed, LiveEvent, LookAgain, TurnReleased
 from gateway.domain.messages import Received
 from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.views import Claimed
 from gateway.domain.waits import PressResult, WaitState
 from gateway.errors import LeaseLost, StoreError, StoreFull
 from gateway.store.redis import RedisStore, open_redis
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import CHAT, OTHER_CHAT, deny, route
+from tests.support.makers import CHAT, OTHER_CHAT, answer, deny, route, said, seconds
 from tests.support.ram import ram
 from tests.support.redis_server import RedisServer
 
@@ -170,6 +171,97 @@ async def test_a_page_misses_no_row_of_another_node(pair: list[Scene]) -> None:
                 writers.create_task(write(scene, name))
         done.set()
     assert len(seen) == 80
+
+
+# --- work that is handed out in the commit that brings it -----------------------------------
+
+
+async def test_a_plain_turn_takes_three_round_trips(own_server: RedisServer, clock: FakeClock) -> None:
+    """Its message with the claim of its turn, its end with the claim of its answer, and what was shown."""
+    async with _nodes(own_server, 1, clock) as (store,):
+        counts, opened = list[int](), redis.Redis(port=own_server.port)
+        with opened as client:
+            for _ in range(5):
+                before = _round_trips(client)
+                await _a_plain_turn(Scene(store, clock))
+                counts.append(_round_trips(client) - before - 1)
+    assert min(counts) == 3, counts  # on a busy machine a waiting claim may look once more
+
+
+def _round_trips(client: Any) -> int:
+    return client.info("stats")["total_reads_processed"]
+
+
+async def _a_plain_turn(scene: Scene) -> None:
+    """Accept, answer and show a message as a daemon does, whose worker and sender wait for work."""
+    async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
+        worker = group.create_task(scene.store.claim(NODE, 32, wait_s=WITHIN_S, history=40))
+        sender = group.create_task(scene.store.claim_slots(NODE, [CHAT.channel], 32, wait_s=WITHIN_S))
+        await asyncio.sleep(0.02)
+        await scene.say()
+        (claimed,) = await worker
+        await _answer(scene, claimed)
+        (slot,) = await sender
+        await scene.store.slot_sent(slot, "m1")
+
+
+async def _answer(scene: Scene, claimed: Claimed) -> None:
+    assert claimed.view is not None
+    given = [one.id for one in claimed.view.inputs]
+    end = TurnState.DONE
+    assert await scene.store.finish_turn(claimed.lease, end, answer=answer(), given=given, slots=[said()], timers=[])
+
+
+async def test_a_new_slot_does_not_overtake_an_older_one(pair: list[Scene]) -> None:
+    """A sender is handed a new slot only while its conversation has no other, whoever made that one wait."""
+    one, other = pair
+    await one.say()
+    await _answer(one, (await one.store.claim(NODE))[0])
+    (first,) = await one.store.claim_slots(NODE, [CHAT.channel], 1)
+    await other.store.slot_retry(first, seconds(60), uncertain=False)
+    await one.say()
+    (second,) = await one.store.claim(NODE)
+    async with asyncio.TaskGroup() as group:
+        sender = group.create_task(one.store.claim_slots(NODE, [CHAT.channel], 32, wait_s=0.5))
+        await asyncio.sleep(0.05)
+        await _answer(one, second)
+    assert sender.result() == []
+    one.clock.advance(61)
+    assert [slot.id for slot in await one.store.claim_slots(NODE, [CHAT.channel], 32)] == [first.id]
+
+
+async def test_a_kept_history_is_that_of_all_nodes(pair: list[Scene]) -> None:
+    one, other = pair
+    ended = [await one.ended(), await other.ended(), await one.ended()]
+    await one.say()
+    found, last = await _history(one)
+    assert found == ended
+    ended += [last, await other.ended()]
+    await one.say()
+    assert (await _history(one))[0] == ended
+
+
+async def _history(scene: Scene) -> tuple[list[TurnId], TurnId]:
+    """Claim the turn that waits, and end it; return the turns before it, and itself."""
+    (claimed,) = await scene.store.claim(NODE, history=40)
+    assert claimed.history is not None
+    await _answer(scene, claimed)
+    return [view.turn.id for view in claimed.history], claimed.lease.turn
+
+
+async def test_the_next_turn_has_the_one_that_ends_in_its_history(pair: list[Scene]) -> None:
+    """The commit that ends a turn hands out the next one."""
+    one = pair[0]
+    await one.say()
+    (first,) = await one.store.claim(NODE, history=40)
+    second = await one.say()
+    async with asyncio.TaskGroup() as group:
+        worker = group.create_task(one.store.claim(NODE, wait_s=WITHIN_S, history=40))
+        await asyncio.sleep(0.05)
+        await _answer(one, first)
+    (claimed,) = worker.result()
+    assert claimed.lease.turn == second.turn
+    assert [view.turn.id for view in claimed.history or ()] == [first.lease.turn]
 
 
 # --- events ---------------------------------------------------------------------------------

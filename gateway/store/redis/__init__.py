@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from gateway.domain.ids import NodeId, TurnId, mint
-from gateway.domain.live import SLOTS, TURNS
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind
 from gateway.domain.views import Claimed
@@ -22,13 +21,11 @@ from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import address_of
 from gateway.store.redis.events import RedisEventBus
 from gateway.store.redis.life import Known
-from gateway.store.redis.queries import RedisQueries, history_of, source_of
+from gateway.store.redis.queries import RedisQueries, history_of
 from gateway.store.redis.worker import Worker
+from gateway.store.write_queue import LOOK_EVERY_S, WaitingClaims
 
 T = TypeVar("T")
-
-LOOK_EVERY_S = 1.0
-"""Interval in seconds at which a waiting claim looks for work that time alone makes due, or whose event was lost."""
 
 
 class RedisStore(RedisQueries):
@@ -71,28 +68,26 @@ class RedisStore(RedisQueries):
             taken = (take(part, turn) for turn in part.index.ready_turns(part.now, limit))
             return [one for one in taken if one is not None]
 
-        return await self._claim(claim, TURNS, wait_s)
+        return await self._claim(self._writer.turns, claim, limit, wait_s)
 
     async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
         """Claim due slots; when there is none, wait for some."""
-        return await self._claim(take, SLOTS, wait_s)
+        return await self._claim(self._writer.slots, take, limit, wait_s)
 
-    async def _claim(self, claim: Callable[[Part], list[T]], topic: str, wait_s: float) -> list[T]:
-        """Claim. When there is nothing, look every second, and once more at the next event of the topic."""
+    async def _claim(
+        self, claims: WaitingClaims, claim: Callable[[Part], list[T]], limit: int, wait_s: float
+    ) -> list[T]:
+        """Claim. When there is nothing, look every second, and once more when a commit or another node calls."""
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s
-        async with self._live.subscribe(topic) as events:
-            while True:
-                taken = await self.run(claim)
-                left = end - loop.time()
-                if taken or left <= 0:
-                    return taken
-                try:
-                    async with asyncio.timeout(min(left, LOOK_EVERY_S)):
-                        await anext(events)
-                except TimeoutError:
-                    continue
+        while (left := end - loop.time()) > 0:
+            until = loop.time() + min(left, LOOK_EVERY_S)
+            taken = await self._writer.claim(claims, claim, limit, until - loop.time())
+            if taken:
+                return taken
+            if loop.time() < until:
                 return await self.run(claim)
+        return [] if wait_s > 0 else await self.run(claim)
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Lease turns that may run, the longest waiting first."""
@@ -104,14 +99,7 @@ def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
     view = turns.view_of(part, lease.turn)
     if not history or view.turn.kind is not TurnKind.MODEL:
         return Claimed(lease=lease, view=view, history=None)
-    source, asked = source_of(part), source_of(part).may_ask
-    source.may_ask = True  # a lease ends no turn: the history is as it was
-    before = set(source.batch.read)
-    try:
-        found = history_of(part, view.session.id, view.turn.epoch, history)
-    finally:
-        source.may_ask = asked
-    source.batch.trust_ended(before)
+    found = history_of(part, view.session.id, view.turn.epoch, history)
     return Claimed(lease=lease, view=view, history=found)
 
 
@@ -123,6 +111,7 @@ def open_redis(url: str, clock: Clock) -> RedisStore:
     server_clock.set(*time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (
-        Worker(address, prefix, f"{node}/{name}", server_clock, live, known) for name in ("write", "read")
+        Worker(address, prefix, f"{node}/{name}", server_clock, live, known, guesses=name == "write")
+        for name in ("write", "read")
     )
     return RedisStore(server_clock, writer, reader, live)

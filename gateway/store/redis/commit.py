@@ -11,9 +11,10 @@ from gateway.domain.audit import AuditHead
 from gateway.store.answer_rules import together
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, storable, to_us
 from gateway.store.kernel.part import Part
+from gateway.store.redis.batch import Batch
 from gateway.store.redis.indexes import places_of, places_of_fact, unsent_in
 from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, UNNUMBERED, kind_of
-from gateway.store.redis.source import HEAD, Batch, RedisSource
+from gateway.store.redis.source import HEAD, RedisSource
 
 Word: TypeAlias = str | int
 
@@ -102,6 +103,7 @@ def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str,
             else:
                 commands.append(("ZADD", name, score, member))
     conditions = [(prefix + key, stamp) for key, stamp in batch.read.items()]
+    conditions += [(f"{prefix}{unsent_in(where)}", f"={count}") for where, count in batch.alone.items()]
     words = [(len(command), command[0], prefix + str(command[1]), *command[2:]) for command in commands]
     freed = [(f"{prefix}{unsent_in(place)}",) for place in writes.freed]
     lists = [_flat(one) for one in (conditions, rows, places, words, freed)]

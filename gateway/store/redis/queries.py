@@ -199,15 +199,17 @@ def source_of(part: Part) -> RedisSource:
 def history_of(part: Part, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
     """Return the last, or first, ended turns of an epoch beyond its summary, in the order they ended."""
     source = source_of(part)
+    before = set(source.batch.read)
     known = source.session_row(session)
     after = known.summary_rev if known is not None and known.session.epoch == epoch else 0
-    name = indexes.ended_in(session, epoch)
     if oldest:
+        name = indexes.ended_in(session, epoch)
         found = source.ask("ZRANGEBYSCORE", name, f"({after}", "+inf", "LIMIT", 0, limit)
     else:
-        found = source.ask("ZREVRANGEBYSCORE", name, "+inf", f"({after}", "LIMIT", 0, limit)[::-1]
-    source.rows(TURN, found)  # all together
-    return [turns.view_of(part, TurnId(turn)) for turn in found]
+        found = source.last_ended(session, epoch, after, limit)
+    views = [turns.view_of(part, row.turn.id) for row in source.rows(TURN, found)]
+    source.batch.trust_ended(before)
+    return views
 
 
 # --- sessions -------------------------------------------------------------------------------

@@ -1,31 +1,31 @@
-"""Rows of one batch of transitions: those that were loaded, and what the batch changed so far.
+"""Rows and indexes that a transition on Redis may ask for, over one batch.
 
-Reading a row that is not loaded raises `Missing`, and so does asking an index. A row counts as read with its stamp: the
-batch is written only when all of them are still stored.
+Reading a row that is not loaded raises `Missing`, and so does asking an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from gateway.domain.audit import AuditHead
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
-from gateway.domain.steps import StepState
+from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, to_us
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
+from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.redis import indexes
+from gateway.store.redis.batch import ABSENT, UNSENT, Batch, History, Question
 from gateway.store.redis.rows import (
     AUDIT_HEAD,
     CARDS,
@@ -42,80 +42,16 @@ from gateway.store.redis.rows import (
 )
 
 T = TypeVar("T")
-Question: TypeAlias = tuple[str | int, ...]
-"""Command on a sorted set: its name, the set, and the rest."""
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
-UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 LANES_PAGE = 1000
 """Unsent slots of a channel that a claim looks at together, without their rows."""
-PAGE = 100
-"""Ready turns that are looked at together."""
+PAGE, LOADED_AT_ONCE = 100, 32
+"""Ready turns of one look at the index, and of one load of their rows."""
 
 
 class NotFirst(Exception):
     """An index was asked behind another transition of the batch, whose changes no index has yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A row as it is stored."""
-
-    row: Any
-    """None: there is none."""
-    stamp: str = ""
-    """How its value begins; empty when there is none."""
-    size: int = 0
-    """Characters of its value."""
-
-
-@dataclass(slots=True)
-class Batch:
-    """Rows, answers and changes of one batch of transitions."""
-
-    kept: dict[str, Stored]
-    """Rows of earlier batches; another node may have changed them since."""
-    loaded: dict[str, Stored] = field(default_factory=dict[str, Stored])
-    answers: dict[Question, Any] = field(default_factory=dict[Question, Any])
-    read: dict[str, str] = field(default_factory=dict[str, str])
-    """Stamps of the rows that were read."""
-    changed: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Changed rows; None for a removed one."""
-    sizes: dict[str, int] = field(default_factory=dict[str, int])
-    """Characters of the changed rows, once they are written."""
-    loads: int = 0
-    """Times that rows were loaded. Rows of one load are of one moment."""
-
-    def known(self, key: str) -> Stored | None:
-        """Return a row as it was stored when it was read, if it is loaded."""
-        return self.loaded.get(key) or self.kept.get(key)
-
-    def get(self, key: str) -> Any:
-        """Return a row that is loaded; None when there is none."""
-        if key in self.changed:
-            return self.changed[key]
-        stored = self.known(key)
-        assert stored is not None, "it is loaded"
-        self.read[key] = stored.stamp
-        return stored.row
-
-    def before(self, key: str) -> Any:
-        """Return the stored row that a change replaces. A row that nobody read is new, and must be so."""
-        stored = self.known(key) or Stored(None)
-        self.read.setdefault(key, stored.stamp)
-        return stored.row
-
-    def trust_ended(self, before: Collection[str]) -> None:
-        """Do not compare rows that were read since `before` and that nobody changes any more: a history has many."""
-        for key in [key for key in self.read if key not in before]:
-            stored = self.known(key)
-            if key not in self.changed and stored is not None and _has_ended(stored.row):
-                del self.read[key]
-
-    @property
-    def is_of_one_moment(self) -> bool:
-        """Return whether no other node can have come between the reads."""
-        return self.loads <= 1 and all(key in self.loaded for key in self.read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +73,19 @@ class Closed:
 class RedisSource:
     """`kernel.part.Source` over a batch, and the reads of sorted sets that queries use."""
 
-    def __init__(self, batch: Batch, load: Callable[[Missing], None]) -> None:
-        """Take the batch, and what loads missing rows for a transition that missed many already."""
+    def __init__(self, batch: Batch, load: Callable[[Missing], None], *, guesses: bool = False) -> None:
+        """Take the batch, and what loads missing rows for a transition that missed many already.
+
+        `guesses`: take rows for absent that mostly are, such as the one of a new event.
+        """
         self.batch = batch
-        self._load = load
+        self._load, self._guesses = load, guesses
         self.misses = 0
         """Times that the running transition may still raise `Missing`: then its rows are loaded at once."""
         self.may_ask = True
         """False behind a transition that changed something."""
+        self.only_new = False
+        """True for a claim that runs on the work of its own batch: no index is asked then, and nothing is loaded."""
 
     # --- rows -------------------------------------------------------------------------------
 
@@ -158,14 +99,23 @@ class RedisSource:
 
     def named(self, keys: Sequence[str]) -> list[Any]:
         """Return rows by their keys in Redis. All missing ones are loaded together."""
-        batch = self.batch
-        missing = [key for key in keys if key not in batch.changed and batch.known(key) is None]
+        self._need(keys)
+        return [self.batch.get(key) for key in keys]
+
+    def _need(self, keys: Sequence[str]) -> None:
+        """Have rows at hand, without reading them."""
+        missing = [key for key in keys if not self.batch.is_known(key)]
         if missing:
             self._miss(Missing("row", *missing))
-        return [batch.get(key) for key in keys]
+
+    def _new(self, kind: Kind[Any, T], key: Any) -> T | None:
+        """Return a row that is mostly looked for in vain."""
+        if self._guesses:
+            self.batch.take_for_absent(kind.key(key))
+        return self.row(kind, key)
 
     def _miss(self, missing: Missing) -> None:
-        if self.misses > 0:
+        if self.misses > 0 or self.only_new:
             raise missing
         self._load(missing)
 
@@ -190,8 +140,8 @@ class RedisSource:
         return self.row(WAIT, key)
 
     def slot_row(self, key: SlotId) -> SlotRow | None:
-        """Return a slot."""
-        return self.row(SLOT, key)
+        """Return a slot. A turn asks for the one of its answer, which mostly is new."""
+        return self._new(SLOT, key)
 
     def cards_row(self, key: WaitId) -> tuple[SlotId, ...] | None:
         """Return the cards that show a wait."""
@@ -199,11 +149,11 @@ class RedisSource:
 
     def event_row(self, key: EventKey) -> str | None:
         """Return the outcome of an event."""
-        return self.row(EVENT, key)
+        return self._new(EVENT, key)
 
     def fact_row(self, key: FactKey) -> Fact | None:
-        """Return a fact."""
-        return self.row(FACT, key)
+        """Return a fact. A turn asks for its reservation, which there is only with budgets."""
+        return self._new(FACT, key) if key[0] == RESERVATIONS else self.row(FACT, key)
 
     def grant_row(self, key: GrantId) -> Grant | None:
         """Return a grant."""
@@ -267,26 +217,83 @@ class RedisSource:
         """Return the number of members."""
         return self.ask("ZCARD", name)
 
+    def last_ended(self, session: SessionId, epoch: int, after: int, limit: int) -> list[str]:
+        """Return the last turns of a history that ended, those of this batch too. The session was read before."""
+        batch, key = self.batch, SESSION.key(session)
+        asked = History(epoch=epoch, after=after, limit=limit, turns=())
+        known, stored = batch.histories.get(key) or batch.kept.histories.get(key), batch.known(key)
+        if stored is not None and stored.row is None:
+            known = asked  # nothing has ended yet in a new session
+        elif known is None or not known.is_of(asked) or not self._still_holds(key, known):
+            found = self._stored_ended(session, asked)
+            known = batch.histories[key] = replace(asked, turns=tuple(found))
+        new = [row.turn.id for row in batch.ended_in(session, epoch)]
+        return [*known.turns, *new][-limit:]
+
+    def _still_holds(self, key: str, known: History) -> bool:
+        """Return whether nothing of a session has ended since a kept history of it."""
+        if self.batch.histories.get(key) is known:
+            return True
+        stored = self.batch.known(key)
+        gone = (self.batch.known(TURN.key(TurnId(turn))) == ABSENT for turn in known.turns)
+        return stored is not None and stored.stamp == known.stamp and not any(gone)
+
+    def _stored_ended(self, session: SessionId, asked: History) -> list[str]:
+        name = indexes.ended_in(session, asked.epoch)
+        return self._answer(("ZREVRANGEBYSCORE", name, "+inf", f"({asked.after}", "LIMIT", 0, asked.limit))[::-1]
+
     # --- turns that are due -----------------------------------------------------------------
 
     def ready_turns(self, now: datetime, limit: int) -> list[TurnId]:
-        """Return queued turns that may run, the longest waiting first."""
+        """Return queued turns that may run, the longest waiting first. Rows behind the last one are not read."""
         found: list[TurnId] = []
+        held: dict[SessionId, int] = {}
+        for row in self._queued():
+            turn, gathers = row.turn, row.gathers_until is not None and row.gathers_until > now
+            if turn.state is not TurnState.QUEUED or not row.head or gathers:
+                continue
+            if turn.kind is TurnKind.COMMAND:
+                session = self.session_row(turn.session)
+                held.setdefault(turn.session, 0 if session is None else session.held_commands)
+                if held[turn.session] >= COMMANDS_AT_ONCE:
+                    continue
+                held[turn.session] += 1
+            found.append(turn.id)
+            if len(found) == limit:
+                break
+        return found
+
+    def _queued(self) -> Iterator[TurnRow]:
+        """Yield turns that may be ready, the longest waiting first."""
+        if self.only_new:
+            rows = [row for row in self.batch.changed.values() if isinstance(row, TurnRow)]
+            yield from sorted(rows, key=lambda row: row.queued_rev)
+            return
         first, is_last = 0, False
-        while len(found) < limit and not is_last:
+        while not is_last:
             page = self.candidates(indexes.READY, first, first + PAGE - 1)
-            is_last = len(page) < PAGE
-            rows = self.rows(TURN, page)
-            sessions = self.rows(SESSION, {row.turn.session for row in rows})
-            held = {row.session.id: row.held_commands for row in sessions}
-            for row in rows:
-                turn, gathers = row.turn, row.gathers_until is not None and row.gathers_until > now
-                has_room = turn.kind is TurnKind.MODEL or held[turn.session] < COMMANDS_AT_ONCE
-                if turn.state is TurnState.QUEUED and row.head and not gathers and has_room:
-                    held[turn.session] += turn.kind is TurnKind.COMMAND
-                    found.append(turn.id)
-            first += PAGE
-        return found[:limit]
+            first, is_last = first + PAGE, len(page) < PAGE
+            for start in range(0, len(page), LOADED_AT_ONCE):
+                some = page[start : start + LOADED_AT_ONCE]
+                self._need([TURN.key(TurnId(turn)) for turn in some])
+                rows = (self.row(TURN, turn) for turn in some)
+                yield from (row for row in rows if row is not None)
+
+    def leaves_turns(self, now: datetime) -> bool:
+        """Return whether another claim may take a turn because of this batch. Called while `only_new`."""
+        changed = [row for row in self.batch.changed.values() if isinstance(row, TurnRow)]
+        if any(row.turn.kind is TurnKind.COMMAND and row.turn.state not in HELD for row in changed):
+            return True  # its place may be that of a command that waits
+        return bool(self.ready_turns(now, 1))
+
+    def leaves_slots(self, now: datetime) -> bool:
+        """Return whether another claim may take a slot because of this batch."""
+        for rows in self.batch.unsent().values():
+            if all(row.sending_since is None for row in rows):
+                was_sending = any(self.batch.was_sending(row) for row in rows)
+                if was_sending or any(row.slot.due_at <= now for row in rows):
+                    return True
+        return False
 
     def held_turns(self, lapsed: datetime | None = None) -> list[tuple[TurnId, NodeId]]:
         """Return leased turns in the order in which they return to the queue."""
@@ -346,6 +353,8 @@ class RedisSource:
         self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
     ) -> list[SlotId]:
         """Return the oldest due slot of each conversation where none is being sent; refusals last."""
+        if self.only_new:
+            return self._new_slots(now, channels, limit, without)
         due_later = ("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf")
         first = [("ZRANGE", indexes.unsent_on(channel), 0, LANES_PAGE - 1) for channel in channels]
         self._ask_together([("ZRANGE", indexes.SENDING, 0, -1), due_later, *first])
@@ -366,6 +375,30 @@ class RedisSource:
             waiting = sorted((row for row in due if row.slot.kind is SlotKind.REFUSAL), key=_seq)
             refusals += waiting[: max(0, REFUSALS_AT_ONCE - sent)]
         return [row.slot.id for row in [*sorted(found, key=_seq), *refusals][:limit]]
+
+    def _new_slots(
+        self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
+    ) -> list[SlotId]:
+        """Return the next slots of conversations whose unsent ones this batch has all changed itself."""
+        found: list[SlotRow] = []
+        for where, rows in self.batch.unsent().items():
+            row = min(rows, key=self._place, default=None)
+            if row is None or row.slot.due_at > now or row.slot.kind is SlotKind.REFUSAL:
+                continue
+            place = row.slot.conversation
+            is_ours = place.channel in channels and (place.channel, place.account) not in without
+            if is_ours and all(one.sending_since is None for one in rows):
+                self.batch.must_be_alone(where)
+                found.append(row)
+        return [row.slot.id for row in sorted(found, key=_seq)[:limit]]
+
+    def _place(self, row: SlotRow) -> tuple[bool, int]:
+        """Return where a slot stands in its conversation: cards of sessions other than a main one come last."""
+        session = row.slot.session
+        if row.slot.kind is not SlotKind.CARD or session is None:
+            return False, row.seq
+        known = self.session_row(session)
+        return known is not None and known.session.root_kind is not SessionKind.MAIN, row.seq
 
     def _heads(self, channel: str, closed: Closed, limit: int) -> list[SlotRow]:
         """Return the next slots of conversations where none is being sent, of so many at least if there are."""
@@ -401,16 +434,11 @@ class RedisSource:
     def _first_of(self, lanes: Sequence[Sequence[SlotId]]) -> list[SlotRow]:
         """Return the slot of each conversation that is next: cards of sessions other than a main one come last."""
         rows = {row.slot.id: row for row in self.rows(SLOT, [slot for lane in lanes for slot in lane])}
-        cards = {row.slot.session for row in rows.values() if row.slot.kind is SlotKind.CARD}
-        sessions = self.rows(SESSION, [one for one in cards if one is not None])
-        others = {row.session.id for row in sessions if row.session.root_kind is not SessionKind.MAIN}
-
-        def place(row: SlotRow) -> tuple[bool, int]:
-            return row.slot.kind is SlotKind.CARD and row.slot.session in others, row.seq
-
+        sessions = {row.slot.session for row in rows.values() if row.slot.kind is SlotKind.CARD}
+        self._need([SESSION.key(one) for one in sessions if one is not None])
         unsent = ([rows[slot] for slot in lane if slot in rows and rows[slot].slot.state in UNSENT] for lane in lanes)
         idle = (lane for lane in unsent if lane and all(row.sending_since is None for row in lane))
-        return [min(lane, key=place) for lane in idle]
+        return [min(lane, key=self._place) for lane in idle]
 
     def sending_slots(self, lapsed: datetime | None = None) -> list[tuple[SlotId, NodeId]]:
         """Return slots being sent with their senders; with `lapsed` only those that take too long."""
@@ -426,18 +454,6 @@ class RedisSource:
     def expired_grants(self, now: datetime, limit: int) -> list[GrantId]:
         """Return grants past their time that did not end yet."""
         return [GrantId(grant) for grant in self.until(indexes.GRANTS, to_us(now), limit)]
-
-
-def _has_ended(row: object) -> bool:
-    match row:
-        case TurnRow():
-            return row.turn.state in ENDED
-        case StepRow():
-            return row.step.state is StepState.FINISHED
-        case MessageRow():
-            return row.received.given is not None
-        case _:
-            return False
 
 
 _seq: Callable[[SlotRow], int] = attrgetter("seq")

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from importlib.resources import files
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -19,18 +20,20 @@ from typing import Any, TypeVar
 import redis
 
 from gateway.domain.ids import InboundId, mint
-from gateway.domain.live import NODES, NodesChanged
+from gateway.domain.live import NODES, SLOTS, TURNS, NodesChanged
 from gateway.errors import StoreError
 from gateway.store.jobs import StoreJob, deliver
 from gateway.store.kernel import losses
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
+from gateway.store.redis.batch import Batch, Kept, Question, Stored
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.life import Known, Lives, Lost
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
-from gateway.store.redis.source import Batch, NotFirst, Question, RedisSource, Stored
+from gateway.store.redis.source import NotFirst, RedisSource
+from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
 
 T = TypeVar("T")
 
@@ -40,8 +43,6 @@ TOGETHER = 3
 """Attempts of a batch as a whole; then each transition is committed alone, so that none waits for the others."""
 ATTEMPTS = 50
 """Attempts of a transition whose rows other nodes keep changing."""
-ROWS_KEPT, SIZE_KEPT = 5_000, 8_000_000
-"""Maximum kept rows, and characters of their values."""
 MISSES = 8
 """Runs of a transition that may end with a missing row. What others of its batch miss too is loaded together."""
 
@@ -76,7 +77,7 @@ class RedisPart(Part):
 
 
 @dataclass(slots=True, eq=False)
-class Job(StoreJob):
+class Job(WriteJob):
     """A transition, and its ids."""
 
     minted: Minted = field(default_factory=Minted)
@@ -89,39 +90,25 @@ class OwnJob(Job):
         """Tell nobody."""
 
 
-class Rows:
-    """Rows that were loaded or written last. Another node may change any of them: a commit finds out."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.stored: dict[str, Stored] = {}
-        self._size = 0
-
-    def put(self, key: str, stored: Stored) -> None:
-        """Keep a row, in place of an older version of it."""
-        self.drop(key)
-        if stored.row is not None:
-            self.stored[key] = stored
-            self._size += stored.size
-
-    def drop(self, key: str) -> None:
-        """Forget a row."""
-        if (before := self.stored.pop(key, None)) is not None:
-            self._size -= before.size
-
-    def trim(self) -> None:
-        """Forget the rows that were kept for the longest."""
-        while len(self.stored) > ROWS_KEPT or self._size > SIZE_KEPT:
-            self.drop(next(iter(self.stored)))
-
-
 class Worker:
     """A thread with one connection and its queue of transitions. `None` in the queue ends it."""
 
     def __init__(
-        self, url: str, prefix: str, lane: str, clock: ServerClock, events: RedisEventBus, known: Known
+        self,
+        url: str,
+        prefix: str,
+        lane: str,
+        clock: ServerClock,
+        events: RedisEventBus,
+        known: Known,
+        *,
+        guesses: bool,
     ) -> None:
-        """Take the address, the prefix of all keys, the name of the lane of this thread's commits, and the life."""
+        """Take the address, the prefix of all keys, the name of the lane of this thread's commits, and the life.
+
+        `guesses`: take rows for absent that mostly are. A wrong guess costs a commit in vain.
+        """
+        self._guesses = guesses
         self._url, self._prefix, self._clock, self._events = url, prefix, clock, events
         self._client: Any = connection.connect(url)
         text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
@@ -129,7 +116,13 @@ class Worker:
         self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED, "meta")]
         self._lives = Lives(self._client, url, prefix, known)
         self._number = 0
-        self._rows = Rows()
+        self._kept = Kept()
+        self.turns, self.slots = WaitingClaims(), WaitingClaims()
+        """Claims that wait for turns and for slots."""
+        events.call(TURNS, self.turns.look_again)
+        events.call(SLOTS, self.slots.look_again)
+        self._handed: list[Job] = []
+        """Waiting claims that ran on the work of the present batch."""
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._deferred: deque[Job] = deque()
         self._thread = threading.Thread(target=self._serve, name=f"store-redis-{lane}", daemon=True)
@@ -138,12 +131,24 @@ class Worker:
 
     async def submit(self, transition: Callable[[Part], T]) -> T:
         """Run a transition and return its result once it is stored. Raises its exception, or `StoreError`."""
+        job = self._job(transition)
+        self._queue.put(job)
+        return await job.future
+
+    async def claim(self, claims: WaitingClaims, work: Callable[[Part], list[T]], most: int, wait_s: float) -> list[T]:
+        """Run a claim. One that takes nothing waits, and runs in the commit that brings something.
+
+        The result is empty after `wait_s` seconds, and when there may be something that no commit here brought.
+        """
+        job = self._job(work)
+        job.result, job.claims, job.most = [], claims, most
+        return await claims.claim(job, self._queue.put, wait_s)
+
+    def _job(self, work: Callable[[Part], Any]) -> Job:
         if self._closed:
             raise StoreError("The store is closed.", cure="Start the daemon again.")
         loop = asyncio.get_running_loop()
-        job = Job(transition, loop, loop.create_future())
-        self._queue.put(job)
-        return await job.future
+        return Job(work, loop, loop.create_future())
 
     async def close(self) -> None:
         """Finish queued work and end the thread. Idempotent."""
@@ -166,6 +171,8 @@ class Worker:
                     self._fail(jobs, connection.failure(error, self._url))
                 except Exception as error:  # noqa: BLE001 - the callers get it; the thread continues
                     self._fail(jobs, error)
+        self.turns.look_again()
+        self.slots.look_again()
         self._client.close()
 
     def _next_batch(self, *, wait: bool) -> tuple[list[Job], bool]:
@@ -184,11 +191,11 @@ class Worker:
         return [job for job in jobs if not job.future.cancelled()], False
 
     def _fail(self, jobs: Sequence[Job], error: BaseException) -> None:
-        failed = [job for job in jobs if job not in self._deferred]
+        failed = [job for job in (*jobs, *self._handed) if job not in self._deferred]
         for job in failed:
             job.error, job.touched = error, None
-        self._rows = Rows()
-        deliver(list(failed), StoreJob.settle)
+        self._kept, self._handed = Kept(), []
+        deliver([job for job in failed if not goes_on_waiting(job)], StoreJob.settle)
 
     def _settle_in_life(self, jobs: list[Job]) -> None:
         """Run a batch in the life that the store has now. Raises `StoreError` when it is not the store any more."""
@@ -200,7 +207,8 @@ class Worker:
                     self._check_life()
                 self._settle(jobs)
             except Lost as lost:
-                self._rows = Rows()
+                self._kept = Kept()
+                self._look_themselves()
                 self._lives.follow(lost.found)
             else:
                 return
@@ -229,24 +237,40 @@ class Worker:
 
     def _settle(self, jobs: list[Job]) -> None:
         """Run a batch until no other node came between its reads and its commit. Raises `Lost`."""
+        certain = frozenset[str]()
         for attempt in range(ATTEMPTS):
             if attempt >= TOGETHER:
                 self._deferred.extendleft(reversed(jobs[1:]))
                 del jobs[1:]
-            batch, writes = Batch(self._rows.stored), Writes()
-            done, deferred, revisions = self._run_all(jobs, batch, writes)
-            if self._commit(batch, writes, done, revisions):
+            batch, writes = Batch(self._kept, certain), Writes()
+            source = RedisSource(batch, partial(self._load, batch), guesses=self._guesses)
+            now = self._clock.now()  # a question that names the time is the same one when its transition runs again
+            done, deferred, revisions = self._run_all(jobs, source, writes, now)
+            if attempt == 0:
+                revisions = self._hand_out(done, source, writes, now, revisions)
+            changed = self._commit(batch, writes, [*done, *self._handed], revisions)
+            if not changed:
                 self._deferred.extendleft(reversed(deferred))
-                self._rows.trim()
-                deliver(list(done), self._announce)
+                self._kept.trim()
+                settled, self._handed = [*done, *self._handed], []
+                deliver([job for job in settled if not goes_on_waiting(job)], self._announce)
                 return
+            certain |= changed
+            self._look_themselves()
         raise StoreError("Other nodes kept changing what this request needs.", cure="Say again what was refused.")
 
-    def _run_all(self, jobs: Sequence[Job], batch: Batch, writes: Writes) -> tuple[list[Job], list[Job], int]:
+    def _look_themselves(self) -> None:
+        """Let claims that ran on what was not written return empty; the next ones look at the index."""
+        for job in self._handed:
+            job.result, job.error, job.touched = [], None, None
+        deliver(self._handed, StoreJob.settle)
+        self._handed = []
+
+    def _run_all(
+        self, jobs: Sequence[Job], source: RedisSource, writes: Writes, now: datetime
+    ) -> tuple[list[Job], list[Job], int]:
         """Run the jobs on one view. Return those that ran, those that must wait, and the last revision."""
-        source = RedisSource(batch, lambda missing: self._load(batch, [missing]))
         done, deferred, rev, pending = list[Job](), list[Job](), UNNUMBERED, list(jobs)
-        now = self._clock.now()  # a question that names the time is the same one when its transition runs again
         for misses in range(MISSES, -1, -1):
             source.misses = misses
             missed, left = list[Missing](), list[Job]()
@@ -264,9 +288,38 @@ class Worker:
                         break
             if not missed:
                 break
-            self._load(batch, missed)
+            self._load(source.batch, *missed)
             pending = left
         return done, deferred, rev
+
+    def _hand_out(self, done: Sequence[Job], source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
+        """Run waiting claims on the work of this batch, in the same commit; return the revision after that."""
+        touched = [job.touched for job in done if job.touched is not None]
+        source.only_new = True
+        if turns := [one for one in touched if one.turns_due]:
+            rev = self._hand_out_to(self.turns, source, writes, now, rev)
+            for one in turns:
+                one.turns_due = source.leaves_turns(now)
+        if slots := [one for one in touched if one.slots_due]:
+            rev = self._hand_out_to(self.slots, source, writes, now, rev)
+            for one in slots:
+                one.slots_due = source.leaves_slots(now)
+        return rev
+
+    def _hand_out_to(self, claims: WaitingClaims, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
+        """Run claims until one has taken all. One that needs rows that are not at hand waits on."""
+        while (job := claims.next()) is not None:
+            assert isinstance(job, Job), "it was queued here"
+            self._handed.append(job)
+            before = source.batch.conditions()
+            try:
+                rev = self._run(job, source, writes, now, rev)
+            except (Missing, NotFirst):
+                source.batch.restore(before)
+                return rev
+            if job.error is not None or len(job.result) < job.most:
+                return rev
+        return rev
 
     def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
@@ -285,7 +338,7 @@ class Worker:
         job.touched = part.touched
         return part.rev
 
-    def _load(self, batch: Batch, missed: Sequence[Missing]) -> None:
+    def _load(self, batch: Batch, *missed: Missing) -> None:
         """Load missing rows, with those that are read next, and answers."""
         keys = list(dict.fromkeys(str(key) for one in missed if one.rows == "row" for key in one.key))
         asked: list[Question] = [tuple(one.key) for one in missed if one.rows == "answer"]
@@ -297,7 +350,7 @@ class Worker:
             found = [self._stored(key, value) for key, value in zip(keys, self._mget(keys), strict=True)]
             batch.loaded.update(zip(keys, found, strict=True))
             for key, stored in zip(keys, found, strict=True):
-                self._rows.put(key, stored)
+                self._kept.put(key, stored)
             named = [one for key, stored in zip(keys, found, strict=True) for one in named_by(key, stored.row)]
             keys = [key for key in dict.fromkeys(named) if batch.known(key) is None]
 
@@ -325,10 +378,10 @@ class Worker:
         self._lives.saw(int(stamp) + 1)
         return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value))
 
-    def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> bool:
-        """Write a batch. Return False when what it read has changed: then nothing is written."""
+    def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> frozenset[str]:
+        """Write a batch. Return which of the rows that it read have changed: then nothing is written."""
         if not batch.changed and not writes.commands and batch.is_of_one_moment:
-            return True
+            return frozenset()
         is_check = not batch.changed and not writes.commands
         needs = max(1, revisions - UNNUMBERED)
         if not is_check:
@@ -341,16 +394,17 @@ class Worker:
         status, base, seconds, micros, has_freed, *changed = self._call(words)
         self._clock.set(int(seconds), int(micros))
         if status == "changed":
-            for key in changed:
-                self._rows.drop(key.removeprefix(self._prefix))
-            return False
+            keys = frozenset(key.removeprefix(self._prefix) for key in changed)
+            for key in keys:
+                self._kept.drop(key)
+            return keys
         if not is_check:
             self._lives.wrote(self._number, int(base) + needs)
-        self._keep(batch, int(base))
+        self._kept.take_in(batch, int(base))
         for job in done:
             if job.touched is not None and has_freed == "1" and writes.freed:
                 job.touched.slots_due = True
-        return True
+        return frozenset()
 
     def _call(self, words: list[Word]) -> list[str]:
         """Return what the commit script answers. Raises `Lost`."""
@@ -360,13 +414,6 @@ class Worker:
         if answer[0] == "lost":
             raise Lost(answer[5])
         return answer
-
-    def _keep(self, batch: Batch, stamp: int) -> None:
-        for key, row in batch.changed.items():
-            if row is None or key.startswith("event:"):
-                self._rows.drop(key)
-            else:
-                self._rows.put(key, Stored(kind_of(key).numbered(row, stamp), f"{stamp} ", batch.sizes[key]))
 
     def _announce(self, job: StoreJob) -> None:
         if job.touched is not None:

@@ -21,7 +21,7 @@ from gateway.store.jobs import deliver
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.opening import keep_from_moving
 from gateway.store.sqlite.tx import ReadTx, Tx
-from gateway.store.sqlite.write_queue import WaitingClaims, WriteJob
+from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")
@@ -159,16 +159,7 @@ class Writer(Worker):
             raise _closed()
         loop = asyncio.get_running_loop()
         job = WriteJob(work, loop, loop.create_future(), result=[], claims=claims, most=most)
-        if claims.must_look(job):
-            self._queue.put(job)
-        timer = loop.call_later(wait_s, claims.give_up, job)
-        try:
-            return await job.future
-        except asyncio.CancelledError:
-            claims.look_again()  # it may have been the claim that had to check
-            raise
-        finally:
-            timer.cancel()
+        return await claims.claim(job, self._queue.put, wait_s)
 
     def _serve(self, db: sqlite3.Connection) -> None:
         self._log = _opened(self._names[1])
@@ -185,7 +176,7 @@ class Writer(Worker):
                 break
             batch, ended = self._with_the_rest(job)
             self._commit(db, batch)
-            deliver([job for job in batch if not _goes_on_waiting(job)], self._announce)
+            deliver([job for job in batch if not goes_on_waiting(job)], self._announce)
             wrote = True
             if ended:
                 break
@@ -357,17 +348,6 @@ def _file_at(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _goes_on_waiting(job: WriteJob) -> bool:
-    """Return whether this is a claim that took nothing and continues to wait."""
-    claims = job.claims
-    if claims is None:
-        return False
-    if job.error is not None or len(job.result) == job.most > 0:
-        claims.look_again()  # there may be more
-        return False
-    return not job.result and claims.keep(job)
 
 
 def _closed() -> StoreError:

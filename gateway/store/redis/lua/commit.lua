@@ -5,7 +5,7 @@
 -- ARGV: number of the request in its lane ('0': it only checks), revisions that it needs; the life that the node knows,
 -- the highest revision that it was told of, its last request that was done; then five lists. Each begins with its
 -- length:
---   conditions: a key, and how its value begins; '' for a key that must be absent
+--   conditions: a key, and how its value begins; '' for a key that must be absent, '=N' for a sorted set of N members
 --   rows: a key and its value, stored behind the number of this commit
 --   places: a key of a sorted set, a member, and its score as an offset from that number
 --   commands: the number of its words, and the words
@@ -39,6 +39,8 @@ for _ = 1, tonumber(take()) do
     local same
     if stamp == '' then
         same = redis.call('EXISTS', key) == 0
+    elseif string.byte(stamp) == 61 then
+        same = redis.call('ZCARD', key) == tonumber(string.sub(stamp, 2))
     else
         same = redis.call('GETRANGE', key, 0, #stamp - 1) == stamp
     end

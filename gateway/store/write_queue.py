@@ -1,10 +1,13 @@
-"""Jobs of the SQLite store's threads, and claims that wait for work."""
+"""Jobs of a store's writing thread, and claims that wait for work. Used by the stores on SQLite and Redis."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from gateway.store.jobs import StoreJob, deliver
 
@@ -40,6 +43,19 @@ class WaitingClaims:
         self._looked_at = -math.inf
 
     # --- in the event loop --------------------------------------------------------------------
+
+    async def claim(self, job: WriteJob, put: Callable[[Any], None], wait_s: float) -> Any:
+        """Wait for the result, which is empty after `wait_s` seconds. `put` queues a claim that must look."""
+        if self.must_look(job):
+            put(job)
+        timer = job.loop.call_later(wait_s, self.give_up, job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            self.look_again()  # it may have been the claim that had to check
+            raise
+        finally:
+            timer.cancel()
 
     def must_look(self, job: WriteJob) -> bool:
         """Return whether a claim must run now; if not, it waits from now on."""
@@ -84,3 +100,14 @@ class WaitingClaims:
             if keeps:
                 self._waiting.append(job)
             return keeps
+
+
+def goes_on_waiting(job: WriteJob) -> bool:
+    """Return whether this is a claim that took nothing and continues to wait. Called after the commit."""
+    claims = job.claims
+    if claims is None:
+        return False
+    if job.error is not None or len(job.result) == job.most > 0:
+        claims.look_again()  # there may be more
+        return False
+    return not job.result and claims.keep(job)
