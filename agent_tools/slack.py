@@ -5,7 +5,7 @@ Another channel is closed unless a rule of the owner opens it.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -59,6 +59,18 @@ class Args(BaseModel):
         str, Field(max_length=100, pattern=r"^([a-z0-9_+'-]+)?$", description="Name of a reaction, such as thumbsup.")
     ] = ""
     path: PostedFile = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_poll(cls, given: Any) -> Any:
+        """Say what to do instead: models know polls from other platforms."""
+        fields: object = given
+        if isinstance(fields, dict) and cast("dict[str, object]", fields).get("action") == "poll":
+            raise ValueError(
+                "action: Slack has no polls; post the choices, each with an emoji to react with, "
+                "or ask the person at hand with ask_user"
+            )
+        return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -49,7 +49,8 @@ def test_bad_posts_are_refused_by_their_arguments(arguments: dict[str, Any], why
         ({"action": "react", "emoji": ":eyes:"}, "should match pattern"),
         ({"action": "upload"}, "upload needs path"),
         ({"action": "upload", "path": "a", "text": "x" * 501}, "at most 500"),
-        ({"action": "poll", "text": "x"}, "Input should be"),
+        ({"action": "poll", "text": "x"}, "Slack has no polls; post the choices"),
+        ({"action": "kick", "text": "x"}, "Input should be"),
     ],
 )
 def test_bad_posts_to_slack_are_refused(arguments: dict[str, Any], why: str) -> None:
