@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, async_playwright, expect
 
 from agent_tools.browser.asking import teach
+from agent_tools.browser.chromium import starter
 from tests.support.daemon import Daemon
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,17 +31,18 @@ def executable() -> str | None:
 @asynccontextmanager
 async def chromium() -> AsyncGenerator[Browser]:
     """A headless browser that reaches nothing but what a test opens."""
-    async with async_playwright() as playwright:
+    async with AsyncExitStack() as stack:
+        playwright = await stack.enter_async_context(async_playwright())
         await teach(playwright)
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        program = executable()
         browser = await playwright.chromium.launch(
-            executable_path=executable(),
+            executable_path=program and starter(folder / "start", Path(program)),
             # Chromium's own sandbox refuses to run as root, which tests in a container often are.
             args=["--no-sandbox"] if os.geteuid() == 0 else [],
         )
-        try:
-            yield browser
-        finally:
-            await browser.close()
+        stack.push_async_callback(browser.close)
+        yield browser
 
 
 class Person:

@@ -1,11 +1,13 @@
-"""Chromium lookup, and the error when there is none."""
+"""Chromium lookup, the error when there is none, and the script that starts it."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from agent_tools.browser.chromium import UNUSED, starter
 from agent_tools.browser.finding import find_chromium
 from gateway.errors import NotFound
 
@@ -104,3 +106,11 @@ def test_where_there_is_none_the_cure_is_this_systems_command(
         find_chromium(None, machine, file)
     assert command in missing.value.cure
     assert missing.value.message == "There is no Chromium on this machine."
+
+
+def test_starter_joins_what_is_switched_off(tmp_path: Path) -> None:
+    program = put(tmp_path / "a program", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    started = starter(tmp_path / "start", program, "--user-data-dir=/a folder")
+    given = ["--one two", "--disable-features=Lens,Aim", "--last=$HOME"]
+    said = subprocess.run([started, *given], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert said == ["--one two", f"--disable-features=Lens,Aim,{UNUSED}", "--last=$HOME", "--user-data-dir=/a folder"]
