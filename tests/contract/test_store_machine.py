@@ -67,7 +67,7 @@ VOTES = tuple(
     for who in ("ann", "cleo")
 )
 """Votes of two persons, where both must allow a call."""
-STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS") or times(2_000, 100_000, small=700))
+STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS") or times(2_000, 100_000, small=250))
 RULES_A_RUN = 8
 STEPS_A_RUN = 38
 """At least, on average: a rule is one move, or ten."""

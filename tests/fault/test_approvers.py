@@ -16,6 +16,7 @@ TWO = "quorum = 2"
 FIRST_JOE = 'approvers = ["joe"]\nescalate_to = ["ann", "telegram:2002"]'
 
 
+@pytest.mark.whole("the store's own tests of a quorum, and what nobody decided, stay")
 async def test_two_owners_must_press_on_telegram(tmp_path: Path) -> None:
     """Twice the same person, a forged, a foreign and a late press count nothing; both cards say who allowed it."""
     async with telegram_rig.wire(tmp_path) as one:
@@ -47,6 +48,7 @@ async def test_two_owners_must_press_on_telegram(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("presser", [ANN, BOB])
+@pytest.mark.sampled(1)
 async def test_what_nobody_decided_is_shown_to_others(presser: int, tmp_path: Path) -> None:
     """An approver who is no owner is asked like an owner. The first press wins, and every card is edited."""
     async with telegram_rig.wire(tmp_path) as one:

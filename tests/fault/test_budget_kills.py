@@ -15,6 +15,7 @@ LIMIT = 6_000
 
 
 @pytest.mark.parametrize("point", ["J6", "J15"])
+@pytest.mark.sampled(1)
 async def test_an_answer_counts_once_whatever_dies(point: str, tmp_path: Path) -> None:
     """Killed between the answer and its store (J6), and after that (J15)."""
     async with wire(tmp_path) as one:

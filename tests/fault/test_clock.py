@@ -16,7 +16,7 @@ from tests.fault.two import Pair, pair
 from tests.support.proof import RAN_TWICE, figure, times
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
-JUMPS_S = times((-DAY_S, 600.0, DAY_S), (-DAY_S, -HOUR_S, -1.0, 600.0, HOUR_S + 1, DAY_S))
+JUMPS_S = times((-DAY_S, 600.0, DAY_S), (-DAY_S, -HOUR_S, -1.0, 600.0, HOUR_S + 1, DAY_S), small=(-DAY_S, DAY_S))
 """An open card expires after an hour, a lease after 15 s."""
 
 

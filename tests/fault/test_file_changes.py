@@ -23,6 +23,7 @@ def fruit(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("point", ["J12", "J13"])
+@pytest.mark.sampled(1)
 async def test_a_patch_is_applied_once_whatever_dies(point: str, tmp_path: Path) -> None:
     """Killed before its first file changes (J12), and after the last one (J13). Undo then takes back all of it."""
     async with wire(tmp_path) as one:

@@ -73,7 +73,7 @@ async def evidence_of(ann: Crowd, page: Visitor) -> Evidence:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("where", DEATHS)
 async def test_killed_at(where: str, tmp_path: Path) -> None:
     """One turn that dies again and again ends with one answer; commands ran at most once, each call has a result."""

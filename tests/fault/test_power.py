@@ -24,7 +24,7 @@ LIVES = 2
 MESSAGES = times(45, 150, small=15)
 """In each life, one after the other; then as many again by three at once."""
 AT_ONCE = 3
-CUTS = times(40, 2_000, small=15)
+CUTS = times(40, 2_000, small=6)
 """At random places, beside those right after each acknowledgement."""
 
 NOT_WATCHED = (

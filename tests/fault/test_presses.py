@@ -39,7 +39,7 @@ port = {port}
 """
 ANN, JOE, BOB, EVE = "1001", "1002", "2002", "6666"
 ROOM = "chat:test/bot/room"
-EACH = times(200, 1_000, small=60)
+EACH = times(200, 1_000, small=20)
 """Presses from each of the five directions."""
 REFUSED = {"already", "duplicate", "not_allowed", "not_valid", "expired"}
 
@@ -184,7 +184,7 @@ async def orderly_restart(one: Crowd) -> None:
     await one.daemon.start()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("event", [stop, restart, orderly_restart])
 @pytest.mark.parametrize("verbs", [["once"], ["once", "deny"]], ids=["once", "both"])
 async def test_something_in_between(
@@ -203,6 +203,7 @@ async def test_something_in_between(
         check(wait, step, times)
 
 
+@pytest.mark.whole("one that is stopped in between stays")
 async def test_stopped_before_it_was_pressed(tmp_path: Path) -> None:
     """After /stop a thousand presses do nothing at all."""
     async with crowd(tmp_path) as everybody:
@@ -215,6 +216,7 @@ async def test_stopped_before_it_was_pressed(tmp_path: Path) -> None:
         check(wait, step, times)
 
 
+@pytest.mark.whole("one that expires under the presses stays")
 async def test_expired_before_it_was_pressed(tmp_path: Path) -> None:
     """After its time a thousand presses do nothing, also when the sweep has not looked yet."""
     async with crowd(tmp_path, expiry="2s") as everybody:

@@ -14,7 +14,7 @@ from tests.fault.telegram_rig import tell_sessions, wire
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import figure, times
 
-SESSIONS, MESSAGES = times((40, 800), (500, 10_000))
+SESSIONS, MESSAGES = times((40, 800), (500, 10_000), small=(40, 300))
 FRIENDS = range(3001, 3001 + SESSIONS)
 NO_LIMITS = "per_chat_per_s = 0\noverall_per_s = 0"
 GROWTH_AT_MOST_MIB = 150

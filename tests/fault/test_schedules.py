@@ -17,7 +17,7 @@ from tests.fault.schedule_rig import Profile, play
 from tests.support.proof import SEED, figure, seed, times
 
 SCHEDULE = "DRAGOMAN_SCHEDULE"
-SCHEDULES = times(50, 5_000, small=15)
+SCHEDULES = times(50, 5_000, small=6)
 """Of each kind."""
 BROKEN = "schedules that break a promise"
 EVERY_HARM = ("suspend", "kill", "cancel", "stop", "no store")

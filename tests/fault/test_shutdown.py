@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from gateway.domain.messages import Received
@@ -72,6 +73,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             await daemon.kill()
 
 
+@pytest.mark.whole("all of it at the same time stays")
 async def test_while_the_model_streams(world: World) -> None:
     """J5: the request is closed, the turn goes back to the queue, and the next life asks again and answers once."""
     slow = Rule(reply=Reply(text="one two three four five six", chunks=6, delay_s=5))
@@ -88,6 +90,7 @@ async def test_while_the_model_streams(world: World) -> None:
     assert len(world.model.requests) == 2
 
 
+@pytest.mark.whole("all of it at the same time stays")
 async def test_while_a_command_runs(world: World) -> None:
     """J12: its whole tree is killed, even what ignores SIGTERM; the result says so and the answer comes."""
     marker = f"7{time.monotonic_ns() % 10**9}"
@@ -108,6 +111,7 @@ async def test_while_a_command_runs(world: World) -> None:
     assert len(world.creates("shutdown")) == 1
 
 
+@pytest.mark.whole("all of it at the same time stays")
 async def test_while_the_platform_does_not_answer(world: World) -> None:
     """J17: nobody knows whether the answer was shown, so the next life shows it once more, and says so."""
     world.model.rules.append(Rule(reply=Reply(text="Here I am.")))
@@ -159,6 +163,7 @@ async def test_while_all_of_it_happens(world: World) -> None:
     assert ran == ["x"]
 
 
+@pytest.mark.whole("all of it at the same time, and kills with open cards, stay")
 async def test_while_a_card_waits(world: World) -> None:
     """A parked turn holds nothing up: the daemon is gone at once, and the same button works in the next life."""
     await world.platform.say(ANN, "/shell echo x >> ran")

@@ -90,7 +90,7 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
     await one.settled()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize("points", LIVES, ids=["-".join(points) for points in LIVES])
@@ -120,6 +120,7 @@ async def test_killed_at(mode: Mode, points: Sequence[str], again: int, tmp_path
 
 
 @pytest.mark.parametrize("passage", [1, 2], ids=["the words", "the file"])
+@pytest.mark.sampled(1)
 async def test_killed_between_the_parts_of_an_answer(passage: int, tmp_path: Path) -> None:
     """A long answer is a message and a file: whichever was written and not answered is found, and not sent again."""
     async with wire(tmp_path, rules=[Rule(reply=Reply(text=LONG))]) as one:

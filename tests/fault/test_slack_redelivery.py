@@ -17,7 +17,7 @@ from tests.support.slack import Shown
 from tests.support.slack.app import Delivery
 from tests.support.slack.rig import MODES
 
-ROUNDS = times(3, 13)
+ROUNDS = times(3, 13, small=1)
 """So often everybody speaks before each break of the line."""
 BREAKS = ("politely", "cut", "dead")
 ACK_WITHIN_S = 3.0

@@ -101,7 +101,7 @@ async def test_a_late_picture_is_a_message_of_its_own(tmp_path: Path, mode: str)
         assert len(one.telegram.shown(ANN)) == 2
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("point", ["J1:kill:3", "J2:kill:2"])
 @MODES
 async def test_an_album_that_a_crash_cuts_is_whole(tmp_path: Path, mode: str, point: str) -> None:

@@ -117,7 +117,7 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
     await one.settled()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize(("mode", "points"), LIVES, ids=[f"{mode} {'-'.join(points)}" for mode, points in LIVES])
 async def test_killed_at(mode: str, points: Sequence[str], again: int, tmp_path: Path) -> None:
@@ -148,6 +148,7 @@ async def test_killed_at(mode: str, points: Sequence[str], again: int, tmp_path:
     [(faults.slow(wait_s=40), 0), (faults.silent(acts=True), 1)],
     ids=["second part on its way", "second part there, unanswered"],
 )
+@pytest.mark.sampled(1)
 async def test_killed_between_the_parts_of_an_answer(fault: Fault, copies: int, tmp_path: Path) -> None:
     """It goes on behind what is stored: the first part is not shown again, the second at most once more."""
     async with wire(tmp_path, rules=[Rule(reply=Reply(text=LONG))]) as one:

@@ -22,7 +22,7 @@ from tests.fault.telegram_rig import judge_chats, slots_of
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, times
 from tests.support.telegram import Call
 
-MESSAGES, SESSIONS = times((300, 30), (20_000, 500), small=(200, 20))
+MESSAGES, SESSIONS = times((300, 30), (20_000, 500), small=(80, 12))
 KILL_EVERY_S = times(1.0, 2.0)
 AT_ONCE = times(60, 400)
 """Messages that wait for their answer at most: people go on writing as long as the daemons live and die."""

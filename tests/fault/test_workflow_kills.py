@@ -41,7 +41,7 @@ async def judge(found: Tree) -> None:
     assert "Done: c." in json.dumps(last)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("point", "passage"),
     [

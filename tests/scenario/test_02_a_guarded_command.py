@@ -45,6 +45,7 @@ async def test_a_denial_runs_nothing(daemon: Daemon) -> None:
         assert list(daemon.state.rglob("should-not-exist")) == []
 
 
+@pytest.mark.whole("a browser for a second; reasons on Telegram and Slack stay")
 async def test_a_reason_is_told(daemon: Daemon) -> None:
     """Deny with reason: what the person writes is in the result."""
     async with at_the_page(daemon, size=PHONE) as owner:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.support.daemon import Daemon, Page, page_of, running
@@ -68,6 +69,7 @@ async def test_three_calls_one_denied_one_asked_one_allowed(with_model: Daemon, 
     assert [message["content"].splitlines()[0] for message in told][1:] == ["asked", "peeked at y"]
 
 
+@pytest.mark.whole("an answer that streams to Telegram stays")
 async def test_an_answer_streams(with_model: Daemon, model: ScriptedModel) -> None:
     """Text is seen as it comes, and replaced by the stored answer."""
     model.replies.extend((Reply(text="one two three four five", chunks=5, delay_s=0.05),))
@@ -78,6 +80,7 @@ async def test_an_answer_streams(with_model: Daemon, model: ScriptedModel) -> No
         assert answer["text"] == "one two three four five"
 
 
+@pytest.mark.whole("test_model_answers has a message that steers")
 async def test_a_message_meanwhile_steers(with_model: Daemon, model: ScriptedModel) -> None:
     """What the same person says while a turn waits is given to the model after the results."""
     model.replies.extend((Reply(calls=(call("shell", command="env true"),)), Reply(text="Noted.")))

@@ -74,6 +74,7 @@ async def test_an_open_page_ends_with_its_sign_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.sampled(1)
 async def test_what_was_allowed_in_a_folder_runs_in_no_other(tmp_path: Path, swap: str) -> None:
     """One allowed command puts something else in the place of the folder that the card of the next one names."""
     elsewhere = tmp_path / "elsewhere"

@@ -152,6 +152,7 @@ async def test_a_model_answers_each_in_their_own_session(world: World) -> None:
     assert "blue" not in str(asked)
 
 
+@pytest.mark.sampled(1)
 async def test_a_group_with_topics(world: World) -> None:
     """Only who means the bot is answered, in the topic; the rest is data; danger asks the owner in the own chat."""
     telegram = world.telegram
@@ -173,6 +174,7 @@ async def test_a_group_with_topics(world: World) -> None:
     await telegram.see(GROUP, "exit 0", topic=TOPIC)
 
 
+@pytest.mark.sampled(1)
 async def test_a_stranger_gets_one_line_and_costs_nothing(world: World) -> None:
     """Once a day, whatever they write; the model is never asked, and nobody anonymous is a person."""
     telegram = world.telegram

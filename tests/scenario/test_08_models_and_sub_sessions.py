@@ -232,6 +232,7 @@ async def test_it_is_steered_and_stopped(world: World) -> None:
     assert len(model.requests) == 4
 
 
+@pytest.mark.whole("test_model_answers has a fallback that steps in")
 async def test_when_a_model_fails_another_steps_in(world: World) -> None:
     """The first is asked twice in vain; the second answers, and the chat says so. Then the first is left alone."""
     telegram, model = world.telegram, world.model

@@ -144,6 +144,7 @@ async def test_all_that_an_owner_says_is_one_session_and_a_friend_has_another(wo
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.whole("the strangers of Telegram and the routing rules stay")
 async def test_strangers_and_guests(world: World) -> None:
     """One line a day for a colleague; nothing for a guest where colleagues may speak, but for one who is named."""
     slack, model = world.slack, world.model
@@ -245,6 +246,7 @@ async def test_the_agent_view(world: World) -> None:
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.whole("the agent view stays")
 async def test_an_app_from_before_keeps_its_panel(world: World) -> None:
     """The assistant panel suggests what to ask, and calls the thread after what was said first."""
     slack, model = world.slack, world.model
@@ -304,6 +306,7 @@ async def test_a_card_is_pressed_in_slack_and_another_on_the_page(world: World) 
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.whole("the channel's own tests of the form, and a reason on Telegram, stay")
 async def test_a_denial_takes_its_reason_from_the_form(world: World) -> None:
     """ "Deny with reason" opens a form; what is written there is the reason, and never consent."""
     slack = world.slack
@@ -324,6 +327,7 @@ async def test_a_denial_takes_its_reason_from_the_form(world: World) -> None:
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.whole("one on Telegram, and the contract of live edits, stay")
 async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
     """The beginning after a second, at most an edit a second, one message in the end."""
     slack = world.slack
@@ -358,6 +362,7 @@ async def test_files(world: World) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 async def test_killed_with_a_card_open_and_a_message_stored_but_not_acknowledged(world: World) -> None:
     """Slack says it again, and it is answered once; the card works once, and the thread goes on where it was."""
     slack, model = world.slack, world.model

@@ -84,6 +84,7 @@ def test_the_guides_are_as_short_as_they_say() -> None:
 
 
 @pytest.mark.parametrize("how", ["function", "folder", "package"])
+@pytest.mark.sampled(1)
 async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how: str) -> None:
     channel, tool = files_of("write-a-channel.md"), files_of("write-a-tool.md")
     points = tomllib.loads(channel["pyproject.toml"])["project"]["entry-points"]["dragoman.channels"]

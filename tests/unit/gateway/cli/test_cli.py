@@ -228,7 +228,7 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
 
 
 @pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["audit"], ["send", "hello"]])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
