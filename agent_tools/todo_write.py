@@ -76,4 +76,4 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
     items = [TaskItem(text=one_line(one.text, TASK_CHARS), state=TaskState(one.state)) for one in args.todos]
     await ctx.people.write_list(items)
     left = sum(not is_finished([one]) for one in items)
-    return ToolResult(status=ResultStatus.OK, text=f"{len(items)} items, {left} not done yet.")
+    return ToolResult(status=ResultStatus.OK, text=f"{len(items) - left} of {len(items)} done.")

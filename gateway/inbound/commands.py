@@ -48,7 +48,7 @@ GREETING = "Welcome. I am an agent with tools. What could do harm waits until so
 USAGE_DAYS = 30
 _EFFECTS: Mapping[Risk, str] = MappingProxyType(
     {
-        Risk.NONE: "changes nothing outside the session",
+        Risk.NONE: "this session only",
         Risk.READ: "reads",
         Risk.WRITE: "writes",
         Risk.EXECUTE: "executes",

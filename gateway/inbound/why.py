@@ -171,8 +171,8 @@ class WhyReplies:
         state = step.state.value if step.result is None else step.result.status.value
         name = step.call.tool if step.call else ""
         tool = self.registry.snapshot().get(name)
-        text = _shown_argument(step.arguments, tool.spec.shows) if tool is not None else ""
-        return f"{self._call(name, text or step.arguments)}: {state}"
+        text = "" if tool is None else _telling(step.arguments, tool.spec.shows or tool.spec.positional)
+        return f"{self._call(name, text or step.arguments.removeprefix('{}'))}: {state}"
 
     def _call(self, tool: str, text: str) -> str:
         shown = one_line(self.redactor.text(text[: 10 * SHOWN_CHARS]), SHOWN_CHARS)
@@ -182,13 +182,13 @@ class WhyReplies:
         return one_line(self.redactor.text(text), 10 * SHOWN_CHARS)
 
 
-def _shown_argument(arguments: str, shows: str | None) -> str:
-    """Return the argument that cards show as the code to run; empty when there is none."""
+def _telling(arguments: str, name: str | None) -> str:
+    """Return the argument that cards show as the code to run, or people type alone; empty when there are others."""
     try:
         read = json.loads(arguments)
     except (ValueError, RecursionError):
         return ""
-    found = cast("dict[str, object]", read).get(shows or "") if isinstance(read, dict) else None
+    found = cast("dict[str, object]", read).get(name or "") if isinstance(read, dict) else None
     return found if isinstance(found, str) else ""
 
 

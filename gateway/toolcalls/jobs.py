@@ -314,8 +314,9 @@ class Jobs:
         """Return what is known of a job that this daemon does not have. Raises `NotFound`."""
         found = (await self._key_value.items(_namespace(root))).get(id)
         if found is None:
-            live = ", ".join(job.id for job in self._of(root)) or "none"
-            raise NotFound(f"There is no job {id[:40]!r} in this session.", cure=f"Name one of these: {live}.")
+            live = ", ".join(job.id for job in self._of(root))
+            cure = f"Name one of these: {live}." if live else "None runs here: `shell` with `background` starts one."
+            raise NotFound(f"There is no job {id[:40]!r} in this session.", cure=cure)
         fact: Mapping[str, Any] = json.loads(found)
         end = JobEnd(fact["end"])
         if end is JobEnd.RUNNING:

@@ -28,21 +28,21 @@ def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[s
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        return _usage(spec, f"the quotes do not match ({error})")
+        return _unread(spec, schema, f"the quotes do not match ({error})")
     arguments: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            return _usage(spec, f"{as_code(word)} is not of the form `key=value`")
+            return _unread(spec, schema, f"{as_code(word)} is not of the form `key=value`")
         if key in arguments:
-            return _usage(spec, f"{as_code(key)} is given twice")
+            return _unread(spec, schema, f"{as_code(key)} is given twice")
         arguments[key] = value if _is_text(schema, key) else _value(value)
     return arguments
 
 
-def _usage(spec: ToolSpec, why: str) -> str:
-    example = f'`/{spec.by_hand} key=value other="two words"`'
-    return f"I cannot read that command: {why}. Write it as {example}; a value may be JSON. Nothing was run."
+def _unread(spec: ToolSpec, schema: Mapping[str, Any], why: str) -> str:
+    how = 'Quote what has spaces, as in `name="two words"`; a value may be JSON.'
+    return f"I cannot read that command: {why}. {usage_text_of(spec, schema)} {how} Nothing was run."
 
 
 def _value(text: str) -> Any:

@@ -12,7 +12,7 @@ from gateway.domain.tools import ToolSpec
 LEVELS = 4
 """Levels of nested arguments that a usage shows; deeper ones are only named."""
 WORDS_AT_MOST = 5
-"""Required arguments that a usage shows."""
+"""Required arguments that a usage shows, and names of others."""
 NAME_CHARS = 40
 """Characters of a name."""
 _PLACES: Mapping[str, str] = {"integer": "number", "number": "number", "boolean": "true or false"}
@@ -30,8 +30,9 @@ def usage(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
     words = [f"{_shown(name)}={_word(_table(fields.get(name)), schema)}" for name in required[:WORDS_AT_MOST]]
     if "properties" not in schema:
         words = ["name=value …"]
-    elif len(fields) > len(words):
-        words.append("[name=value …]")
+    elif optional := [_shown(name) for name in fields if name not in required]:
+        named = " ".join(f"{name}=…" for name in optional[:WORDS_AT_MOST])
+        words.append(f"[{named}{' …' if len(optional) > WORDS_AT_MOST else ''}]")
     return " ".join([f"Usage: /{spec.by_hand}", *words])
 
 

@@ -72,7 +72,7 @@ export function summary(text) {
     if (typeof value[name] === "string") return value[name].split("\n")[0];
   }
   const first = Object.values(value).find((item) => typeof item === "string");
-  return typeof first === "string" ? first.split("\n")[0] : JSON.stringify(value);
+  return typeof first === "string" ? first.split("\n")[0] : Object.keys(value).length ? JSON.stringify(value) : "";
 }
 
 /** @param {string|undefined} text  JSON, or what a model meant to be JSON */

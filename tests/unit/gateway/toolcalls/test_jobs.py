@@ -227,7 +227,7 @@ async def test_a_job_that_a_crash_took_is_told_as_lost(daemon: Daemon) -> None:
             assert (told.end, told.exit_code) == (JobEnd.EXITED, 5)
             with pytest.raises(NotFound):
                 await crashed.call(OTHER).poll(running.id)
-            with pytest.raises(NotFound, match="Name one of these: none"):
+            with pytest.raises(NotFound, match="None runs here: `shell` with `background` starts one"):
                 await crashed.call().poll("j000000")
 
 

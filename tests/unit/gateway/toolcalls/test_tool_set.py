@@ -308,7 +308,7 @@ def test_arguments_that_are_right_are_given_with_their_defaults() -> None:
 
 def test_the_usage_shows_how_it_is_called_by_hand() -> None:
     assert READ.tool().usage == "Usage: /read <text>"
-    assert STRICT.usage == "Usage: /strict count=<number> [name=value …]"
+    assert STRICT.usage == "Usage: /strict count=<number> [name=…]"
 
 
 def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:

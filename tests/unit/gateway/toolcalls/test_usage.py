@@ -19,8 +19,8 @@ from gateway.toolcalls.usage import NAME_CHARS, usage
     [
         (workflow, """/workflow steps='[{"name": "<text>", "task": "<text>"}]'"""),
         (multiedit, """/multiedit files='[{"path": "<text>", "edits": [{"old": "<text>", "new": "<text>"}]}]'"""),
-        (edit, "/edit path=<text> [name=value …]"),
-        (sessions_list, "/sessions_list [name=value …]"),
+        (edit, "/edit path=<text> [old=… new=… replace_all=… edits=…]"),
+        (sessions_list, "/sessions_list [state=… name=… limit=…]"),
         (todo_read, "/todo_read"),
     ],
 )

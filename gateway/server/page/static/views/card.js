@@ -58,7 +58,7 @@ function OpenCard({ row }) {
     ${row.escaped && html`<p class="escaped"><${Icon} name="warn" />Unusual characters are shown as \\u{…}. Read them before you allow this.</p>`}
     ${row.note && html`<p class="note">${row.note}</p>`}
     ${row.parts.length > 0 && html`<ul class="parts" aria-label="Parts of the command">${row.parts.map((line, n) => html`<li key=${n}>${line}</li>`)}</ul>`}
-    <${Facts} facts=${row.facts} />
+    <${Facts} facts=${row.facts.filter(([label]) => label !== "Risk")} />
     <details class="more"><summary>Details</summary><${Facts} facts=${row.details} /></details>
     <${Expiry} row=${row} />
     ${row.question && html`<p class="question" data-testid="card-question">${row.question}</p>`}
