@@ -1,7 +1,7 @@
 """The tool `browser`: web pages in one sandboxed Chromium, shared by all sessions.
 
-`arguments` validates a call and states its scope; `BrowserTool` runs it. Playwright is imported at the first call, not
-before.
+`spec` has its timeouts; `arguments` validates a call and states its scope; `BrowserTool` runs it. Playwright is
+imported at the first call, not before.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from agent_tools.browser.arguments import SPEC, Args, schema, scope, scopes_of
+from agent_tools.browser.arguments import Args, schema, scope, scopes_of
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.pool import BrowserPool
 from agent_tools.browser.settings import BrowserSettings
+from agent_tools.browser.spec import SPEC
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.errors import DragomanError
 from gateway.ports import StatefulTool, ToolContext, ToolHost

@@ -1,4 +1,7 @@
-"""Commands: parser for texts that begin with `/`, and reply texts of control commands. Used by ingress. Pure."""
+"""Commands: parser for texts that begin with `/`, and reply texts of control commands. Used by ingress. Pure.
+
+`control_replies` carries them out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Retries and timeouts of model requests. The only retry layer, shared by the models of all providers."""
+"""Retries and timeouts of model requests. The only retry layer, shared by the models of all providers.
+
+Headers are read where an answer is: `openai_chat` and `pydantic_ai` put the wait of `Retry-After` into their error.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Delivery: claims due slots and has each shown by its message actor.
 
-Last step of a message's path, and the only sender of what must arrive.
+Last step of a message's path. All that must arrive passes here; `message_actor` calls the channel.
 """
 
 from __future__ import annotations

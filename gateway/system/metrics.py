@@ -1,4 +1,4 @@
-"""Prometheus metrics behind /metrics, one set per daemon."""
+"""Counters and histograms behind /metrics, one set per daemon. `server.http` adds the gauges at each request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Decisions about calls: run, ask for approval, or finish with a result. Used by `scheduler`, before any call runs.
 
-Reads the stored turn and writes nothing; `scheduler` acts on the outcome.
+Reads the stored turn and what the call touches, and writes nothing; `scheduler` acts on the outcome. The pure decision
+is `policy.permission.decide`.
 """
 
 from __future__ import annotations

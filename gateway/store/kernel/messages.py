@@ -64,7 +64,7 @@ def receive(
     context: bool = False,
     continues: bool = False,
 ) -> Received:
-    """Store a message."""
+    """Store a message that arrived, without what is used on arrival only."""
     # Used on arrival only, never stored.
     stored = changed(message, follows="", album="") if message.follows or message.album else message
     return turns.receive(part, session, stored, turn, context=context, continues=continues)

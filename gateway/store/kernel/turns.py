@@ -1,4 +1,7 @@
-"""Turn steps of the transitions: queue, end, stop, waits, and the end of a child that its parent is told."""
+"""Turn steps of the transitions: queue, end, stop, waits, and the end of a child that its parent is told.
+
+Claims of turns are transitions of their own, in `journal`.
+"""
 
 from __future__ import annotations
 
