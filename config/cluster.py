@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from config.basics import Table
 from config.values import Flaw
-from gateway.domain.nodes import Role
+from gateway.domain.nodes import HOME_AWAY_AFTER, Role
 
 KEY_CHARS = 32
 """Least characters of a cluster key: the store keeps a fingerprint of it, from which a short one could be guessed."""
+HOME_AWAY_AT_LEAST = timedelta(seconds=3)
+"""Least silence after which a node loses its sessions. Nodes tell six times as often that they live."""
 
 
 def _name(text: str) -> str:
@@ -37,6 +40,20 @@ class ClusterSettings(Table):
         description='What this node does: "ingress" (receives messages, serves the page), "worker" (runs turns), '
         '"delivery" (sends). Default: all three.',
     )
+
+    home_away_after: timedelta = Field(
+        default=HOME_AWAY_AFTER,
+        description="How long a node may be silent, drained or ended before others take the sessions whose files it "
+        "holds. They go on with an empty workspace, and say so.",
+    )
+
+    @field_validator("home_away_after")
+    @classmethod
+    def _is_no_hiccup(cls, after: timedelta) -> timedelta:
+        if after < HOME_AWAY_AT_LEAST:
+            least = f'Write at least "{HOME_AWAY_AT_LEAST.total_seconds():g}s"'
+            raise Flaw(f"{after.total_seconds():g} s is too short: a busy node would lose its sessions", least)
+        return after
 
     @field_validator("roles")
     @classmethod

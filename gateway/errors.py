@@ -85,6 +85,10 @@ class LeaseLost(DragomanError):
     """Another holder has this turn now; the write was refused."""
 
 
+class FilesElsewhere(LeaseLost):
+    """The files of the session are on another node, which must run the turn; the write was refused."""
+
+
 class NotFound(DragomanError):
     """There is no such thing here."""
 

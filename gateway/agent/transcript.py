@@ -14,7 +14,7 @@ from itertools import count, pairwise
 from typing import TypeAlias
 
 from gateway.agent.turn_cache import PerTurnCache
-from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
+from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_HOME, SYSTEM_PARENT, InboundId, SessionId
 from gateway.domain.messages import CONTEXT_KEPT, Attachment, FetchedFile, Inbound, Received
 from gateway.domain.prompts import CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.domain.sessions import SessionKind
@@ -38,6 +38,7 @@ QUOTED = "The message that the message below answers"
 ANSWERED, SAYS = "What the sub-session answered", "What the sub-session says"
 INPUTS = "What other sub-sessions answered"
 SUMMARY = "What was said before the messages below, in short"
+NOTICE = "The gateway says"
 SPOKEN = "[Transcript of a voice message; words may be wrong]"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
 
@@ -148,7 +149,7 @@ def _plain(view: TurnView) -> tuple[Message, ...] | None:
 
 
 def _is_plain(message: Inbound) -> bool:
-    return not (message.quoted or message.unread or message.attachments)
+    return not (message.quoted or message.unread or message.attachments or message.principal == SYSTEM_HOME)
 
 
 def ungiven(turn: TurnView) -> tuple[InboundId, ...]:
@@ -186,7 +187,10 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
     several = view.session.kind is SessionKind.NON_MAIN
     # The operator parses a command word by word, and must not get anything else.
     command = view.turn.kind is TurnKind.COMMAND
-    others = [] if command else [one.message for one in received if one.context and one.id in heard]
+    beside = [] if command else [one for one in received if one.context]
+    notices = [one.message for one in beside if one.message.principal == SYSTEM_HOME]
+    others = [one.message for one in beside if one.id in heard and one.message not in notices]
+    yield from [_notice(one, mark) for one in notices]
     data = block(HEARD, [_line(one) for one in others], mark)
     for parts in _joined(received):
         one = [part.message for part in parts]
@@ -195,6 +199,9 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
             yield UserText(text=text, name=name, who=who)
+            continue
+        if one[0].principal == SYSTEM_HOME:
+            yield _notice(one[0], mark)
             continue
         if one[0].principal == SYSTEM_CHILD:
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
@@ -211,6 +218,11 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
         data = ""
     if data:
         yield UserText(text="", data=data)
+
+
+def _notice(message: Inbound, mark: str) -> UserText:
+    """Return what the gateway tells a model. It cannot pass for a person's text."""
+    return UserText(text="", data=block(NOTICE, [message.text], mark))
 
 
 def _text(messages: Sequence[Inbound], *, command: bool) -> str:

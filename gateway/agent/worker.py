@@ -23,7 +23,7 @@ from gateway.domain.slots import NewSlot
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
-from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
+from gateway.errors import DragomanError, FilesElsewhere, LeaseLost, StoreError, first_of
 from gateway.ports import EventBus, Queries, TurnQueue
 from gateway.system.cancellation import CancelReason
 from gateway.system.failpoints import FailPoints
@@ -65,6 +65,8 @@ class TurnWorker:
     points: FailPoints
     gate: Gate = field(default_factory=Gate)
     """Closed while this node takes no turns."""
+    home: str = ""
+    """As in `TurnQueue.claim`."""
     _draining: bool = False
     _held: set[TurnRun] = field(default_factory=set[TurnRun])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
@@ -112,7 +114,8 @@ class TurnWorker:
             return ()
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
-            return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
+            history = self.turns.history_turns
+            return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=history, home=self.home)
         except StoreError as error:
             self._log.error("claim failed", error=str(error))
             await asyncio.sleep(RETRY_AFTER_S)
@@ -194,6 +197,8 @@ class TurnWorker:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
             run.cancellation.why = CancelReason.RELEASE
+        elif failed.subgroup(FilesElsewhere) is not None:
+            run.cancellation.why = CancelReason.RELEASE  # its home claims it
         else:
             run.cancellation.why = run.cancellation.why or await self._why_refused(lease)
 

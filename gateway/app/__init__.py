@@ -18,6 +18,7 @@ from gateway.app.parts import (
     make_compaction,
     make_context,
     make_control_commands,
+    make_home_keeper,
     make_http,
     make_ingress,
     make_membership,
@@ -96,6 +97,7 @@ def build(
         chores={
             "tidy": keep_tidy,
             "jobs": core.jobs.run,
+            **({"homes": make_home_keeper(core).run} if core.home else {}),
             **({} if core.folder is None else {"workers": core.workers.run, "own tools": core.folder.follow}),
         },
         closers=(*core.closers, client.close),

@@ -70,6 +70,8 @@ class Core:
     people: AllowedPeople
     approvals: Approvals
     workspaces: Workspaces
+    home: str
+    """Id of the place of the workspaces, by which turns are claimed; empty for a store that no other node can open."""
     jobs: Jobs
     workers: Workers
     """Contained workers of own tools."""
@@ -137,6 +139,7 @@ def make_core(
     # Read before the store is opened: a store without its key is one whose key was lost.
     key = SecretKey(fakes.key) if fakes.key else _key(loaded)
     store = fakes.store or open_store(settings.store.url, clock)
+    workspaces = Workspaces(state)
     models, close = fakes.models, ()
     if models is None:
         chained = models_of(loaded, operator, redactor, client, clock, metrics)
@@ -157,7 +160,8 @@ def make_core(
         kept=kept,
         people=people,
         approvals=_approvals(loaded, people, store, key, registry),
-        workspaces=Workspaces(state),
+        workspaces=workspaces,
+        home=workspaces.home() if is_shared(settings.store.url) else "",
         jobs=Jobs(key_value=store, events=store.live, clock=clock),
         workers=workers,
         folder=folder,

@@ -19,7 +19,9 @@ from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 
 ALIVE_EVERY_S = 10.0
-"""Seconds between two signs of life of this node."""
+"""Seconds between two signs of life of this node, at most."""
+SIGNS_OF_LIFE = 6
+"""Signs of life, at least, in the time after which a silent node loses its sessions."""
 
 
 def gates_of(roles: frozenset[Role]) -> dict[Role, Gate]:
@@ -63,11 +65,12 @@ class Membership:
         await self._tell_loss()
 
     async def run(self) -> None:
-        """Tell the store every ten seconds that this node lives, and look at once when an event says so."""
+        """Tell the store at least every ten seconds that this node lives, and look at once when an event says so."""
+        every_s = min(ALIVE_EVERY_S, self.entry.away_after.total_seconds() / SIGNS_OF_LIFE)
         async with self.events.subscribe(NODES) as events:
             while True:
                 try:
-                    async with asyncio.timeout(ALIVE_EVERY_S):
+                    async with asyncio.timeout(every_s):
                         await anext(events)
                 except TimeoutError:
                     pass

@@ -24,8 +24,8 @@ _PLACES = frozenset({"where", "file", "folder"})
 """Fields that say where something is written: nodes may keep the same configuration in different files."""
 
 
-def entry_of(loaded: Loaded, node: NodeId, key: KeyMark | None) -> NodeEntry:
-    """Return the entry of a node with this configuration."""
+def entry_of(loaded: Loaded, node: NodeId, key: KeyMark | None, home: str = "") -> NodeEntry:
+    """Return the entry of a node with this configuration. `home`: id of the place of its workspaces."""
     return NodeEntry(
         node=node,
         key=key,
@@ -33,6 +33,8 @@ def entry_of(loaded: Loaded, node: NodeId, key: KeyMark | None) -> NodeEntry:
         version=own_version(),
         roles=roles_of(loaded),
         configuration=fingerprints(loaded),
+        home=home,
+        away_after=loaded.settings.cluster.home_away_after,
     )
 
 

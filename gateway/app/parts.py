@@ -16,6 +16,7 @@ from gateway.agent.turn import TurnRunner
 from gateway.agent.voice import Listener
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
+from gateway.app.homes import HomeKeeper
 from gateway.app.hook_loader import load_hooks
 from gateway.app.membership import Membership
 from gateway.app.node_entry import entry_of, own_version, roles_of
@@ -59,12 +60,18 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
         metrics=core.metrics,
         points=core.points,
         gate=core.gates[Role.WORKER],
+        home=core.home,
     )
+
+
+def make_home_keeper(core: Core) -> HomeKeeper:
+    """Wire the taking of sessions whose files are away."""
+    return HomeKeeper(node=core.node, homes=core.store, workspaces=core.workspaces, gate=core.gates[Role.WORKER])
 
 
 def make_membership(core: Core) -> Membership:
     """Wire this daemon's place among the nodes of its store."""
-    entry = entry_of(core.loaded, core.node, core.key_mark)
+    entry = entry_of(core.loaded, core.node, core.key_mark, core.home)
     owners = core.loaded.settings.owners
     return Membership(entry=entry, node=core.store, events=core.store.live, owners=owners, gates=core.gates)
 

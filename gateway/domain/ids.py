@@ -38,6 +38,8 @@ SYSTEM_PARENT = Principal("system:parent")
 """Author of a child's task: the text is the parent's model's, not that of the person whose turn spawned it."""
 SYSTEM_CHILD = Principal("system:child")
 """Author of the message that reports the end of a child to a session."""
+SYSTEM_HOME = Principal("system:home")
+"""Author of the message that tells a session that its files are away."""
 SYSTEM_CONTROL = Principal("system:control")
 """Person at the control socket: whoever may run commands as the daemon's user."""
 

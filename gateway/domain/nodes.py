@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from gateway.domain.ids import NodeId, TurnId
 
+HOME_AWAY_AFTER = timedelta(seconds=60)
+"""Default time for which a node may be silent before others take the sessions whose files it holds."""
 LIVES_FOR = timedelta(seconds=30)
 """Time after its last sign of life in which a node counts as alive."""
 
@@ -55,6 +57,26 @@ class NodeEntry:
     roles: frozenset[Role] = frozenset(Role)
     configuration: Mapping[str, str] = field(default_factory=dict[str, str])
     """Fingerprints of the settings that decide, by what they are about."""
+    home: str = ""
+    """Id of the place that holds its workspaces; nodes that share it are one home. Empty: its files bind nobody."""
+    away_after: timedelta = HOME_AWAY_AFTER
+    """Time for which a home may be silent before this node takes its sessions."""
+    address: str = ""
+    """URL of its HTTP server for the other nodes; empty: they cannot read its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place that holds, or held, files of a session."""
+
+    home: str
+    """Its id."""
+    name: str
+    """Name of the node that was there last."""
+    address: str
+    """Where that node can be asked for files; empty when it cannot."""
+    alive_at: datetime | None
+    """Its last sign of life; None: not within a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,8 @@ class Lease:
     node: NodeId
     fence: int
     """Number that grows with each claim of the turn, so that a stale holder's writes are refused."""
+    home: str = ""
+    """Id of the place that holds the workspaces of its holder. Empty where one node has all files."""
 
     @property
     def claims(self) -> int:

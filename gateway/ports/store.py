@@ -16,7 +16,7 @@ from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
-from gateway.domain.nodes import Loss, NodeEntry, NodeLine
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -269,6 +269,32 @@ class Node(Protocol):
         ...
 
 
+class Homes(Protocol):
+    """Places that hold the files of sessions (decision 74). Called by `gateway.app` and by whoever reads files."""
+
+    async def astray(self, node: NodeId) -> Sequence[SessionId]:
+        """Return families with unended turns whose home is away, at most 500.
+
+        A home is away when no undrained worker there gave a sign of life for `NodeEntry.away_after` of this node.
+        Nothing for a node that is no worker, is drained, or was itself silent within that time.
+        """
+        ...
+
+    async def take_over(self, node: NodeId, session: SessionId) -> bool:
+        """Make this node's place the home of a family that `astray` named. Its workspace there must be empty.
+
+        Undecided approvals become SUPERSEDED and their calls PLANNED; a call that was started gets an UNKNOWN result.
+        A REPLY in each conversation, and a message to each model, tell which files are away and where.
+
+        Return False, and change nothing, when the home is not away, and while one of its turns is held.
+        """
+        ...
+
+    async def places_of(self, session: SessionId) -> Sequence[Place]:
+        """Return the places that hold, or held, files of a session, its home first."""
+        ...
+
+
 class KeyValue(Protocol):
     """Key-value store for small facts that outlive a restart: bans, migrated chats, reasons that were asked for.
 
@@ -403,6 +429,7 @@ class Store(
     Outbox,
     Accounts,
     Node,
+    Homes,
     KeyValue,
     Queries,
     Audit,

@@ -32,7 +32,9 @@ class TurnQueue(Protocol):
     A lease lasts 15 s and is renewed every 5 s. An expired lease holds until the turn is reclaimed.
     """
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         """Claim turns that may run now, longest waiting first. Fewer than `limit`: no other one may run now.
 
         When there is none, wait `wait_s` seconds for one, or until anybody publishes to `TURNS`. A waiting caller may
@@ -43,6 +45,9 @@ class TurnQueue(Protocol):
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may run
         when fewer than four command turns of its session are RUNNING or STOPPING.
+
+        `home`: id of the place where the node has its workspaces. A family of sessions whose files are at another place
+        is left to that one (decision 74). Empty: the node takes turns of every home, and gives none to any.
         """
         ...
 

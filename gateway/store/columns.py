@@ -107,6 +107,7 @@ SESSIONS = RowColumns[SessionRow](
         Column("task_turn", "task"),
         Column("parent_wait", "parent_wait"),
         Column("live", "live", int),
+        Column("homes", "homes", _ids),
     ),
 )
 TURNS = RowColumns[TurnRow](
@@ -139,6 +140,7 @@ TURNS = RowColumns[TurnRow](
         Column("given_by", "given_by"),
         Column("given_n", "given_n"),
         Column("hops", "hops"),
+        Column("home", "home"),
     ),
 )
 MESSAGES = RowColumns[MessageRow](

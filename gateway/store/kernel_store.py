@@ -14,7 +14,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
-from gateway.domain.nodes import Loss, NodeEntry, NodeLine
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
@@ -31,6 +31,7 @@ from gateway.store.kernel import (
     children,
     drops,
     grants,
+    homes,
     intake,
     journal,
     losses,
@@ -62,9 +63,9 @@ class KernelStore(ABC):
 
     @abstractmethod
     async def claim_turns(
-        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float, home: str = ""
     ) -> list[Claimed]:
-        """Run `take` on ready turns, each in a transition of its own. When there is none, wait for one."""
+        """Run `take` on turns that are ready at this home, each in a transition of its own. Wait when there is none."""
 
     @abstractmethod
     async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
@@ -109,15 +110,15 @@ class KernelStore(ABC):
     # --- turn queue -------------------------------------------------------------------------
 
     async def lease_turns(
-        self, node: NodeId, limit: int, wait_s: float, view: Callable[[Part, Lease], Claimed]
+        self, node: NodeId, home: str, limit: int, wait_s: float, view: Callable[[Part, Lease], Claimed]
     ) -> list[Claimed]:
         """Lease turns that may run, and return each as `view` reads it in the same transition."""
 
         def take(part: Part, turn: TurnId) -> Claimed | None:
-            lease = journal.lease(part, node, turn)
+            lease = journal.lease(part, node, turn, home)
             return None if lease is None else view(part, lease)
 
-        return await self.claim_turns(take, limit, wait_s)
+        return await self.claim_turns(take, limit, wait_s, home)
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""
@@ -352,6 +353,18 @@ class KernelStore(ABC):
     async def drain(self, name: str, *, drained: bool) -> str:
         """Drain a node, or let it work again."""
         return await self.run(lambda part: nodes.drain(part, name, drained))
+
+    async def astray(self, node: NodeId) -> Sequence[SessionId]:
+        """Return families with unended turns whose home is away."""
+        return await self.run(lambda part: homes.astray(part, node))
+
+    async def take_over(self, node: NodeId, session: SessionId) -> bool:
+        """Make this node's place the home of a family."""
+        return await self.run(lambda part: homes.take_over(part, node, session))
+
+    async def places_of(self, session: SessionId) -> Sequence[Place]:
+        """Return the places that hold, or held, files of a session."""
+        return await self.run(lambda part: homes.places_of(part, session))
 
     async def stop_sending(self, node: NodeId) -> None:
         """Give up the accounts that this node sends for."""

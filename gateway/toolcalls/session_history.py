@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT
+from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_HOME, SYSTEM_PARENT
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.steps import Step
 from gateway.domain.views import Row
@@ -42,5 +42,7 @@ def _speaker(message: Inbound) -> str:
             return "task"
         case who if who == SYSTEM_CHILD:
             return "sub-session"
+        case who if who == SYSTEM_HOME:
+            return "gateway"
         case _:
             return "person"

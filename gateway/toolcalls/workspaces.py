@@ -20,6 +20,8 @@ READABLE = ".dragoman/output"
 HOME = ".home"
 """File beside the workspaces with the id of their place."""
 HOME_CHARS = 16
+ASIDE = "-before-"
+"""Part of the name of a workspace of an earlier time, when this place was the home of the session before."""
 READABLE_AT_MOST = 5
 """Files kept in that folder."""
 _OWN = READABLE.split("/")
@@ -76,6 +78,21 @@ class Workspaces:
         except (OSError, RuntimeError) as error:
             text = f"The workspace {path} cannot be used: {error}."
             raise DragomanError(text, cure="Remove what stands there.") from error
+
+    def set_aside(self, session: SessionId) -> Path | None:
+        """Give the session's workspace, if there is one, another name beside it, so that the next one is empty.
+
+        Return that name. Raises `DragomanError` when it cannot be renamed.
+        """
+        path = self.root / "workspaces" / _folder_name(session)
+        aside = path.with_name(f"{path.name}{ASIDE}{secrets.token_hex(4)}")
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DragomanError(f"{path} cannot be set aside: {error}.", cure="Move it away.") from error
+        return aside
 
     def outputs(self, session: SessionId) -> Path:
         """Return the folder of the session's long outputs. Not created here."""

@@ -235,7 +235,9 @@ class FailingStore(MemoryStore):
             self.failing[name] -= 1
             raise StoreError(f"The store failed: {name}.")
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         """Fail, or claim."""
         self._maybe("claim")
         return await super().claim(node, limit, wait_s=wait_s, history=history)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from gateway.domain.children import Lineage, child_place
-from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
+from gateway.domain.ids import PAGE, SYSTEM_CHILD, SYSTEM_HOME, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
 from gateway.domain.slots import CardRow, QuestionCard, Slot, SlotKind, spoken_file
@@ -148,6 +148,8 @@ def row(found: Row, card: CardOf) -> Json | None:
     """Return a row for the page; None if the page does not show it."""
     match found.item:
         case Received() as received:
+            if received.message.principal == SYSTEM_HOME:
+                return None  # a slot says the same to people
             body = _message(received)
         case Turn() as turn:
             body = _turn(turn)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, TurnId
+from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_HOME, SYSTEM_PARENT, SessionId, TurnId
 from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import SessionRow
 
-_SESSIONS = frozenset({SYSTEM_PARENT, SYSTEM_CHILD})
-"""Authors of messages from one session to another."""
+_NOBODY = frozenset({SYSTEM_PARENT, SYSTEM_CHILD, SYSTEM_HOME})
+"""Authors of messages that are no person's."""
 
 
 def is_below(part: Part, session: SessionId, above: SessionId) -> bool:
@@ -17,6 +18,13 @@ def is_below(part: Part, session: SessionId, above: SessionId) -> bool:
             return True
         row = part.sessions.get(row.session.lineage.parent)
     return False
+
+
+def home_of(part: Part, row: SessionRow) -> str:
+    """Return the place that holds the files of a session: that of its root. Empty while there is none."""
+    lineage = row.session.lineage
+    homes = (row if lineage is None else part.sessions[lineage.root]).homes
+    return homes[-1] if homes else ""
 
 
 def give(part: Part, turn: TurnId, n: int, task: TurnId) -> None:
@@ -39,4 +47,4 @@ def hops_of(part: Part, turn: TurnId) -> int:
     """Return the number of messages in a row between sessions that led to a turn: 0 once a person writes in it."""
     row = part.turns[turn]
     said = (part.messages[one].received for one in row.inputs)
-    return row.hops if all(one.context or one.message.principal in _SESSIONS for one in said) else 0
+    return row.hops if all(one.context or one.message.principal in _NOBODY for one in said) else 0

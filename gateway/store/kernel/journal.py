@@ -20,20 +20,21 @@ from gateway.errors import LeaseLost, NotFound, StoreError
 from gateway.store.answer_rules import cost_of
 from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
-from gateway.store.kernel import grants, turns
+from gateway.store.kernel import grants, homes, turns
 from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import StepRow, TurnRow
+from gateway.store.kernel.rows import StepRow, TurnRow, is_for
 from gateway.store.kernel.slots import add_slot, post, say, say_early
 
 # --- the queue ------------------------------------------------------------------------------
 
 
-def lease(part: Part, node: NodeId, turn: TurnId) -> Lease | None:
-    """Lease a turn to a node; None when it may not run any longer."""
+def lease(part: Part, node: NodeId, turn: TurnId, home: str = "") -> Lease | None:
+    """Lease a turn to a node whose files are at `home`; None when it may not run there, or not any longer."""
     row = part.turns[turn]
     gathers = row.gathers_until is not None and row.gathers_until > part.now
-    if row.turn.state is not TurnState.QUEUED or gathers or not turns.may_run(part, row):
+    may_run = row.turn.state is TurnState.QUEUED and is_for(row, home) and turns.may_run(part, row)
+    if gathers or not may_run:
         return None
     until = part.now + LEASE_LASTS
     row = part.set_turn(
@@ -45,7 +46,7 @@ def lease(part: Part, node: NodeId, turn: TurnId) -> Lease | None:
         held_since=part.now,
         gathers_until=None,
     )
-    return Lease(turn=turn, session=row.turn.session, node=node, fence=row.fence)
+    return Lease(turn=turn, session=row.turn.session, node=node, fence=row.fence, home=home)
 
 
 def renew(part: Part, lease: Lease) -> TurnState:
@@ -91,6 +92,7 @@ def finish_turn(
         return False
     if answer is not None:
         _add_answer(part, row, answer, given)
+    _settle_files(part, lease, slots)
     say(part, lease.turn, slots, ends=True)
     turns.end_turn(part, lease.turn, state, last_words(answer, slots))
     _settle(part, row, answer)
@@ -124,6 +126,7 @@ def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[InboundId], s
     for n, call in enumerate(answer.calls, answer_n + 1):
         step = Step(turn=lease.turn, n=n, kind=StepKind.TOOL, state=StepState.PLANNED, call=call, answer_n=answer_n)
         turns.add_step(part, row, step)
+    _settle_files(part, lease, slots)
     say(part, lease.turn, slots)
     _settle(part, row, answer)
     return turns.view_of(part, lease.turn)
@@ -147,6 +150,12 @@ def _add_answer(part: Part, row: TurnRow, answer: Answer, given: Sequence[Inboun
     return n
 
 
+def _settle_files(part: Part, lease: Lease, slots: Sequence[NewSlot]) -> None:
+    """Bind the family to this place when an answer leaves a file here."""
+    if any(slot.file is not None for slot in slots):
+        homes.settle(part, lease)
+
+
 def _settle(part: Part, row: TurnRow, answer: Answer | None) -> None:
     """Settle the budgets of an answer, after it is shown; a note about them is of the root's session."""
     if answer is not None:
@@ -168,6 +177,8 @@ def open_waits(
     planned = all(_step(part, row, new.n).step.state is StepState.PLANNED for new in waits)
     if row.turn.state is TurnState.STOPPING or not planned:
         return None
+    if waits:
+        homes.settle(part, lease)
     already = 0 if most is None else turns.approvals_asked_by(part, row.turn.session, row.turn.principal)
     waits, slots = limit_approvals(waits, slots, already, most)
     for new in waits:
@@ -193,6 +204,7 @@ def start_step(part: Part, lease: Lease, n: int, wait: WaitId | None, beginning:
     row = turns.held(part, lease)
     if row.turn.state is TurnState.STOPPING:
         return StartOutcome.STOPPING
+    homes.settle(part, lease)
     found = _step(part, row, n)
     used: Wait | None = None
     if wait is not None:
@@ -253,6 +265,8 @@ def brought(
         raise NotFound(f"The turn {lease.turn} has no message {message}.")
     if part.messages[message].received.files is not None:
         return
+    if any(one.path for one in files):
+        homes.settle(part, lease)
     part.set_message(message, files=tuple(files))
     for slot in () if row.turn.state is TurnState.STOPPING else slots:
         add_slot(part, slot, row.turn.session, lease.turn)

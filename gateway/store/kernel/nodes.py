@@ -18,6 +18,8 @@ KEY = ("gateway", "key")
 """Fact with the mark of the nodes' secret key."""
 MEMBERS, DRAINED = "member", "drained"
 """Namespaces of facts, by name of the node."""
+PLACES = "place"
+"""Namespace of facts: by home the name of its node, and since when that takes no work on purpose."""
 KEPT_FOR = timedelta(days=1)
 """Time for which a node that is silent stands in the list."""
 
@@ -30,7 +32,9 @@ def join(part: Part, entry: NodeEntry) -> NodeLine:
         _check_key(part, entry.key, bool(others))
         _check_name(part, entry)
     now = to_us(part.now)
-    _put(part, name, _row(entry) | {"since": now, "alive": now})
+    row = _row(entry) | {"since": now, "alive": now, "steady": now}
+    _put(part, name, row)
+    _record_place(part, row)
     return _line(part, name, {})
 
 
@@ -84,7 +88,9 @@ def alive(part: Part, node: NodeId) -> NodeLine | None:
     row = _row_of(part, name)
     if row is None or row["node"] != node:
         return None
-    _put(part, name, row | {"alive": to_us(part.now)})
+    now = to_us(part.now)
+    silent = part.now - from_us(row["alive"]) > min(LIVES_FOR, timedelta(seconds=row["away_after"]) / 2)
+    _put(part, name, row | {"alive": now, "steady": now if silent else row["steady"]})
     return _line(part, name, {})
 
 
@@ -93,6 +99,7 @@ def resign(part: Part, node: NodeId) -> None:
     row = _row_of(part, name_of(node))
     if row is not None and row["node"] == node:
         part.facts.delete((MEMBERS, name_of(node)))
+        _record_place(part, row, left=True)
 
 
 def nodes(part: Part) -> list[NodeLine]:
@@ -115,7 +122,20 @@ def drain(part: Part, named: str, drained: bool) -> str:
         part.facts.put((DRAINED, found[0]), Fact(""))
     else:
         part.facts.delete((DRAINED, found[0]))
+    row = _row_of(part, found[0])
+    if row is not None:
+        _record_place(part, row)
     return found[0]
+
+
+def _record_place(part: Part, row: Mapping[str, Any], *, left: bool = False) -> None:
+    """Record whose place a home is, and since when its node takes no work on purpose."""
+    if not row["home"]:
+        return
+    name = name_of(row["node"])
+    works = not left and Role.WORKER in row["roles"] and part.facts.get((DRAINED, name)) is None
+    since = None if works else to_us(part.now)
+    part.facts.put((PLACES, row["home"]), Fact(dump_json({"name": name, "left": since})))
 
 
 # --- rows -------------------------------------------------------------------------------------
@@ -128,6 +148,9 @@ def _row(entry: NodeEntry) -> dict[str, Any]:
         "version": entry.version,
         "roles": sorted(entry.roles),
         "configuration": dict(entry.configuration),
+        "home": entry.home,
+        "away_after": entry.away_after.total_seconds(),
+        "address": entry.address,
     }
 
 

@@ -77,8 +77,15 @@ class Rows(Protocol):
 class Index(Protocol):
     """Rows that time or a free place makes due, oldest first. Called at the beginning of a transition."""
 
-    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
-        """Return queued turns that may run, the longest waiting first."""
+    def ready_turns(self, now: datetime, limit: int, home: str = "") -> Sequence[TurnId]:
+        """Return queued turns that may run, the longest waiting first.
+
+        `home`: only those of this home and those of none; empty: those of every home.
+        """
+        ...
+
+    def turns_at(self, home: str, limit: int) -> Sequence[TurnId]:
+        """Return turns of a home that have not ended, oldest first."""
         ...
 
     def claimable_slots(

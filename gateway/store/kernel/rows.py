@@ -81,6 +81,8 @@ class SessionRow:
     """For a child: whether its task has not ended."""
     live_below: tuple[SessionId, ...] = ()
     """For a root: all live children, oldest first."""
+    homes: tuple[str, ...] = ()
+    """For a root: places that held the files of its family, oldest first. The last one is its home now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,13 @@ class TurnRow:
     """Step of that turn."""
     hops: int = 0
     """Messages in a row from session to session that led to it."""
+    home: str = ""
+    """Home of its family, which alone may claim it; empty while there is none."""
+
+
+def is_for(row: TurnRow, home: str) -> bool:
+    """Return whether a holder whose files are at this place may claim a turn; empty: a holder of every home."""
+    return not home or row.home in ("", home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.domain.children import LIVE_BELOW_A_ROOT, NewChild, SpawnMode
-from gateway.domain.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_HOME, InboundId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
@@ -22,7 +22,7 @@ from gateway.domain.waits import GOES_ON, NewWait, Wait, WaitKind, WaitState, ch
 from gateway.errors import LeaseLost, StoreError
 from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message, first_message, lineage_below
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
-from gateway.store.kernel.family import give, hops_of, is_below
+from gateway.store.kernel.family import give, home_of, hops_of, is_below
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for
 from gateway.store.kernel.slots import say, show_cards_anew
@@ -96,7 +96,15 @@ def add_turn(part: Part, turn: Turn) -> TurnRow:
     ord_ = part.next_rev(turn.session)
     is_model = turn.kind is TurnKind.MODEL
     head = not (is_model and session.turns)
-    row = TurnRow(turn=turn, ord=ord_, rev=ord_, queued_at=turn.created_at, queued_rev=queued_rev, head=head)
+    row = TurnRow(
+        turn=turn,
+        ord=ord_,
+        rev=ord_,
+        queued_at=turn.created_at,
+        queued_rev=queued_rev,
+        head=head,
+        home=home_of(part, session),
+    )
     part.turns.put(turn.id, row)
     if is_model:
         part.set_session(turn.session, turns=(*session.turns, turn.id))
@@ -415,7 +423,7 @@ def unheard_ends(part: Part, session: SessionId) -> list[TurnRow]:
 
 
 def _only_reports(part: Part, row: TurnRow) -> bool:
-    return {part.messages[one].received.message.principal for one in row.inputs} == {SYSTEM_CHILD}
+    return {part.messages[one].received.message.principal for one in row.inputs} - {SYSTEM_HOME} == {SYSTEM_CHILD}
 
 
 def _notify_parent(part: Part, child: SessionRow, row: TurnRow, words: str, stopped: str, *, stopping: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from gateway.domain.grants import Grant
@@ -65,17 +66,17 @@ class MemoryStore(MemoryQueries):
         part.touched.publish(self.live_bus)
 
     async def claim_turns(
-        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float, home: str = ""
     ) -> list[Claimed]:
         """Claim ready turns; when there is none, wait for one."""
-        claimed = self._claim(take, limit)
+        claimed = self._claim(take, limit, home)
         if not claimed and wait_s > 0 and await self.live_bus.wait_for(TURNS, wait_s):
-            claimed = self._claim(take, limit)
+            claimed = self._claim(take, limit, home)
         return claimed
 
-    def _claim(self, take: Callable[[Part, TurnId], Claimed | None], limit: int) -> list[Claimed]:
+    def _claim(self, take: Callable[[Part, TurnId], Claimed | None], limit: int, home: str) -> list[Claimed]:
         claimed: list[Claimed] = []
-        while len(claimed) < limit and (ready := self.ready_turns(self.clock.now(), 1)):
+        while len(claimed) < limit and (ready := self.ready_turns(self.clock.now(), 1, home)):
             taken = self.change(lambda part, turn=ready[0]: take(part, turn))
             assert taken is not None, "the index and the kernel agree"
             claimed.append(taken)
@@ -88,9 +89,12 @@ class MemoryStore(MemoryQueries):
             taken = self.change(take)
         return taken
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         """Lease turns that may run, the longest waiting first."""
-        return await self.lease_turns(node, limit, wait_s, lambda part, lease: self._claimed(part, lease, history))
+        claimed = partial(self._claimed, history=history)
+        return await self.lease_turns(node, home, limit, wait_s, claimed)
 
     def _claimed(self, part: Part, lease: Lease, history: int) -> Claimed:
         view = turns.view_of(part, lease.turn)

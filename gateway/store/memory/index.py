@@ -17,7 +17,7 @@ from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.ports import Clock
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
 from gateway.store.kernel.part import AccountKey, Part, StepKey
-from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
+from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
 from gateway.store.kernel_store import KernelStore
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
@@ -117,16 +117,20 @@ class MemoryIndex(KernelStore):
 
     # --- turns ------------------------------------------------------------------------------
 
-    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
-        """Return queued turns that may run, the longest waiting first."""
+    def ready_turns(self, now: datetime, limit: int, home: str = "") -> Sequence[TurnId]:
+        """Return queued turns that may run there, the longest waiting first."""
         found: list[TurnId] = []
         for turn, row in self.queued.items():
             if len(found) == limit:
                 break
             gathers = row.gathers_until is not None and row.gathers_until > now
-            if not gathers and row.head and self._has_room(row):
+            if not gathers and row.head and is_for(row, home) and self._has_room(row):
                 found.append(turn)
         return found
+
+    def turns_at(self, home: str, limit: int) -> Sequence[TurnId]:
+        """Return turns of a home that have not ended."""
+        return [row.turn.id for row in sorted(self.unended, key=lambda row: row.ord) if row.home == home][:limit]
 
     def _has_room(self, row: TurnRow) -> bool:
         held = self.sessions_by_id[row.turn.session].held_commands

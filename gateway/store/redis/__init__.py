@@ -60,12 +60,12 @@ class RedisStore(RedisQueries):
         return await self._reader.submit(view)
 
     async def claim_turns(
-        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float, home: str = ""
     ) -> list[Claimed]:
         """Claim ready turns; when there is none, wait for one."""
 
         def claim(part: Part) -> list[Claimed]:
-            taken = (take(part, turn) for turn in part.index.ready_turns(part.now, limit))
+            taken = (take(part, turn) for turn in part.index.ready_turns(part.now, limit, home))
             return [one for one in taken if one is not None]
 
         return await self._claim(self._writer.turns, claim, limit, wait_s)
@@ -89,9 +89,11 @@ class RedisStore(RedisQueries):
                 return await self.run(claim)
         return [] if wait_s > 0 else await self.run(claim)
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         """Lease turns that may run, the longest waiting first."""
-        return await self.lease_turns(node, limit, wait_s, lambda part, lease: _claimed(part, lease, history))
+        return await self.lease_turns(node, home, limit, wait_s, lambda part, lease: _claimed(part, lease, history))
 
 
 def _claimed(part: Part, lease: Lease, history: int) -> Claimed:

@@ -22,11 +22,23 @@ Score: TypeAlias = int
 
 ROOTS, LIVE_CHILDREN, PAST_CHILDREN = "sessions:roots", "sessions:live", "sessions:past"
 QUEUED, READY, GATHERING = "turns:queued", "turns:ready", "turns:gathering"
+READY_SOMEWHERE = "turns:ready-somewhere"
+"""Ready turns of all homes; `READY` has those of none."""
 HELD_TURNS, PARKED, STARTED = "turns:held", "turns:parked", "steps:started"
 OPEN, TIMERS, APPROVED = "waits:open", "waits:timers", "waits:approved"
 ASKED, QUESTIONS = "waits:asked", "waits:questions"
 DUE, SENDING, DEAD, AGAIN = "slots:due", "slots:sending", "slots:dead", "slots:again"
 GRANTS, EXPIRING, DAYS = "grants:open", "facts:expiring", "spent:days"
+
+
+def ready_at(home: str) -> str:
+    """Name the queued turns of a home that their lanes let run."""
+    return f"turns:ready:{home}"
+
+
+def turns_at(home: str) -> str:
+    """Name the turns of a home that have not ended."""
+    return f"turns:at:{home}"
 
 
 def by_rev(session: SessionId) -> str:
@@ -111,9 +123,14 @@ def _of_session(_key: str, row: SessionRow) -> Places:
 def _of_turn(key: str, row: TurnRow) -> Places:
     turn = row.turn
     yield from _shown(turn.session, key, row.ord, row.rev)
+    if row.home and turn.state not in ENDED:
+        yield (turns_at(row.home), turn.id), row.ord
     if turn.state is TurnState.QUEUED:
         yield (QUEUED, turn.id), to_us(row.queued_at)
-        if row.head:
+        if row.head and row.home:
+            yield (ready_at(row.home), turn.id), row.queued_rev
+            yield (READY_SOMEWHERE, turn.id), row.queued_rev
+        elif row.head:
             yield (READY, turn.id), row.queued_rev
         if row.gathers_until is not None:
             yield (GATHERING, turn.id), row.queued_rev

@@ -118,6 +118,7 @@ def _session(values: Values) -> SessionRow:
         parent_wait=named["parent_wait"],
         live=bool(named["live"]),
         live_below=tuple(below),
+        homes=tuple(load_json(named["homes"])),
     )
 
 
@@ -152,6 +153,7 @@ def _turn(values: Values) -> TurnRow:
         given_by=named["given_by"],
         given_n=named["given_n"],
         hops=named["hops"],
+        home=named["home"],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from gateway.store.codec import EPOCH, dump_conversation, dump_json, to_us
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
-from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
+from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
 from gateway.store.redis import indexes
 from gateway.store.redis.batch import ABSENT, UNSENT, Batch, History, Question
 from gateway.store.redis.rows import (
@@ -244,13 +245,13 @@ class RedisSource:
 
     # --- turns that are due -----------------------------------------------------------------
 
-    def ready_turns(self, now: datetime, limit: int) -> list[TurnId]:
-        """Return queued turns that may run, the longest waiting first. Rows behind the last one are not read."""
+    def ready_turns(self, now: datetime, limit: int, home: str = "") -> list[TurnId]:
+        """Return queued turns that may run there, the longest waiting first. Rows behind the last one are not read."""
         found: list[TurnId] = []
         held: dict[SessionId, int] = {}
-        for row in self._queued():
+        for row in self._queued(home):
             turn, gathers = row.turn, row.gathers_until is not None and row.gathers_until > now
-            if turn.state is not TurnState.QUEUED or not row.head or gathers:
+            if turn.state is not TurnState.QUEUED or not row.head or gathers or not is_for(row, home):
                 continue
             if turn.kind is TurnKind.COMMAND:
                 session = self.session_row(turn.session)
@@ -263,21 +264,34 @@ class RedisSource:
                 break
         return found
 
-    def _queued(self) -> Iterator[TurnRow]:
-        """Yield turns that may be ready, the longest waiting first."""
+    def _queued(self, home: str) -> Iterator[TurnRow]:
+        """Yield turns that may be ready, the longest waiting first: those of no home, and those of this or any."""
         if self.only_new:
             rows = [row for row in self.batch.changed.values() if isinstance(row, TurnRow)]
-            yield from sorted(rows, key=lambda row: row.queued_rev)
-            return
+            return iter(sorted(rows, key=_queued_rev))
+        names = (indexes.READY, indexes.ready_at(home) if home else indexes.READY_SOMEWHERE)
+        self._ask_together([("ZRANGE", name, 0, PAGE - 1) for name in names])
+        self._need([TURN.key(TurnId(turn)) for name in names for turn in self._first_of_queue(name)])
+        return merge(*(self._queued_in(name) for name in names), key=_queued_rev)
+
+    def _first_of_queue(self, name: str) -> list[str]:
+        return self.candidates(name, 0, PAGE - 1)[:LOADED_AT_ONCE]
+
+    def _queued_in(self, name: str) -> Iterator[TurnRow]:
+        """Yield turns of one set, the longest waiting first."""
         first, is_last = 0, False
         while not is_last:
-            page = self.candidates(indexes.READY, first, first + PAGE - 1)
+            page = self.candidates(name, first, first + PAGE - 1)
             first, is_last = first + PAGE, len(page) < PAGE
             for start in range(0, len(page), LOADED_AT_ONCE):
                 some = page[start : start + LOADED_AT_ONCE]
                 self._need([TURN.key(TurnId(turn)) for turn in some])
                 rows = (self.row(TURN, turn) for turn in some)
                 yield from (row for row in rows if row is not None)
+
+    def turns_at(self, home: str, limit: int) -> list[TurnId]:
+        """Return turns of a home that have not ended."""
+        return [TurnId(turn) for turn in self.members(indexes.turns_at(home), 0, limit - 1)]
 
     def leaves_turns(self, now: datetime) -> bool:
         """Return whether another claim may take a turn because of this batch. Called while `only_new`."""
@@ -457,6 +471,7 @@ class RedisSource:
 
 
 _seq: Callable[[SlotRow], int] = attrgetter("seq")
+_queued_rev: Callable[[TurnRow], int] = attrgetter("queued_rev")
 
 
 def _takes_too_long(row: SlotRow, now: datetime) -> bool:

@@ -1,10 +1,11 @@
 -- Indexes for the kernel: ids of rows that time or a free place makes due, oldest first.
 
 -- name: ready_turns
--- ?1 now, ?2 maximum concurrent command turns, ?3 limit. The few held commands are counted once per session.
+-- ?1 now, ?2 maximum concurrent command turns, ?3 limit, ?4 the home that asks; empty: of every home. The few held commands are counted once per session.
 SELECT t.id FROM turns AS t INDEXED BY turns_active
 WHERE t.state IN ('queued', 'running', 'stopping') AND t.state = 'queued' AND t.head = 1
   AND (t.gathers_until IS NULL OR t.gathers_until <= ?1)
+  AND (?4 = '' OR t.home IN ('', ?4))
   AND (t.kind = 'model' OR t.session NOT IN (
       SELECT o.session FROM turns AS o INDEXED BY turns_active
       WHERE o.state IN ('queued', 'running', 'stopping') AND o.state IN ('running', 'stopping')
@@ -12,6 +13,10 @@ WHERE t.state IN ('queued', 'running', 'stopping') AND t.state = 'queued' AND t.
       GROUP BY o.session HAVING count(*) >= ?2
   ))
 ORDER BY t.queued_rev LIMIT ?3;
+
+-- name: turns_of_home
+-- Turns of a home that have not ended.
+SELECT id FROM turns INDEXED BY turns_homed WHERE home <> '' AND ended_rev IS NULL AND home = ? ORDER BY ord LIMIT ?;
 
 -- name: held_turns
 SELECT id, node FROM turns INDEXED BY turns_active

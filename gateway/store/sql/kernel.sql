@@ -2,7 +2,7 @@
 
 -- name: session_row
 SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, preset_before, presets_above, tools_off, summary,
-    context, summary_rev, task_turn, parent_wait, live
+    context, summary_rev, task_turn, parent_wait, live, homes
 FROM sessions WHERE id = ?;
 
 -- name: unended_turns
@@ -17,7 +17,7 @@ WHERE s.root = ? AND s.live = 1 ORDER BY t.ord;
 -- name: turn_row
 SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, stopped_text,
     ord, rev, queued_at, queued_rev, head, node, fence, lease_until, held_since, gathers_until, ended_rev, given_by,
-    given_n, hops
+    given_n, hops, home
 FROM turns WHERE id = ?;
 
 -- name: message_rows

@@ -75,20 +75,22 @@ class SqliteStore(SqliteQueries):
         return await self.writer.submit(lambda tx: self._change(tx, transition))
 
     async def claim_turns(
-        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float
+        self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float, home: str = ""
     ) -> list[Claimed]:
         """Claim ready turns; when there is none, wait for one."""
-        return await self.writer.claim_turns(lambda tx: self._claim(tx, take, limit), limit, wait_s)
+        return await self.writer.claim_turns(lambda tx: self._claim(tx, take, limit, home), limit, wait_s)
 
     async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
         """Claim due slots; when there is none, wait for some."""
         return await self.writer.claim_slots(lambda tx: self._change(tx, take), limit, wait_s)
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         """Lease turns that may run. The ended turns read for their histories are kept once they are committed."""
         read: dict[int, TurnView] = {}
         claimed = await self.lease_turns(
-            node, limit, wait_s, lambda part, lease: self._claimed(part, lease, history, read)
+            node, home, limit, wait_s, lambda part, lease: self._claimed(part, lease, history, read)
         )
         self.ended.keep(read)
         return claimed
@@ -142,10 +144,10 @@ class SqliteStore(SqliteQueries):
         tx.rev = part.rev
         return result
 
-    def _claim(self, tx: Tx, take: Callable[[Part, TurnId], Claimed | None], limit: int) -> list[Claimed]:
+    def _claim(self, tx: Tx, take: Callable[[Part, TurnId], Claimed | None], limit: int, home: str) -> list[Claimed]:
         claimed: list[Claimed] = []
         self._source.tx = tx
-        while len(claimed) < limit and (ready := self._source.ready_turns(tx.moment, 1)):
+        while len(claimed) < limit and (ready := self._source.ready_turns(tx.moment, 1, home)):
             taken = self._change(tx, lambda part, turn=ready[0]: take(part, turn))
             assert taken is not None, "the index and the kernel agree"
             claimed.append(taken)

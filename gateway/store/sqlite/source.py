@@ -191,7 +191,7 @@ class SqliteSource:
         if found is None:
             return None
         session = session_of(found[:SESSION])
-        context, summary_rev, task, parent_wait, live = found[SESSION:]
+        context, summary_rev, task, parent_wait, live, homes = found[SESSION:]
         turns = self.tx.run("unended_turns", key)
         below = self.tx.run("live_below", key) if session.lineage is None else []
         commands = [(turn, state) for turn, kind, state in turns if kind == TurnKind.COMMAND]
@@ -206,6 +206,7 @@ class SqliteSource:
             parent_wait=parent_wait,
             live=bool(live),
             live_below=tuple(SessionId(child) for (child,) in below),
+            homes=tuple(load_json(homes)),
         )
 
     def _load_turn(self, key: TurnId) -> TurnRow | None:
@@ -217,7 +218,7 @@ class SqliteSource:
         if not is_whole:
             self._damaged.add(key)
         ord_, rev, queued_at, queued_rev, head, node, fence, lease, since, gathers, ended_rev, *task = found[TURN:]
-        given_by, given_n, hops = task
+        given_by, given_n, hops, home = task
         messages = [self._message(one) for one in self.tx.run("message_rows", key)]
         for one in messages:
             self._messages.put(one.received.id, one)
@@ -253,6 +254,7 @@ class SqliteSource:
             given_by=given_by,
             given_n=given_n,
             hops=hops,
+            home=home,
         )
 
     def _load_message(self, key: InboundId) -> MessageRow | None:
@@ -290,9 +292,13 @@ class SqliteSource:
 
     # --- indexes ----------------------------------------------------------------------------
 
-    def ready_turns(self, now: datetime, limit: int) -> Sequence[TurnId]:
-        """Return queued turns that may run, the longest waiting first."""
-        return self._ids("ready_turns", to_us(now), COMMANDS_AT_ONCE, limit)
+    def ready_turns(self, now: datetime, limit: int, home: str = "") -> Sequence[TurnId]:
+        """Return queued turns that may run there, the longest waiting first."""
+        return self._ids("ready_turns", to_us(now), COMMANDS_AT_ONCE, limit, home)
+
+    def turns_at(self, home: str, limit: int) -> Sequence[TurnId]:
+        """Return turns of a home that have not ended."""
+        return self._ids("turns_of_home", home, limit)
 
     def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
         """Return leased turns with their holders."""

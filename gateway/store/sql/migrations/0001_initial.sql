@@ -21,7 +21,8 @@ INSERT INTO meta (one, rev, clean, probes, audit_since) VALUES (1, 0, 1, 0, 0);
 -- sessions that spawned it, the root's first) and `tools_off` are JSON arrays. `context` names the overheard messages
 -- since the last model turn, as a JSON array. `summary` stands for the turns of this epoch that ended up to
 -- `summary_rev` (their `ended_rev`). For a child: `lineage` as JSON, its parent and root, the turn of its task, in mode
--- RUN the wait of its parent. `live` is 1 until that turn has ended.
+-- RUN the wait of its parent. `live` is 1 until that turn has ended. For a root: `homes` names the places that held the
+-- files of its family, as a JSON array, the present one last.
 CREATE TABLE sessions (
     seq          INTEGER PRIMARY KEY,
     id           TEXT NOT NULL UNIQUE,
@@ -46,7 +47,8 @@ CREATE TABLE sessions (
     root         TEXT,
     task_turn    TEXT,
     parent_wait  TEXT,
-    live         INTEGER NOT NULL
+    live         INTEGER NOT NULL,
+    homes        TEXT NOT NULL
 );
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_live ON sessions (root) WHERE live = 1;
@@ -77,7 +79,8 @@ CREATE TABLE poison (
 
 -- `head` is 1 for a turn that its lane lets run as far as order goes: every command turn, and of the model turns of a
 -- session the oldest that has not ended. `gathers_until` is set while a new turn waits for the rest of a message. For
--- the task of a child: the turn and the step that gave it. `hops`: messages between sessions that led to it.
+-- the task of a child: the turn and the step that gave it. `hops`: messages between sessions that led to it. `home`: the
+-- place that holds the files of its session; empty while none does.
 CREATE TABLE turns (
     ord            INTEGER PRIMARY KEY,
     id             TEXT NOT NULL UNIQUE,
@@ -105,7 +108,8 @@ CREATE TABLE turns (
     ended_rev      INTEGER,
     given_by       TEXT,
     given_n        INTEGER NOT NULL,
-    hops           INTEGER NOT NULL
+    hops           INTEGER NOT NULL,
+    home           TEXT NOT NULL
 );
 CREATE INDEX turns_given ON turns (given_by) WHERE given_by IS NOT NULL;
 CREATE INDEX turns_ord ON turns (session);
@@ -113,6 +117,7 @@ CREATE INDEX turns_changed ON turns (session, rev) WHERE rev > ord;
 CREATE INDEX turns_lane ON turns (session, kind) WHERE ended_rev IS NULL;
 CREATE INDEX turns_active ON turns (state, head, queued_rev) WHERE state IN ('queued', 'running', 'stopping');
 CREATE INDEX turns_ended ON turns (session, epoch, ended_rev) WHERE ended_rev IS NOT NULL;
+CREATE INDEX turns_homed ON turns (home) WHERE home <> '' AND ended_rev IS NULL;
 CREATE INDEX turns_gathering ON turns (session) WHERE gathers_until IS NOT NULL;
 
 -- `unread` says what came with it and cannot be read. `cut`: its platform's limit cut it off; `continues`: it is the

@@ -80,7 +80,9 @@ class Unreadable(FailingStore):
 
     bad: TurnId | None = None
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+    async def claim(
+        self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
+    ) -> Sequence[Claimed]:
         claimed = await super().claim(node, limit, wait_s=wait_s, history=history)
         return [replace(one, view=None) if one.lease.turn == self.bad else one for one in claimed]
 

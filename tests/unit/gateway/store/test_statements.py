@@ -68,7 +68,7 @@ def test_a_statement_reads_only_what_it_is_about(db: sqlite3.Connection, name: s
 
 def test_a_claim_goes_by_the_index_of_the_queue(db: sqlite3.Connection) -> None:
     """It is asked for with every turn: in the order of the queue, without sorting it, whatever is held back."""
-    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['ready_turns']}", (None,) * 3)]
+    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['ready_turns']}", (None,) * 4)]
     assert "SEARCH t USING INDEX turns_active (state=? AND head=?)" in plan
     assert [line for line in plan if "TEMP B-TREE" in line] == ["USE TEMP B-TREE FOR GROUP BY"]  # of held commands
 
@@ -102,24 +102,24 @@ FROM n;
 
 INSERT INTO sessions (
     id, kind, origin, title, epoch, root_kind, created_at, active_at, preset, preset_before, presets_above, tools_off,
-    summary, context, summary_rev, live
+    summary, context, summary_rev, live, homes
 )
-SELECT DISTINCT session, 'dm', 'direct', '', 0, 'dm', 0, 0, '', '', '[]', '[]', '', '[]', 0, 0 FROM numbers;
+SELECT DISTINCT session, 'dm', 'direct', '', 0, 'dm', 0, 0, '', '', '[]', '[]', '', '[]', 0, 0, '[]' FROM numbers;
 
 INSERT INTO turns (
     ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev,
-    ended_rev, active_ms, fence, given_n, hops
+    ended_rev, active_ms, fence, given_n, hops, home
 )
 SELECT ord, ord + 7, turn, session, 0, 'model', iif(parked, 'parked', 'done'), '["","","",""]', '', 0, parked, 0, ord,
-    iif(parked, NULL, ord + 7), 0, 1, 0, 0
+    iif(parked, NULL, ord + 7), 0, 1, 0, 0, ''
 FROM numbers;
 
 -- Behind every parked turn one waits that may not run yet.
 INSERT INTO turns (
     ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev,
-    active_ms, fence, given_n, hops
+    active_ms, fence, given_n, hops, home
 )
-SELECT ord + 9, ord + 9, 'q' || i, session, 0, 'model', 'queued', '["","","",""]', '', 0, 0, 0, ord + 8, 0, 0, 0, 0
+SELECT ord + 9, ord + 9, 'q' || i, session, 0, 'model', 'queued', '["","","",""]', '', 0, 0, 0, ord + 8, 0, 0, 0, 0, ''
 FROM numbers WHERE parked;
 
 INSERT INTO messages (

@@ -1,0 +1,211 @@
+"""Transitions about homes: the place that holds the files of a family of sessions, and what happens when it is away.
+
+A place is named by the id that stands beside its workspaces. Only a node at the home of a family claims its turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from gateway.domain.children import child_place
+from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
+from gateway.domain.messages import Conversation, Inbound
+from gateway.domain.nodes import Place, Role, name_of
+from gateway.domain.sessions import Session, works_in
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.tools import outcome_unknown
+from gateway.domain.turns import Lease, TurnKind
+from gateway.domain.waits import WaitKind, WaitState
+from gateway.errors import FilesElsewhere
+from gateway.store.codec import from_us, load_json
+from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
+from gateway.store.kernel import messages, turns
+from gateway.store.kernel.nodes import DRAINED, MEMBERS, PLACES
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import SessionRow, TurnRow
+from gateway.store.kernel.slots import add_slot
+
+
+def settle(part: Part, lease: Lease) -> None:
+    """Make the place of a turn's holder the home of a family that has none.
+
+    Raises `FilesElsewhere` when another one is: a second turn of the family was first to leave files.
+    """
+    if not lease.home:
+        return
+    root = works_in(part.sessions[lease.session].session)
+    row = part.sessions[root]
+    if row.homes and row.homes[-1] != lease.home:
+        raise FilesElsewhere(f"The files of {root} are on another node.")
+    if not row.homes:
+        _move(part, row, lease.home)
+
+
+def _move(part: Part, row: SessionRow, home: str) -> None:
+    before = tuple(one for one in row.homes if one != home)
+    part.set_session(row.session.id, homes=(*before, home))
+    for turn in _turns_of(part, row):
+        part.relink_turn(turn.turn.id, home=home)
+
+
+def _turns_of(part: Part, root: SessionRow) -> Iterator[TurnRow]:
+    """Yield the turns of a family that have not ended, those of the root first."""
+    for row in (root, *(part.sessions[child] for child in root.live_below)):
+        yield from [part.turns[turn] for turn in turns.unended(row)]
+
+
+# --- places -----------------------------------------------------------------------------------
+
+
+def places_of(part: Part, session: SessionId) -> list[Place]:
+    """Return the places that hold, or held, files of a session, the present home first."""
+    found = part.sessions.get(session)
+    if found is None:
+        return []
+    row = part.sessions[works_in(found.session)]
+    return [_place(part, home) for home in reversed(row.homes)]
+
+
+def _place(part: Part, home: str) -> Place:
+    members = [row for row in _members(part) if row["home"] == home]
+    last = max(members, key=lambda row: row["alive"], default=None)
+    return Place(
+        home=home,
+        name=_name(part, home),
+        address="" if last is None else last["address"],
+        alive_at=None if last is None else from_us(last["alive"]),
+    )
+
+
+def _name(part: Part, home: str) -> str:
+    fact = part.facts.get((PLACES, home))
+    return home if fact is None else str(load_json(fact.value)["name"])
+
+
+def _members(part: Part) -> list[dict[str, Any]]:
+    return [load_json(fact.value) for _, fact in part.facts_in(MEMBERS) if fact.until is None or fact.until > part.now]
+
+
+def _is_away(part: Part, home: str, after: timedelta) -> bool:
+    """Return whether nobody at this place takes work, for so long."""
+    signs: list[datetime] = []
+    fact = part.facts.get((PLACES, home))
+    left = None if fact is None else load_json(fact.value)["left"]
+    if left is not None:
+        signs.append(from_us(left))
+    for row in _members(part):
+        works = Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None
+        if row["home"] == home and works:
+            signs.append(from_us(row["alive"]))
+    return all(part.now - sign > after for sign in signs)
+
+
+# --- a home that is away ----------------------------------------------------------------------
+
+
+def astray(part: Part, node: NodeId) -> list[SessionId]:
+    """Return families with unended turns whose home is away, at most 500. Nothing for a node that may not take any."""
+    own = _taker(part, node)
+    if own is None:
+        return []
+    after = timedelta(seconds=own["away_after"])
+    known = [home for home, _ in part.facts_in(PLACES) if home != own["home"]]
+    away = [home for home in known if _is_away(part, home, after)]
+    found = [turn for home in away for turn in part.index.turns_at(home, AT_ONCE)][:AT_ONCE]
+    return list(dict.fromkeys(works_in(part.sessions[part.turns[turn].turn.session].session) for turn in found))
+
+
+def _taker(part: Part, node: NodeId) -> dict[str, Any] | None:
+    """Return the entry of a node that may take families of others.
+
+    It has worked without a break for as long as a home may be silent: after an outage of the store nobody has.
+    """
+    fact = part.facts.get((MEMBERS, name_of(node)))
+    row = None if fact is None else load_json(fact.value)
+    if row is None or row["node"] != node or not row["home"] or Role.WORKER not in row["roles"]:
+        return None
+    after = timedelta(seconds=row["away_after"])
+    steady = part.now - from_us(row["steady"]) > after >= part.now - from_us(row["alive"])
+    return row if steady and part.facts.get((DRAINED, name_of(node))) is None else None
+
+
+def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
+    """Give a family whose home is away to this node, with an empty workspace; tell its models and people.
+
+    Approvals are asked anew, and calls under way get an unknown outcome. False, and nothing is changed, when its home
+    is not away, and while somebody holds one of its turns.
+    """
+    own, row = _taker(part, node), part.sessions.get(session)
+    if own is None or row is None or not row.homes or row.homes[-1] == own["home"]:
+        return False
+    family = list(_turns_of(part, row))
+    held = any(one.turn.state in HELD for one in family)
+    if held or not _is_away(part, row.homes[-1], timedelta(seconds=own["away_after"])):
+        return False
+    text = (
+        f"The node `{_name(part, row.homes[-1])}` is away, and the files of this session with it: "
+        f"work goes on with an empty workspace on the node `{name_of(node)}`."
+    )
+    _move(part, row, own["home"])
+    _tell_people(part, row, family, text)
+    _tell_models(part, row, family, text)
+    for one in family:
+        if _let_go_of(part, one):
+            turns.wake(part, one.turn.id)
+        turns.offer(part, one.turn.id)
+    return True
+
+
+def _let_go_of(part: Part, row: TurnRow) -> bool:
+    """Void what a turn had at its old home: approvals, and calls under way. Return whether there was any."""
+    turn, found = row.turn.id, False
+    for wait in turns.waits_of(part, row):
+        if wait.kind is WaitKind.APPROVAL and wait.state in UNDECIDED:
+            found = True
+            turns.set_wait(part, wait.id, state=WaitState.SUPERSEDED)
+            part.set_step(turn, wait.n, state=StepState.PLANNED, asked_anew=True)
+    for step in turns.steps_of(part, row):
+        if step.state is StepState.STARTED:
+            found = True
+            turns.finish_call(part, turn, step.n, outcome_unknown(step.started_at))
+    return found
+
+
+def _tell_people(part: Part, root: SessionRow, family: list[TurnRow], text: str) -> None:
+    """Say it once in each conversation where a turn of the family began."""
+    places = [_shown_in(part, one) for one in family]
+    for place in dict.fromkeys(places):
+        add_slot(part, NewSlot(conversation=place, kind=SlotKind.REPLY, text=text), root.session.id, None)
+
+
+def _shown_in(part: Part, row: TurnRow) -> Conversation:
+    lineage = part.sessions[row.turn.session].session.lineage
+    return row.turn.conversation if lineage is None else lineage.conversation
+
+
+def _tell_models(part: Part, root: SessionRow, family: list[TurnRow], text: str) -> None:
+    """Say it in each model turn, or else in the next one of the root."""
+    models = [one for one in family if one.turn.kind is TurnKind.MODEL]
+    for one in models:
+        session = part.sessions[one.turn.session].session
+        turns.receive(part, session.id, _notice(part, session, one.turn.conversation, text), one.turn.id)
+    if all(one.turn.session != root.session.id for one in models):
+        place = _shown_in(part, family[0])
+        received = turns.receive(part, root.session.id, _notice(part, root.session, place, text), None, context=True)
+        messages.overhear(part, root.session.id, received)
+
+
+def _notice(part: Part, session: Session, place: Conversation, text: str) -> Inbound:
+    return Inbound(
+        event_key=f"home/{session.id}/{part.mint('h')}",
+        conversation=place if session.lineage is None else child_place(session.id),
+        principal=SYSTEM_HOME,
+        name="Dragoman",
+        direct=False,
+        addressed=True,
+        text=text,
+        sent_at=part.now,
+    )

@@ -1,0 +1,376 @@
+"""Homes: the files of a family of sessions are at one place, and whoever has that place runs its turns.
+
+Two nodes, each with a place of its own. The one that leaves the first file is the home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
+from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
+from gateway.domain.slots import SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.waits import StartOutcome, WaitKind, WaitState
+from gateway.errors import FilesElsewhere
+from gateway.ports import Store
+from tests.contract.family import FamilyScene
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Asked, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import (
+    CHAT,
+    OTHER_CHAT,
+    answer,
+    attachment,
+    brought,
+    file_slot,
+    new_wait,
+    result,
+    route,
+    seconds,
+)
+
+HERE, THERE = "place-here", "place-there"
+HOMES = {NODE: HERE, OTHER_NODE: THERE}
+GROUP = SessionId("chat:g")
+AWAY_S = 60
+TOLD = (
+    "The node `here` is away, and the files of this session with it: "
+    "work goes on with an empty workspace on the node `there`."
+)
+
+
+@pytest.fixture
+def scene(store: Store, clock: FakeClock) -> FamilyScene:
+    return FamilyScene(store, clock)
+
+
+async def claim(scene: Scene, node: NodeId = NODE, limit: int = 5) -> list[Lease]:
+    """Claim turns as a node with its own place."""
+    return [one.lease for one in await scene.store.claim(node, limit, home=HOMES[node])]
+
+
+async def planned(scene: Scene, node: NodeId = NODE, *, kind: TurnKind = TurnKind.MODEL) -> Lease:
+    """Return the turn of a new message with a call planned, held by this node."""
+    await scene.say(kind=kind)
+    (lease,) = await claim(scene, node)
+    await scene.plan(lease)
+    return lease
+
+
+async def at_home(scene: Scene) -> Lease:
+    """Return a turn whose call was started here, which makes this the home of its session."""
+    lease = await planned(scene)
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
+    return lease
+
+
+# --- whose turn it is -----------------------------------------------------------------------------
+
+
+@pytest.mark.conformance
+async def test_a_session_with_a_home_is_claimed_there_alone(scene: FamilyScene) -> None:
+    """Its turns of now and those to come, of either kind; a session without a home goes to anybody."""
+    before = await scene.say("said before", kind=TurnKind.COMMAND)
+    lease = await at_home_beside(scene)
+    after = await scene.say("said after", kind=TurnKind.COMMAND)
+    await scene.say("in a group", to=route(GROUP), where=OTHER_CHAT)
+    assert [one.session for one in await claim(scene, OTHER_NODE)] == [GROUP]
+    await scene.came(lease, 1, result())
+    assert await scene.finish(lease)
+    later = await scene.say("later")
+    assert await claim(scene, OTHER_NODE) == []
+    assert [one.turn for one in await claim(scene)] == [before.turn, after.turn, later.turn]
+
+
+async def at_home_beside(scene: FamilyScene) -> Lease:
+    """Return a started turn, claimed while an older command waits."""
+    accepted = await scene.say()
+    command, lease = await claim(scene)
+    await scene.store.release(command)
+    assert lease.turn == accepted.turn
+    await scene.plan(lease)
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
+    return lease
+
+
+@pytest.mark.conformance
+async def test_who_has_the_store_alone_takes_every_turn(scene: FamilyScene) -> None:
+    """It names no home: it gives none, and takes the turns of every one, oldest first."""
+    started = await scene.started()
+    await scene.came(started, 1, result())
+    assert await scene.finish(started)
+    assert await scene.store.places_of(MAIN) == []
+    lease = await at_home(scene)
+    await scene.say("in a group", to=route(GROUP), where=OTHER_CHAT)
+    await scene.lapse()
+    assert [one.lease.session for one in await scene.store.claim(NODE, 1)] == [GROUP]
+    assert [one.lease.turn for one in await scene.store.claim(NODE, 5)] == [lease.turn]
+
+
+@pytest.mark.conformance
+async def test_children_share_the_home_of_their_root(scene: FamilyScene) -> None:
+    """Those that were there before it, and those that are born later."""
+    parent = await scene.at_work(2)  # claimed by a node without a place
+    await scene.born(parent, 1)
+    await scene.store.release(parent)
+    (early, parent) = await claim(scene)
+    await scene.store.release(early)
+    assert await scene.start(parent, 2) is StartOutcome.STARTED
+    await scene.born(parent, 2)
+    assert await claim(scene, OTHER_NODE) == []
+    assert len(await claim(scene)) == 2
+
+
+async def _starts(scene: FamilyScene, lease: Lease) -> None:
+    await scene.plan(lease)
+    await scene.start(lease, 1)
+
+
+async def _asks(scene: FamilyScene, lease: Lease) -> None:
+    await scene.plan(lease)
+    await scene.ask(lease, [new_wait(1, expires_in=seconds(60))])
+
+
+async def _fetches(scene: FamilyScene, lease: Lease) -> None:
+    (message,) = (await scene.view(lease.turn)).inputs
+    await scene.store.brought(lease, message.id, [brought("inbox/photo.png")])
+
+
+async def _speaks(scene: FamilyScene, lease: Lease) -> None:
+    (message,) = (await scene.view(lease.turn)).inputs
+    await scene.store.finish_turn(
+        lease, TurnState.DONE, answer=answer(), given=[message.id], slots=[file_slot("a.ogg", n=0)], timers=[]
+    )
+
+
+ACTS: dict[str, Callable[[FamilyScene, Lease], Awaitable[None]]] = {
+    "a call starts": _starts,
+    "a call is asked about": _asks,
+    "a file is fetched": _fetches,
+    "an answer is spoken": _speaks,
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+async def test_the_first_act_that_leaves_a_file_makes_the_home(scene: FamilyScene, name: str) -> None:
+    """And at a node with another place the same act is refused, with nothing stored."""
+    await scene.say("beside", kind=TurnKind.COMMAND)
+    accepted = await scene.say(attachments=(attachment(),))
+    command, lease = await claim(scene)
+    assert lease.turn == accepted.turn
+    await scene.store.release(command)
+    (other,) = await claim(scene, OTHER_NODE)
+    await ACTS[name](scene, lease)
+    assert [place.home for place in await scene.store.places_of(MAIN)] == [HERE]
+    with pytest.raises(FilesElsewhere):
+        await _starts(scene, other)
+    await scene.store.release(other)
+    assert await claim(scene, OTHER_NODE) == []
+    assert [one.turn for one in await claim(scene)] == [command.turn]
+
+
+async def test_what_leaves_no_file_gives_no_home(scene: FamilyScene) -> None:
+    """A file that could not be fetched, and a plain answer."""
+    await scene.say(attachments=(attachment(),))
+    (lease,) = await claim(scene)
+    (message,) = (await scene.view(lease.turn)).inputs
+    await scene.store.brought(lease, message.id, [brought("", trouble="Too large.")])
+    assert await scene.finish(lease)
+    assert await scene.store.places_of(MAIN) == []
+
+
+# --- a home that is away --------------------------------------------------------------------------
+
+
+async def join(scene: Scene, node: NodeId, *, roles: frozenset[Role] = frozenset(Role), home: str = "") -> None:
+    """Let a node with its own place in."""
+    key = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
+    away = timedelta(seconds=AWAY_S)
+    entry = NodeEntry(node=node, key=key, seat=node, roles=roles, away_after=away, address=f"http://{node}")
+    await scene.store.join(replace(entry, home=home or HOMES[node]))
+
+
+async def pass_time(scene: Scene, seconds_: int, *alive: NodeId) -> None:
+    """Let time pass. Only these nodes give signs of life, and sweep."""
+    for _ in range(seconds_ // 10):
+        scene.clock.advance(10)
+        for node in alive:
+            await scene.store.alive(node)
+    await scene.sweep(scene.store.reclaim)
+
+
+async def both(scene: Scene) -> None:
+    """Let both in, and wait until each may take what the other leaves."""
+    for node in HOMES:
+        await join(scene, node)
+    await pass_time(scene, AWAY_S + 10, *HOMES)
+
+
+@pytest.mark.conformance
+async def test_a_home_that_is_silent_for_long_is_replaced(scene: FamilyScene) -> None:
+    """Not before; once; by a node that says so to people and models. The old one does not get the session back."""
+    await both(scene)
+    asked = await parked_at_home(scene)
+    await pass_time(scene, AWAY_S, OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == []
+    await pass_time(scene, 10, OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == [MAIN]
+    assert await claim(scene, OTHER_NODE) == [], "nobody took it yet"
+    assert await scene.store.take_over(OTHER_NODE, MAIN)
+    assert not await scene.store.take_over(OTHER_NODE, MAIN)
+    assert await scene.store.astray(OTHER_NODE) == []
+    await join(scene, NODE)
+    assert await claim(scene) == []
+    (lease,) = await claim(scene, OTHER_NODE)
+    assert lease.turn == asked.turn
+    assert [place.home for place in await scene.store.places_of(MAIN)] == [THERE, HERE]
+    assert [(slot.conversation, slot.text) for slot in await scene.slots(kind=SlotKind.REPLY)] == [(CHAT, TOLD)]
+    notice = (await scene.view(lease.turn)).inputs[-1]
+    assert (notice.message.principal, notice.message.text, notice.given) == (SYSTEM_HOME, TOLD, None)
+
+
+async def parked_at_home(scene: FamilyScene, calls: int = 1) -> Asked:
+    """Return a turn that waits here for approvals."""
+    lease = await planned(scene) if calls == 1 else await _planned(scene, calls)
+    asked = await scene.ask(lease, [new_wait(n, expires_in=seconds(3600)) for n in range(1, calls + 1)])
+    assert await scene.store.park(lease)
+    return asked
+
+
+async def _planned(scene: FamilyScene, calls: int) -> Lease:
+    await scene.say()
+    (lease,) = await claim(scene)
+    await scene.plan(lease, calls)
+    return lease
+
+
+async def taken_over(scene: FamilyScene) -> None:
+    """Let the node here go silent, and the other one take its session."""
+    await pass_time(scene, AWAY_S + 20, OTHER_NODE)
+    assert await scene.store.take_over(OTHER_NODE, MAIN)
+
+
+async def test_approvals_for_the_old_home_are_asked_anew(scene: FamilyScene) -> None:
+    """Open ones, and those that were given and not used; a press on the old card decides nothing."""
+    await both(scene)
+    asked = await parked_at_home(scene, 2)
+    await scene.press(asked.waits[0])
+    await taken_over(scene)
+    assert [await scene.wait_state(wait) for wait in asked.waits] == [WaitState.SUPERSEDED] * 2
+    (lease,) = await claim(scene, OTHER_NODE)
+    view = await scene.view(lease.turn)
+    assert [(step.state, step.asked_anew) for step in view.steps[1:]] == [(StepState.PLANNED, True)] * 2
+    await scene.press(asked.waits[1])
+    assert await scene.start(lease, 2, asked.waits[1]) is StartOutcome.NOT_APPROVED
+    again = await scene.ask(lease, [new_wait(1, expires_in=seconds(60)), new_wait(2, expires_in=seconds(60))])
+    await scene.press(again.waits[1])
+    assert await scene.start(lease, 2, again.waits[1]) is StartOutcome.STARTED
+
+
+async def test_a_call_under_way_there_has_an_unknown_outcome(scene: FamilyScene) -> None:
+    await both(scene)
+    lease = await at_home(scene)
+    await taken_over(scene)
+    step = await scene.step(lease.turn, 1)
+    assert step.result is not None
+    assert (step.state, step.result.status) == (StepState.FINISHED, ResultStatus.UNKNOWN)
+    (again,) = await claim(scene, OTHER_NODE)
+    assert again.turn == lease.turn
+
+
+async def test_what_is_no_matter_of_files_goes_on(scene: FamilyScene) -> None:
+    """A question stays open, and a child works at the new home; the family is told in each of its sessions."""
+    await both(scene)
+    lease = await _planned(scene, 2)
+    await scene.ask(lease, [new_wait(1, expires_in=seconds(3600), kind=WaitKind.QUESTION)])
+    assert await scene.start(lease, 2) is StartOutcome.STARTED
+    child = await scene.born(lease, 2)
+    assert await scene.store.park(lease)
+    await taken_over(scene)
+    assert await scene.state(lease.turn) is TurnState.PARKED
+    (work,) = await claim(scene, OTHER_NODE)
+    assert work.turn == child.turn
+    assert [one.message.text for one in (await scene.view(child.turn)).inputs][1:] == [TOLD]
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [TOLD]
+
+
+async def test_beside_a_command_the_next_model_turn_is_told(scene: FamilyScene) -> None:
+    await both(scene)
+    lease = await planned(scene, kind=TurnKind.COMMAND)
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
+    await taken_over(scene)
+    assert len((await scene.view(lease.turn)).inputs) == 1
+    later = await scene.say("later")
+    assert [one.message.text for one in (await scene.view(later.turn)).inputs] == [TOLD, "later"]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("how", ["drained", "ended", "no worker"])
+async def test_a_node_that_takes_no_work_is_away_after_a_while(scene: FamilyScene, how: str) -> None:
+    await both(scene)
+    await parked_at_home(scene)
+    if how == "drained":
+        await scene.store.drain("here", drained=True)
+    elif how == "ended":
+        await scene.store.resign(NODE)
+    else:
+        await join(scene, NODE, roles=frozenset({Role.INGRESS}))
+    alive = HOMES if how != "ended" else [OTHER_NODE]
+    await pass_time(scene, AWAY_S, *alive)
+    assert not await scene.store.take_over(OTHER_NODE, MAIN)
+    await pass_time(scene, 10, *alive)
+    assert await scene.store.take_over(OTHER_NODE, MAIN)
+
+
+@pytest.mark.parametrize("how", ["held", "shared", "alive", "taker drained", "taker ends", "no home"])
+async def test_a_home_is_kept(scene: FamilyScene, how: str) -> None:
+    """While a turn is held, while another node is at the same place, and by whoever may take nothing."""
+    await both(scene)
+    third, leases = NodeId("third#1"), list[Lease]()
+    if how != "no home":
+        asked = await parked_at_home(scene)
+        await scene.press(asked.wait)
+    if how == "held":
+        leases += await claim(scene)
+    if how == "shared":
+        await join(scene, third, home=HERE)
+    if how == "taker drained":
+        await scene.store.drain("there", drained=True)
+    if how == "taker ends":
+        await scene.store.resign(OTHER_NODE)
+    for _ in range(8):
+        await pass_time(scene, 10, *{"shared": [OTHER_NODE, third], "alive": list(HOMES)}.get(how, [OTHER_NODE]))
+        for lease in leases:
+            await scene.store.renew(lease)
+    assert not await scene.store.take_over(OTHER_NODE, MAIN)
+
+
+async def test_after_an_outage_of_the_store_nobody_is_hasty(scene: FamilyScene) -> None:
+    """No node could say that it lives: the first one that can is not the only one that does."""
+    await both(scene)
+    await parked_at_home(scene)
+    scene.clock.advance(600)
+    await scene.store.alive(OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == []
+    await pass_time(scene, AWAY_S, *HOMES)
+    assert await scene.store.astray(OTHER_NODE) == []
+    await pass_time(scene, AWAY_S + 10, OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == [MAIN]
+
+
+async def test_a_place_is_named_with_its_nodes_address(scene: FamilyScene) -> None:
+    await both(scene)
+    await parked_at_home(scene)
+    (place,) = await scene.store.places_of(MAIN)
+    assert (place.name, place.address, place.alive_at) == ("here", "http://here#1", scene.clock.now())
+    await scene.store.resign(NODE)
+    (place,) = await scene.store.places_of(MAIN)
+    assert (place.name, place.address, place.alive_at) == ("here", "", None)
+    assert await scene.store.places_of(GROUP) == []
