@@ -26,12 +26,13 @@ class HomeKeeper:
     workspaces: Workspaces
     gate: Gate
     """Closed while this node takes no turns."""
+    every_s: float = LOOK_EVERY_S
     _log: Any = field(default_factory=lambda: log("homes"))
 
     async def run(self) -> None:
         """Look every two seconds, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(self.every_s)
             if self.gate.is_open:
                 await self.look()
 

@@ -240,7 +240,7 @@ class FailingStore(MemoryStore):
     ) -> Sequence[Claimed]:
         """Fail, or claim."""
         self._maybe("claim")
-        return await super().claim(node, limit, wait_s=wait_s, history=history)
+        return await super().claim(node, limit, wait_s=wait_s, history=history, home=home)
 
     async def turn(self, turn: TurnId) -> TurnView:
         """Fail, or read."""

@@ -83,7 +83,7 @@ class Unreadable(FailingStore):
     async def claim(
         self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
     ) -> Sequence[Claimed]:
-        claimed = await super().claim(node, limit, wait_s=wait_s, history=history)
+        claimed = await super().claim(node, limit, wait_s=wait_s, history=history, home=home)
         return [replace(one, view=None) if one.lease.turn == self.bad else one for one in claimed]
 
     async def turn(self, turn: TurnId) -> TurnView:

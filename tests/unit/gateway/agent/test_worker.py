@@ -14,15 +14,16 @@ from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, answer_slot
 from gateway.domain.live import ANSWERS, LiveEvent, TurnActive, TurnWoken, turn_topic
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import ModelEvent, ModelRequest, TextPart
+from gateway.domain.routes import WhileRunning
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Effect, Park, ResultStatus, Risk, ToolResult
-from gateway.domain.turns import TurnLimits, TurnState
-from gateway.domain.waits import WaitKind
+from gateway.domain.turns import TurnKind, TurnLimits, TurnState
+from gateway.domain.waits import StartOutcome, WaitKind
 from gateway.errors import LeaseLost
 from gateway.ports import ControlEffect, Task, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, Text, calls, in_background, until
-from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, control, inbound, route
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, beginning, control, inbound, route
 
 OTHER = NodeId("there#1")
 
@@ -117,6 +118,27 @@ async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool)
         assert (after.steps, after.turn.state) == (before.steps, TurnState.RUNNING)
         assert await engine.store.renew(stolen) is TurnState.RUNNING
         assert await engine.texts() == []
+
+
+async def test_a_turn_whose_files_got_another_home_is_left_to_that_one(engine: Engine, read: FakeTool) -> None:
+    """A command of the session ran elsewhere while the model was asked: it was first to leave files."""
+    engine.model.script, engine.model.hold = [calls("read:x")], True
+    worker = engine.worker()
+    worker.home = "here"
+    async with in_background(worker.run()):
+        turn = await engine.say()
+        await engine.model.until_asked()
+        command = inbound("/read y", where=OTHER_CHAT)
+        await engine.store.accept(route(), command, TurnKind.COMMAND, running=WhileRunning.QUEUE, say_if_waiting=None)
+        [claimed] = await engine.store.claim(OTHER, home="there")
+        lease = claimed.lease
+        await engine.store.plan(lease, calls("read:y"), given=[], slots=[])
+        assert await engine.store.start_step(lease, 1, None, beginning()) is StartOutcome.STARTED
+        engine.model.go.set()
+        await until(lambda: _is(engine.store.turns[turn].turn.state is TurnState.QUEUED))
+    assert read.calls == []
+    assert lease.turn != turn
+    assert [one.lease.turn for one in await engine.store.claim(OTHER, home="there")] == [turn]
 
 
 async def _is(found: bool) -> bool:

@@ -33,6 +33,21 @@ def test_a_place_has_one_id_for_all_that_share_it(tmp_path: Path) -> None:
     assert [entry.name for entry in (here / "workspaces").iterdir()] == [HOME]
 
 
+def test_a_workspace_of_before_is_set_aside_whole(tmp_path: Path) -> None:
+    """The next one is empty; one that is not there needs no other name."""
+    spaces, session = Workspaces(tmp_path), SessionId("main:ann")
+    assert spaces.set_aside(session) is None
+    for text in ("first", "second"):
+        folder = spaces.workspace(session)
+        assert list(folder.iterdir()) == []
+        (folder / "notes").write_text(text)
+        aside = spaces.set_aside(session)
+        assert aside is not None
+        assert (aside.parent, (aside / "notes").read_text()) == (folder.parent, text)
+    (tmp_path / "workspaces" / folder.name).write_text("in the way")
+    assert spaces.set_aside(session) is not None
+
+
 @pytest.mark.parametrize("stands", ["", "not an id", "0123456789abcdef0", "link"])
 def test_what_is_no_id_of_a_place_is_refused(tmp_path: Path, stands: str) -> None:
     """Also a link to a good one, which a tool on the host may have made."""

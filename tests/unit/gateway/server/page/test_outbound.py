@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from agent_tools import workflow
-from gateway.domain.ids import SessionId, SlotId, TurnId, child_session
+from gateway.domain.ids import SYSTEM_HOME, SessionId, SlotId, TurnId, child_session
 from gateway.domain.live import OutputDelta, TextDelta
+from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, SlotKind
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import ApprovalMode, Artifact, Effect, ResultStatus, Risk, ToolCall, ToolResult
-from gateway.domain.turns import Lease
+from gateway.domain.turns import Lease, TurnKind
 from gateway.domain.views import Row, Rows
 from gateway.domain.waits import Wait
 from gateway.ports import ToolContext
@@ -22,7 +23,7 @@ from gateway.server.page import outbound
 from gateway.server.page.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
-from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result
+from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result, route
 from tests.support.makers import call as tool_call
 from tests.support.shown import slot
 from tests.support.turns import finished, with_files
@@ -325,6 +326,13 @@ async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Pat
     assert (task["role"], task["text"], task["channel"]) == ("task", "count the files", "child")
     assert turn["channel"] == "child"
     assert (said["role"], said["channel"]) == ("person", "web")
+
+
+async def test_what_the_gateway_tells_a_model_is_no_message_of_the_page(engine: Engine) -> None:
+    """A slot says the same to people."""
+    told = replace(inbound("The files are away.", where=ANN_PAGE), principal=SYSTEM_HOME)
+    await engine.store.accept(route(), told, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+    assert of(await rows(engine), "message") == []
 
 
 @pytest.mark.parametrize(("words", "shown"), [("all of it", "all of it"), ("x" * 70_000, "x" * 65_522 + "…")])

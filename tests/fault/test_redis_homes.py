@@ -1,0 +1,82 @@
+"""The files of a session are on one of several nodes: it runs its calls there, and is not silently replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault.test_redis_nodes import KEY, node
+from tests.support.daemon import Daemon, Page, page_of
+from tests.support.redis_server import RedisServer
+
+AWAY_S = 3
+
+
+@asynccontextmanager
+async def two_workers(folder: Path) -> AsyncGenerator[tuple[Daemon, Daemon]]:
+    """Both run turns, each with a state folder of its own."""
+    (data := folder / "redis").mkdir()
+    with RedisServer(data) as server:
+        both = [node(folder, server.url, name, approval="ask") for name in ("first", "second")]
+        for one in both:
+            one.config = one.config.replace("[tools.shell]", f'home_away_after = "{AWAY_S}s"\n[tools.shell]')
+        try:
+            for one in both:
+                await one.start({"CLUSTER_KEY": KEY})
+            yield both[0], both[1]
+        finally:
+            for one in both:
+                await one.kill()
+
+
+def home_and_other(two: tuple[Daemon, Daemon]) -> tuple[Daemon, Daemon]:
+    """The node that has a workspace, and the one that has none."""
+    has = [list(one.state.glob("workspaces/main-*")) != [] for one in two]
+    assert has.count(True) == 1
+    return two if has[0] else (two[1], two[0])
+
+
+async def asked(page: Page, besides: str = "") -> dict[str, Any]:
+    """Wait for an open approval."""
+    return await page.until_row("approval", lambda row: row["state"] == "open" and row["id"] != besides, within_s=30)
+
+
+async def answered(page: Page, text: str) -> None:
+    """Wait until this stands on the page."""
+    await page.until_row("slot", lambda row: text in json.dumps(row), within_s=30)
+
+
+@pytest.mark.timeout(120)
+async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) -> None:
+    """A press at the other node runs the call once, where its files are. Then that node is killed for good."""
+    async with two_workers(tmp_path) as two, page_of(two[0]) as one, page_of(two[1]) as another:
+        await one.say("/shell echo ran >> ran; cat ran; hostname > /dev/null")
+        first = await asked(one)
+        home, other = home_and_other(two)
+        here, there = (one, another) if home is two[0] else (another, one)
+        await asked(there)
+        assert (await there.press(there.button(first, "once")))["result"] == "approved"
+        for page in (here, there):
+            await page.until_row("step", lambda row: "ran" in json.dumps(row.get("result")))
+        assert [path.read_text() for path in home.state.rglob("ran")] == ["ran\n"]
+        assert not list(other.state.rglob("ran"))
+
+        await there.say("/shell touch again; cat ran")
+        second = await asked(there, besides=first["id"])
+        await home.kill()
+        again = await there.until_row(
+            "approval",
+            lambda row: row["state"] == "open" and row["id"] not in (first["id"], second["id"]),
+            within_s=30,
+        )
+        name = home.folder.name
+        await answered(there, f"The node `{name}` is away, and the files of this session with it")
+        assert there.rows["approval", second["id"]]["state"] == "superseded"
+        assert (await there.press(there.button(again, "once")))["result"] == "approved"
+        await there.until_row("step", lambda row: "No such file" in json.dumps(row.get("result")))
+        assert not list(other.state.rglob("ran"))
