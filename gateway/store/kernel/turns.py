@@ -96,15 +96,8 @@ def add_turn(part: Part, turn: Turn) -> TurnRow:
     ord_ = part.next_rev(turn.session)
     is_model = turn.kind is TurnKind.MODEL
     head = not (is_model and session.turns)
-    row = TurnRow(
-        turn=turn,
-        ord=ord_,
-        rev=ord_,
-        queued_at=turn.created_at,
-        queued_rev=queued_rev,
-        head=head,
-        home=home_of(part, session),
-    )
+    row = TurnRow(turn=turn, ord=ord_, rev=ord_, queued_at=turn.created_at, queued_rev=queued_rev, head=head)
+    row = changed(row, home=home) if (home := home_of(part, session)) else row
     part.turns.put(turn.id, row)
     if is_model:
         part.set_session(turn.session, turns=(*session.turns, turn.id))

@@ -10,7 +10,6 @@ from gateway.agent.transcript import (
     ANSWERED,
     CHARS_OF_EACH,
     HEARD,
-    NOTICE,
     QUOTED,
     SAYS,
     SUMMARY,
@@ -22,7 +21,6 @@ from gateway.agent.transcript import (
 )
 from gateway.domain.ids import (
     SYSTEM_CHILD,
-    SYSTEM_HOME,
     SYSTEM_PARENT,
     CallId,
     InboundId,
@@ -443,19 +441,6 @@ def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
     says = replace(told, event_key="child/child:t1.1/t2.3/said")
     (one,) = users(messages([], view([of(says)], []), MARK))
     assert one.data == block(f"The sub-session has ended. {SAYS}", last)
-
-
-@pytest.mark.parametrize("context", [False, True])
-@pytest.mark.parametrize("kind", list(SessionKind))
-def test_what_the_gateway_says_is_no_persons_word(kind: SessionKind, context: bool) -> None:
-    """Whether it came to a turn, or was kept for the next one; in a main session the owner is not named."""
-    told = replace(of(replace(inbound("The files are away.", who=SYSTEM_HOME), name="Dragoman")), context=context)
-    found = view([told, of(inbound("next"))], [], kind=kind)
-    first, second = users(messages([], found, MARK, message_cache()))
-    assert (first.text, first.name, first.data) == ("", "", block(NOTICE, "The files are away."))
-    assert (second.text, second.data) == ("next", "")
-    again = users(messages([found], view([], []), MARK, message_cache()))
-    assert [one.data for one in again] == [first.data, ""]
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))

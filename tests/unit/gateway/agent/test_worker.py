@@ -120,7 +120,7 @@ async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool)
         assert await engine.texts() == []
 
 
-async def test_a_turn_whose_files_got_another_home_is_left_to_that_one(engine: Engine, read: FakeTool) -> None:
+async def test_a_turn_whose_files_are_elsewhere_is_left_to_that_node(engine: Engine, read: FakeTool) -> None:
     """A command of the session ran elsewhere while the model was asked: it was first to leave files."""
     engine.model.script, engine.model.hold = [calls("read:x")], True
     worker = engine.worker()

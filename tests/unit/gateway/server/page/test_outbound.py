@@ -328,7 +328,7 @@ async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Pat
     assert (said["role"], said["channel"]) == ("person", "web")
 
 
-async def test_what_the_gateway_tells_a_model_is_no_message_of_the_page(engine: Engine) -> None:
+async def test_what_the_gateway_tells_a_model_is_not_shown(engine: Engine) -> None:
     """A slot says the same to people."""
     told = replace(inbound("The files are away.", where=ANN_PAGE), principal=SYSTEM_HOME)
     await engine.store.accept(route(), told, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
