@@ -16,7 +16,7 @@ import click
 from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.nodes import make_nodes
-from gateway.cli.options import Options, places
+from gateway.cli.options import Options, TextCommand, places
 from gateway.cli.stores import backup, compare_audit, export, export_audit, migrate, restore
 from gateway.cli.terminal import approval, block, is_output_error, leave_output, read_input, table, use_streams
 from gateway.errors import ConfigError, DragomanError
@@ -201,7 +201,7 @@ def audit(context: click.Context, last: int) -> None:
     click.echo(f"The audit is whole: {found['count']} rows, {found['calls']} started calls. Its head: {found['head']}")
 
 
-@cli.command()
+@cli.command(cls=TextCommand)
 @click.argument("text")
 @click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
@@ -229,7 +229,7 @@ def send(options: Options, text: str, owner: str | None, wait: bool) -> int:
     return 0 if found.get("state", "done") == "done" else 1
 
 
-@cli.command()
+@cli.command(cls=TextCommand)
 @click.argument("tool")
 @click.argument("text", default="")
 @click.option(

@@ -9,6 +9,21 @@ from typing import Any
 import click
 
 
+class TextCommand(click.Command):
+    """Command with a text as its last argument: people forget the quotes around several words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and say in an error about further words what to do with them."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if not isinstance(error, click.NoSuchOption) and "unexpected extra" not in error.message:
+                raise
+            raise click.UsageError(
+                f"{error.format_message().rstrip('.')}. Put a text of several words in quotes.", ctx
+            ) from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Paths that were given on the command line."""

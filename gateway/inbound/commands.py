@@ -51,7 +51,7 @@ GREETING = "Welcome. I am an agent with tools. What could do harm waits until so
 USAGE_DAYS = 30
 _EFFECTS: Mapping[Risk, str] = MappingProxyType(
     {
-        Risk.NONE: "this session only",
+        Risk.NONE: "within the session",
         Risk.READ: "reads",
         Risk.WRITE: "writes",
         Risk.EXECUTE: "executes",
