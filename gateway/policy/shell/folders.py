@@ -19,6 +19,8 @@ _FLAGS_ONLY = frozenset({
     "test", "[", "id", "uname", "ps", "free", "which", "type",
 })  # fmt: skip
 """Programs whose groups of short options hold no name of a file."""
+_FILTERS = frozenset({"jq", "yq"})
+"""Programs for which a dot is a filter, and never a folder."""
 
 
 def named_folders(part: Part, place: Place) -> tuple[str, ...]:
@@ -42,6 +44,8 @@ def file_words(part: Part, place: Place) -> Iterator[str]:
         return
     skips = starts_elsewhere(part, place) and part.words[0] in _FLAGS_ONLY
     for word in part.words[1:]:
+        if word == "." and part.words[0] in _FILTERS:
+            continue
         if not skips or word[:1] != "-" or word[:2] == "--":
             yield word
 

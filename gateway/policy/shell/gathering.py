@@ -52,7 +52,9 @@ _GATHERERS: Mapping[str, Gatherer] = MappingProxyType(
         **dict.fromkeys(("7z", "7za", "7zz", "7zr"), _SEVEN),
         "rsync": Gatherer(letters="ra", long=("--recursive", "--archive"), skips=1, any_long=("--files-from",)),
         "scp": Gatherer(letters="r", skips=1),
-        "diff": Gatherer(letters="r", long=("--recursive",)),
+        "pax": Gatherer(letters="w", long=("--write",)),
+        "cpio": Gatherer(letters="op", long=("--create", "--pass-through"), any="op", any_long=("--create", "--pass")),
+        "diff": Gatherer(),
     }
 )
 

@@ -16,7 +16,7 @@ from gateway.policy.shell.gathering import gathered
 from gateway.policy.shell.git_options import goes_elsewhere, subcommand_of
 from gateway.policy.shell.places import as_pattern, files_of, is_outside, is_secret, resolved
 from gateway.policy.shell.script import Part, PartKind, Place
-from gateway.policy.shell.walking import begins_one
+from gateway.policy.shell.walking import begins_one, operands_of_git_grep
 
 _WILDCARDS = re.compile(r"[*?]")
 
@@ -101,6 +101,8 @@ def _taken(args: Sequence[str]) -> Sequence[str] | None:
         name, words = f"{name} {words[0]}", words[1:]
     if name in _TAKE_ALL or (name == "clone" and _clones_here(words)):
         return None
+    if name == "grep":
+        return None if goes_elsewhere(args) else operands_of_git_grep(words)
     taker = _TAKERS.get(name)
     found = () if taker is None else _operands(taker, words)
     return None if found and goes_elsewhere(args) else found

@@ -38,15 +38,39 @@ class Walker:
     """Options whose value stands for such patterns (`_TYPES`)."""
     widens: tuple[str, ...] = ()
     """Options with which such values are not what they seem."""
+    flags: tuple[str, ...] | None = ()
+    """Long options without a value. What is behind another one may be its value; None: no option is known."""
 
 
 _GREP_LONG = (
     "--after-context", "--before-context", "--context", "--max-count", "--exclude", "--include", "--exclude-dir",
     "--exclude-from", "--label", "--binary-files", "--devices", "--directories", "--regexp", "--file",
+    "--group-separator", "--max-depth", "--threads",
+)  # fmt: skip
+_GREP_FLAGS = (
+    "--ignore-case", "--no-ignore-case", "--invert-match", "--word-regexp", "--line-regexp", "--count", "--color",
+    "--colour", "--files-without-match", "--files-with-matches", "--only-matching", "--quiet", "--silent",
+    "--no-messages", "--byte-offset", "--with-filename", "--no-filename", "--line-number", "--initial-tab", "--null",
+    "--text", "--recursive", "--dereference-recursive", "--fixed-strings", "--extended-regexp", "--basic-regexp",
+    "--perl-regexp", "--line-buffered", "--no-group-separator", "--null-data", "--no-color",
+)  # fmt: skip
+_RG_FLAGS = (
+    *_GREP_FLAGS,
+    "--smart-case", "--case-sensitive", "--no-line-number", "--count-matches", "--files", "--hidden", "--no-hidden",
+    "--no-ignore", "--no-ignore-vcs", "--no-ignore-parent", "--no-ignore-dot", "--no-config", "--heading",
+    "--no-heading", "--json", "--stats", "--multiline", "--multiline-dotall", "--pcre2", "--follow", "--vimgrep",
+    "--column", "--trim", "--pretty", "--passthru", "--crlf", "--one-file-system", "--search-zip", "--unrestricted",
+    "--type-list", "--glob-case-insensitive",
+)  # fmt: skip
+_GIT_GREP_FLAGS = (
+    *_GREP_FLAGS,
+    "--cached", "--untracked", "--no-index", "--exclude-standard", "--no-exclude-standard", "--full-name",
+    "--name-only", "--heading", "--break", "--column", "--show-function", "--function-context", "--all-match", "--and",
+    "--or", "--not", "--recurse-submodules", "--no-recurse-submodules", "--textconv", "--no-textconv",
 )  # fmt: skip
 _RG_LONG = (
     *_GREP_LONG,
-    "--glob", "--iglob", "--type", "--type-not", "--replace", "--sort",
+    "--glob", "--iglob", "--type", "--type-not", "--replace", "--sort", "--maxdepth",
     "--sortr", "--color", "--colors", "--max-depth", "--max-columns", "--max-filesize",
     "--threads", "--encoding", "--engine", "--pre", "--pre-glob", "--ignore-file",
     "--type-add", "--type-clear", "--path-separator", "--context-separator", "--field-context-separator",
@@ -62,6 +86,7 @@ _GREP = Walker(
     valued="ABCDdefm",
     valued_long=_GREP_LONG,
     globs=("--include",),
+    flags=_GREP_FLAGS,
 )
 _LIST = Walker(letters="R", long=("--recursive",), valued="ITw", valued_long=("--ignore", "--hide", "--width"))
 _SIZES = Walker(
@@ -78,7 +103,7 @@ _FD = Walker(
 _WALKERS: Mapping[str, Walker] = MappingProxyType(
     {
         **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
-        "rgrep": Walker(patterns=1, instead="ef", instead_long=("--regexp", "--file"), valued="ABCDdefm"),
+        "rgrep": replace(_GREP, letters=None),
         "rg": Walker(
             patterns=1,
             instead="ef",
@@ -88,8 +113,9 @@ _WALKERS: Mapping[str, Walker] = MappingProxyType(
             globs=("-g", "--glob"),
             types=("-t", "--type"),
             widens=("--iglob", "--glob-case-insensitive", "--type-add", "--type-clear"),
+            flags=_RG_FLAGS,
         ),
-        **dict.fromkeys(("ag", "ack", "ugrep", "ug"), Walker(patterns=1, valued="ABCGm")),
+        **dict.fromkeys(("ag", "ack", "ugrep", "ug"), Walker(patterns=1, flags=None)),
         **dict.fromkeys(("fd", "fdfind"), _FD),
         **dict.fromkeys(("ls", "dir", "vdir"), _LIST),
         **dict.fromkeys(("exa", "eza", "lsd"), Walker(letters="RT", long=("--recurse", "--recursive", "--tree"))),
@@ -116,7 +142,7 @@ _TYPES: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 """Types of files that `rg` knows, with the patterns of all its versions; any other type may have other names."""
-_GIT_GREP = replace(_GREP, letters=None, valued="ABCefm")
+_GIT_GREP = replace(_GREP, letters=None, valued="ABCefm", flags=_GIT_GREP_FLAGS)
 _GIT_FILES = frozenset({"blame", "annotate", "grep", "archive"})
 """Subcommands that print contents of what they are given."""
 _LISTERS = frozenset({"ls", "dir", "vdir", "du"})
@@ -129,7 +155,7 @@ def walks_here(words: Sequence[str]) -> bool:
     if own is not None:
         return own(words[1:])
     walker = _WALKERS.get(words[0])
-    return walker is not None and _walks(walker, words[1:]) and not _operands(walker, words[1:])
+    return walker is not None and _walks(walker, words[1:]) and not _folders(walker, words[1:])
 
 
 def operands_read(words: Sequence[str]) -> Sequence[str]:
@@ -137,7 +163,12 @@ def operands_read(words: Sequence[str]) -> Sequence[str]:
     walker = _WALKERS[words[0]] if words[0] in _SEARCHERS else None
     if walker is None or "--files" in words or not _walks(walker, words[1:]):
         return ()
-    return _operands(walker, words[1:]) or (".",)
+    return _folders(walker, words[1:]) or (".",)
+
+
+def operands_of_git_grep(words: Sequence[str]) -> Sequence[str]:
+    """Return the paths in which `git grep` reads files, by the words behind it; `.` when it names none."""
+    return _folders(_GIT_GREP, words) or (".",)
 
 
 def names_read(words: Sequence[str]) -> Sequence[str]:
@@ -198,6 +229,17 @@ def _operands(walker: Walker, args: Sequence[str]) -> Sequence[str]:
     return found[patterns:]
 
 
+def _folders(walker: Walker, args: Sequence[str]) -> Sequence[str]:
+    """Return the operands of a program that searches or lists; none when one of them may be an option's value."""
+    if walker.flags is None:
+        return ()
+    vague = walker.flags and any(
+        option.startswith("--") and not begins_one(option, (*walker.flags, *walker.valued_long))
+        for option, _ in _parsed(walker, args)
+    )
+    return () if vague else _operands(walker, args)
+
+
 def _parsed(walker: Walker, args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each option with its value, or empty, and each operand as the value of no option.
 
@@ -242,7 +284,7 @@ def _git_walks(args: Sequence[str]) -> bool:
     args = subcommand_of(args)
     if not args:
         return False
-    if args[0] == "grep" and not _operands(_GIT_GREP, args[1:]):
+    if args[0] == "grep" and not _folders(_GIT_GREP, args[1:]):
         return True
     return args[0] == "archive" or may_print_secrets(args[0], args[1:])
 
