@@ -22,6 +22,8 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Claimed
 from gateway.domain.waits import PressResult, WaitState
 from gateway.errors import LeaseLost, StoreError, StoreFull
+from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import Fact
 from gateway.store.redis import RedisStore, open_redis
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
@@ -171,6 +173,28 @@ async def test_a_page_misses_no_row_of_another_node(pair: list[Scene]) -> None:
                 writers.create_task(write(scene, name))
         done.set()
     assert len(seen) == 80
+
+
+async def test_a_commit_may_have_thousands_of_rows(redis_server: RedisServer, clock: FakeClock) -> None:
+    """A script passes on a thousand words at a time; all rows are compared, written and removed together."""
+    keys = [("many", str(number)) for number in range(2_500)]
+
+    def put(part: Part) -> None:
+        for key in keys:
+            part.facts.put(key, Fact(key[1]))
+
+    def remove(part: Part) -> int:
+        found = [key for key in keys if part.facts.get(key)]
+        for key in found:
+            part.facts.delete(key)
+        return len(found)
+
+    async with _nodes(redis_server, 2, clock) as (one, other):
+        await one.run(put)
+        assert len(await other.facts_in("many")) == len(keys)
+        assert await other.run(remove) == len(keys)
+        assert await one.run(remove) == 0
+        assert await one.facts_in("many") == []
 
 
 # --- work that is handed out in the commit that brings it -----------------------------------

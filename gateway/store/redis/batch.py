@@ -24,6 +24,8 @@ Question: TypeAlias = tuple[str | int, ...]
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 ROWS_KEPT, SIZE_KEPT = 5_000, 8_000_000
 """Maximum kept rows, and characters of their values."""
+SMALL = 2_000
+"""Characters of a stored value that a commit reads as a whole to compare its beginning, together with others."""
 HISTORIES_KEPT = 500
 """Maximum kept histories: ids of their last turns."""
 
@@ -163,6 +165,10 @@ class Batch:
         stored = self.known(key) or ABSENT
         self.read.setdefault(key, stored.stamp)
         return stored.row
+
+    def is_large(self, key: str) -> bool:
+        """Return whether the stored value of a row is better not read as a whole."""
+        return (self.known(key) or ABSENT).size > SMALL
 
     def trust_ended(self, before: Collection[str]) -> None:
         """Do not compare rows that were read since `before` and that nobody changes any more: a history has many."""

@@ -82,7 +82,6 @@ def _check_rights(client: Any, prefix: str) -> None:
     tried: tuple[tuple[str | int, ...], ...] = (
         ("GET", key),
         ("MGET", key),
-        ("EXISTS", key),
         ("GETRANGE", key, 0, 1),
         ("ZCARD", key),
         ("ZRANGE", key, 0, 1),
@@ -90,7 +89,7 @@ def _check_rights(client: Any, prefix: str) -> None:
         ("ZRANGEBYSCORE", key, 0, 1),
         ("ZREVRANGEBYSCORE", key, 1, 0),
         ("SET", key, nothing, "XX"),
-        ("INCRBY", key, "no number"),
+        ("MSET", key, nothing, key),
         ("DEL", key),
         ("EXPIRE", key, 1),
         ("ZADD", key, "XX", 0, nothing),

@@ -8,6 +8,9 @@ from gateway.ports import Clock
 from gateway.store.codec import from_us
 from gateway.system.clock import SystemClock
 
+SURE_S = 1.0
+"""Seconds for which the difference of two clocks is believed."""
+
 
 class ServerClock:
     """`ports.Clock` by the last known time of the server. A test's own clock stands instead of it."""
@@ -17,11 +20,17 @@ class ServerClock:
         self._clock = clock
         self._is_real = isinstance(clock, SystemClock)
         self._ahead = timedelta()
+        self._set_at = clock.monotonic()
+
+    def is_old(self) -> bool:
+        """Return whether the next commit should ask for the time."""
+        return self._is_real and self._clock.monotonic() - self._set_at > SURE_S
 
     def set(self, seconds: int, micros: int) -> None:
         """Take the server's time."""
         if self._is_real:
             self._ahead = from_us(seconds * 1_000_000 + micros) - self._clock.now()
+            self._set_at = self._clock.monotonic()
 
     def now(self) -> datetime:
         """Return the time of the server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from gateway.store.answer_rules import together
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, storable, to_us
 from gateway.store.kernel.part import Part
 from gateway.store.redis.batch import Batch
-from gateway.store.redis.indexes import places_of, places_of_fact, unsent_in
+from gateway.store.redis.indexes import Place, places_of, places_of_fact, unsent_in
 from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, UNNUMBERED, kind_of
 from gateway.store.redis.source import HEAD, RedisSource
 
@@ -24,6 +24,8 @@ EVENTS_KEPT = timedelta(days=15)
 """How long an event is known: platforms repeat one within days."""
 POISON_KEPT = 10_000
 """Refused events that are kept for a look at them, about."""
+WORDS_AT_ONCE = 2_000
+"""Members, or scores and members, of one command."""
 FORGOTTEN_AT_ONCE = 500
 """Expired facts that one transition deletes."""
 _TABLES = {
@@ -71,43 +73,92 @@ def take_in(part: Part, source: RedisSource, writes: Writes) -> None:
     writes.freed |= {dump_conversation(place) for place in part.freed}
 
 
+@dataclass(slots=True)
+class Lists:
+    """Lists of the commit script."""
+
+    prefix: str
+    rows: list[Word] = field(default_factory=list[Word])
+    fading: list[Word] = field(default_factory=list[Word])
+    removed: list[Word] = field(default_factory=list[Word])
+    places: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
+    """By sorted set: offsets from the number of the commit, each with its member."""
+    scores: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
+    """Likewise, but scores."""
+    left: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
+    """By sorted set: members that leave it."""
+    made: int = 0
+    """Rows that were given a place once, in the order in which they were made."""
+
+    def put(self, key: str, row: Any) -> int:
+        """Add a row. Return its characters."""
+        name, text = self.prefix + key, kind_of(key).dump(row)
+        if key.startswith(f"{EVENT.name}:"):
+            self.fading += (name, text, int(EVENTS_KEPT.total_seconds()))
+        else:
+            self.rows += (name, text)
+        return len(text)
+
+    def move(self, was: Mapping[Place, int], is_: Mapping[Place, int]) -> None:
+        """Move a row from its places in the sorted sets to new ones."""
+        for name, member in was.keys() - is_.keys():
+            self.left.setdefault(self.prefix + name, []).append(member)
+        for place, score in is_.items():
+            name, member = self.prefix + place[0], place[1]
+            if was.get(place) == score:
+                continue
+            if score == NEW:
+                self.made += 1
+                self.places.setdefault(name, []).extend((self.made, member))
+            elif score > UNNUMBERED:
+                self.places.setdefault(name, []).extend((score - UNNUMBERED, member))
+            else:
+                self.scores.setdefault(name, []).extend((score, member))
+
+    def commands(self) -> Iterator[tuple[Word, ...]]:
+        """Yield the changes of sorted sets that need no number of the commit."""
+        for name, words in (*_each("ZREM", self.left), *_each("ZADD", self.scores)):
+            for start in range(0, len(words), WORDS_AT_ONCE):
+                yield name[0], name[1], *words[start : start + WORDS_AT_ONCE]
+
+
 def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str, event: tuple[str, str]) -> list[Word]:
     """Return the arguments of the commit script.
 
     `head`: those before the lists. `event`: channel and message for freed conversations.
     """
-    rows: list[tuple[Word, ...]] = []
-    places: list[tuple[Word, ...]] = []
-    commands, made = list(writes.commands), 0
+    lists = Lists(prefix)
     for key, row in batch.changed.items():
         is_blind = key.startswith(f"{FACT.name}:") and key not in batch.read
         before = None if is_blind else batch.before(key)
         if row is None:
-            commands.append(("DEL", key))
+            lists.removed.append(prefix + key)
         else:
-            text = kind_of(key).dump(row)
-            batch.sizes[key] = len(text)
-            rows.append((prefix + key, text))
-        if key.startswith(f"{EVENT.name}:"):
-            commands.append(("EXPIRE", key, int(EVENTS_KEPT.total_seconds())))
-        was, is_ = places_of_fact(key) if is_blind else places_of(key, before), places_of(key, row)
-        commands += [("ZREM", *place) for place in was if place not in is_]
-        for (name, member), score in is_.items():
-            if was.get((name, member)) == score:
-                continue
-            if score == NEW:
-                made += 1
-                places.append((prefix + name, member, made))
-            elif score > UNNUMBERED:
-                places.append((prefix + name, member, score - UNNUMBERED))
-            else:
-                commands.append(("ZADD", name, score, member))
-    conditions = [(prefix + key, stamp) for key, stamp in batch.read.items()]
-    conditions += [(f"{prefix}{unsent_in(where)}", f"={count}") for where, count in batch.alone.items()]
-    words = [(len(command), command[0], prefix + str(command[1]), *command[2:]) for command in commands]
+            batch.sizes[key] = lists.put(key, row)
+        lists.move(places_of_fact(key) if is_blind else places_of(key, before), places_of(key, row))
+    small = [(prefix + key, stamp) for key, stamp in batch.read.items() if not batch.is_large(key)]
+    large = [(prefix + key, stamp) for key, stamp in batch.read.items() if batch.is_large(key)]
+    counts = [(f"{prefix}{unsent_in(where)}", count) for where, count in batch.alone.items()]
+    places = [(name, len(words) // 2, *words) for name, words in lists.places.items()]
+    others = ((words[0], f"{prefix}{words[1]}", *words[2:]) for words in writes.commands)
+    commands = [(len(words), *words) for words in (*others, *lists.commands())]
     freed = [(f"{prefix}{unsent_in(place)}",) for place in writes.freed]
-    lists = [_flat(one) for one in (conditions, rows, places, words, freed)]
-    return [*head, *(word for one in lists for word in one), *event]
+    return [
+        *head,
+        *(word for one in (small, large, counts) for word in _flat(one)),
+        len(lists.rows) // 2,
+        *lists.rows,
+        len(lists.fading) // 3,
+        *lists.fading,
+        len(lists.removed),
+        *lists.removed,
+        *(word for one in (places, commands, freed) for word in _flat(one)),
+        *event,
+    ]
+
+
+def _each(command: str, sets: Mapping[str, list[Word]]) -> list[tuple[tuple[str, str], list[Word]]]:
+    return [((command, name), words) for name, words in sets.items()]
 
 
 def _flat(items: Iterable[tuple[Word, ...]]) -> list[Word]:

@@ -13,6 +13,7 @@ from gateway.domain.views import Spent
 from gateway.domain.waits import WaitKind, WaitState
 from gateway.store.codec import dump_conversation, load_json, to_us
 from gateway.store.constants import HELD, UNDECIDED
+from gateway.store.kernel.messages import PEOPLE
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.redis.rows import FACT, MESSAGE, NEW, SLOT, STEP, TURN, WAIT
 
@@ -29,6 +30,10 @@ OPEN, TIMERS, APPROVED = "waits:open", "waits:timers", "waits:approved"
 ASKED, QUESTIONS = "waits:asked", "waits:questions"
 DUE, SENDING, DEAD, AGAIN = "slots:due", "slots:sending", "slots:dead", "slots:again"
 GRANTS, EXPIRING, DAYS = "grants:open", "facts:expiring", "spent:days"
+
+
+LASTING = frozenset({PEOPLE})
+"""Namespaces of facts that never expire."""
 
 
 def ready_at(home: str) -> str:
@@ -196,7 +201,9 @@ def _of_fact(key: str, row: Fact) -> Places:
 
 def places_of_fact(key: str) -> dict[Place, Score]:
     """Return where a fact may stand that was not read, at no known score."""
-    return {(facts_of(namespace_of(key)), key): -1, (EXPIRING, key): -1}
+    namespace = namespace_of(key)
+    here = {(facts_of(namespace), key): -1}
+    return here if namespace in LASTING else {**here, (EXPIRING, key): -1}
 
 
 def namespace_of(fact: str) -> str:

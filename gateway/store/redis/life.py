@@ -79,7 +79,7 @@ class Lives:
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
         """The life in which this thread works."""
-        self._told = self._done = 0
+        self._told, self._lane = 0, ""
 
     @property
     def is_in_doubt(self) -> bool:
@@ -90,17 +90,17 @@ class Lives:
         """Note that the store is the one that the node joined."""
         self._shared.trouble = None
 
-    def head(self, number: int, needs: int) -> tuple[int | str, ...]:
+    def head(self, number: int, needs: int, *, asks_time: bool) -> tuple[int | str, ...]:
         """Return what a commit says before its lists. `number` 0: it only checks."""
-        return number, needs, str(self.known), self._told, self._done
+        return number, needs, str(self.known), self._told, self._lane, int(asks_time)
 
     def saw(self, rev: int) -> None:
         """Note that the server had this revision."""
         self._told = max(self._told, rev)
 
-    def wrote(self, number: int, rev: int) -> None:
-        """Note that the server did this request, and had this revision then."""
-        self._done = number
+    def wrote(self, lane: str, rev: int) -> None:
+        """Note what the server keeps of the last request of this thread, and the revision that it had then."""
+        self._lane = lane
         self.saw(rev)
 
     def follow(self, found: str) -> None:
@@ -111,7 +111,7 @@ class Lives:
         life = self._same_store(found)
         if life.number < self.known.number or life == self.known:
             life = self._same_store(self._change(life, self.known.after(life), JUMP))
-        self.known, self._done = life, 0
+        self.known, self._lane = life, ""
 
     def lost(self) -> int:
         """Return how many revisions were lost before this life, as far as is known."""

@@ -215,8 +215,8 @@ class Worker:
 
     def _check_life(self) -> None:
         """Raise `Lost` unless the store is again the one that the node joined."""
-        nothing = [0] * 5
-        self._call([*self._lives.head(0, 0), *nothing, *self._events.freed()])
+        head = self._lives.head(0, 0, asks_time=False)
+        self._call(arguments(Batch(self._kept), Writes(), head, self._prefix, self._events.freed()))
         self._lives.believe()
 
     def _take_back(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -389,17 +389,18 @@ class Worker:
         if message := self._events.wake(done):
             writes.commands.append(("PUBLISH", LIVE, message))
         freed = self._events.freed()
-        head = self._lives.head(0 if is_check else self._number, needs)
+        head = self._lives.head(0 if is_check else self._number, needs, asks_time=self._clock.is_old())
         words: list[Word] = arguments(batch, writes, head, self._prefix, freed)
         status, base, seconds, micros, has_freed, *changed = self._call(words)
-        self._clock.set(int(seconds), int(micros))
+        if seconds:
+            self._clock.set(int(seconds), int(micros))
         if status == "changed":
             keys = frozenset(key.removeprefix(self._prefix) for key in changed)
             for key in keys:
                 self._kept.drop(key)
             return keys
         if not is_check:
-            self._lives.wrote(self._number, int(base) + needs)
+            self._lives.wrote(f"{self._number} {base} {has_freed}", int(base) + needs)
         self._kept.take_in(batch, int(base))
         for job in done:
             if job.touched is not None and has_freed == "1" and writes.freed:

@@ -140,7 +140,7 @@ def test_a_missing_right_is_named(server: RedisServer, client: Any) -> None:
     client.execute_command("ACL", "DELUSER", USER)
 
 
-@pytest.mark.parametrize("command", ["publish", "zadd", "incrby", "subscribe", "mget", "eval"])
+@pytest.mark.parametrize("command", ["publish", "zadd", "mset", "subscribe", "mget", "eval"])
 def test_each_missing_right_is_named(server: RedisServer, client: Any, command: str) -> None:
     """At the start, not in the first turn that needs it."""
     rights = [*RIGHTS.split(), f"-{command}"]
