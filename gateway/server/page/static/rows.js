@@ -119,14 +119,14 @@ function relate(list) {
 /** @param {StepRow|null|undefined} step */
 const hasRun = (step) => Boolean(step && (step.state === "started" || step.result));
 
-/** Returns whether a step below a card shows anything that the card does not. @param {StepRow|null|undefined} step @param {boolean} [spawned] */
-const worthShowing = (step, spawned = false) => {
+/** Returns whether a step below a card in this state shows anything that the card does not. @param {StepRow|null|undefined} step @param {string} card @param {boolean} spawned */
+const worthShowing = (step, card, spawned) => {
   if (step && spawned) return true;
   if (!step || !hasRun(step)) return false;
   const { result } = step;
   return (
     !result ||
-    (!["denied", "expired"].includes(result.status) &&
+    (!["denied", "expired", card === "cancelled" ? "cancelled" : ""].includes(result.status) &&
       Boolean(result.text || result.hint || result.full || result.pictures.length || result.files.length))
   );
 };
@@ -166,7 +166,7 @@ function entryOf(row, known) {
     const at = stepKey(row.turn, row.n);
     const step = known.approvals.get(at) === row ? known.steps.get(at) : null;
     const told = known.told.get(at);
-    return { ...base, kind: "card", step: worthShowing(step, Boolean(told)) ? step : null, told };
+    return { ...base, kind: "card", step: worthShowing(step, row.state, Boolean(told)) ? step : null, told };
   }
   if (row.type === "step" && row.kind === "tool") {
     const at = stepKey(row.turn, row.n);
