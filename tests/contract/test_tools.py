@@ -177,7 +177,7 @@ LARGE: Mapping[str, Mapping[str, Any]] = {
 async def test_output_of_a_large_workspace_is_bounded(tmp_path: Path, name: str) -> None:
     bench = await ToolBench.open(name, tmp_path)
     (bench.workspace / "large").write_text(("word " * 40 + "\n") * 3_000)
-    for n in range(1_500):
+    for n in range(500):
         (bench.workspace / f"{n:04}-{'long' * 12}").touch()
     (found,) = await bench.results(LARGE[name])
     assert found is not None

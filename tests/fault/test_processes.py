@@ -116,6 +116,7 @@ def nothing_is_left(page: Visitor, marker: str = "", *, health: Health | None = 
 
 @pytest.mark.by_the_clock
 @pytest.mark.parametrize("command", ["yes", "yes >&2 & cat /dev/zero"])
+@pytest.mark.sampled(1)
 async def test_a_flood_of_output(page: Visitor, command: str) -> None:
     """Two seconds of it: bounded memory, a responsive daemon, head and tail kept, and told how much is not shown."""
     health = Health(page)
@@ -161,6 +162,7 @@ async def begin(page: Visitor, escape: str) -> tuple[str, str]:
 
 
 @pytest.mark.by_the_clock
+@pytest.mark.sampled(1)
 async def test_nothing_escapes_a_stop(page: Visitor) -> None:
     """/stop within a second ends the whole tree, whatever it did to get away."""
     for escape in ESCAPES:
@@ -176,6 +178,7 @@ async def test_nothing_escapes_a_stop(page: Visitor) -> None:
         nothing_is_left(page, marker)
 
 
+@pytest.mark.sampled(1)
 async def test_nothing_escapes_a_timeout(page: Visitor) -> None:
     """The same for the timeout, with all of them side by side: each ends its own."""
     begun = [await begin(page, escape) for escape in ESCAPES]

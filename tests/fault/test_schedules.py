@@ -93,6 +93,7 @@ def every_one_holds(name: str, profile: Profile, fault: str, folder: Path) -> No
     figure(fault, BROKEN, 0, 0, of=len(numbers))
 
 
+@pytest.mark.whole("the schedules stay; this one is about seeing one again")
 def test_a_seed_is_one_schedule_in_every_process(tmp_path: Path) -> None:
     """Neither addresses nor hashes choose anything."""
     world = play("1/slots/1", SLOTS, tmp_path)

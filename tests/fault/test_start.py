@@ -20,7 +20,7 @@ from tests.support.platform import FakePlatform
 @pytest_asyncio.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
     """One that was not started."""
-    found = Daemon(folder=tmp_path)
+    found = Daemon(folder=tmp_path, warm=True)
     try:
         yield found
     finally:
@@ -47,7 +47,7 @@ async def refuses(daemon: Daemon, *wanted: str, env: dict[str, str] | None = Non
 async def test_the_port_is_in_use(tmp_path: Path, daemon: Daemon) -> None:
     """The other one goes on; this one names the key."""
     (tmp_path / "first").mkdir()
-    async with running(tmp_path / "first", warm=False) as first:
+    async with running(tmp_path / "first") as first:
         daemon.port = first.port
         await refuses(daemon, f"127.0.0.1:{first.port}", "[http] port")
         await first.until_ready(2)
@@ -194,7 +194,8 @@ async def test_no_room_for_a_socket(daemon: Daemon) -> None:
 
 
 async def test_log_names_configuration_and_state_folder(daemon: Daemon) -> None:
-    """As the commands say that find no daemon."""
+    """As the commands say that find no daemon. Started as people start it."""
+    daemon.warm = False
     await daemon.start()
     await daemon.kill()
     first = (daemon.folder / f"log-{daemon.lives:02}.txt").read_text().splitlines()[0]

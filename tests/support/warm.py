@@ -116,8 +116,20 @@ class Stem:
         """None before the first use."""
         return None if self._process is None else self._process.pid
 
-    async def fork(self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> Life:
-        """Begin `dragoman WORDS` with that environment, PYTHONPATH in it; what it prints goes to the file `log`."""
+    async def fork(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: int,
+        out: int | None = None,
+        given: int | None = None,
+    ) -> Life:
+        """Begin `dragoman WORDS` with that environment, PYTHONPATH in it; what it prints goes to the file `log`.
+
+        `out`: the file for standard output alone. `given`: the file to be read as standard input; none is empty.
+        """
         if self._asking is None:
             self._asking = self._started(cwd, env["PYTHONPATH"])
         told, telling = os.pipe()
@@ -125,7 +137,8 @@ class Stem:
         life.listen(told)
         request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
         assert len(request) < REQUEST_BYTES
-        socket.send_fds(self._asking, [request], [log, telling])
+        streams = [log, log if out is None else out, *([] if given is None else [given])]
+        socket.send_fds(self._asking, [request], [telling, *streams])
         os.close(telling)
         await life.begun()
         return life
@@ -165,15 +178,16 @@ def main(control: socket.socket) -> None:
     living: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
     while True:
-        asked, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, 2)
+        asked, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, 4)
         if not asked:
             return
-        log, telling = handles
+        telling, *streams = handles
         if (pid := os.fork()) == 0:
             for mine in (*living.values(), telling, control.detach()):
                 os.close(mine)
-            become(json.loads(asked), log)
-        os.close(log)
+            become(json.loads(asked), streams)
+        for stream in streams:
+            os.close(stream)
         os.write(telling, b"%d\n" % pid)
         living[pid] = telling
         tell_of_the_dead(living)  # one that ended before it was known
@@ -198,12 +212,12 @@ def tell_of_the_dead(living: dict[int, int]) -> None:
             os.close(telling)
 
 
-def become(request: Mapping[str, Any], log: int) -> NoReturn:
-    """Be the command, as if it had been started so."""
+def become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
+    """Be the command, as if it had been started so. Its streams: standard error, output, and input where it has any."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for standard in (1, 2):
-        os.dup2(log, standard)
-    os.close(log)
+    for standard, stream in zip((2, 1, 0), streams, strict=False):
+        os.dup2(stream, standard)
+        os.close(stream)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])

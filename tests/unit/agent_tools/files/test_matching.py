@@ -154,6 +154,7 @@ def test_spans_never_overlap_when_they_are_replaced(text: str, old: str) -> None
         ("  x\n" * 300_000, "x\n" * 300 + "q"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_a_hostile_text_is_given_up_in_time(text: str, old: str) -> None:
     """Each took minutes, and the first two held up the whole daemon."""
     began = time.process_time()

@@ -6,10 +6,11 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from gateway.cli.terminal import approval, plain, table
 from gateway.errors import NotFound
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path
+from tests.support.daemon import ROOT
+from tests.support.warm import STEM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +38,25 @@ def state(tmp_path: Path) -> Path:
 
 
 async def dragoman(state: Path, *words: str, given: str = "", environ: Mapping[str, str] | None = None) -> Done:
+    """Run a command: in a process that has everything imported, unless `environ` says what is imported."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "XDG_"))}
+    env = {**kept, "HOME": str(state.parent), "DRAGOMAN_STATE": str(state), **(environ or {})}
+    if "PYTHONPATH" in (environ or {}):
+        return await from_cold(words, given, env)
+    env["PYTHONPATH"] = str(ROOT)
+    with TemporaryFile() as put, TemporaryFile() as out, TemporaryFile() as err:
+        put.write(given.encode())
+        put.seek(0)
+        life = await STEM.fork(words, cwd=ROOT, env=env, log=err.fileno(), out=out.fileno(), given=put.fileno())
+        async with asyncio.timeout(30):
+            code = await life.wait()
+        texts = [os.pread(one.fileno(), os.fstat(one.fileno()).st_size, 0).decode() for one in (out, err)]
+    return Done(code=code, out=texts[0], err=texts[1])
+
+
+async def from_cold(words: Sequence[str], given: str, env: Mapping[str, str]) -> Done:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", *words,
-        env={**kept, "HOME": str(state.parent), "DRAGOMAN_STATE": str(state), **(environ or {})},
+        sys.executable, "-m", "gateway", *words, env=env,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(30):

@@ -193,7 +193,7 @@ def test_the_corpus_is_large_enough() -> None:
 
 @pytest.mark.parametrize("corpus", ["reads", "writes", "reaches"])
 @pytest.mark.parametrize("way", WITHIN)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 async def test_no_attempt_leaves_the_sandbox(
     tmp_path: Path, machine: Containment, way: str, corpus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

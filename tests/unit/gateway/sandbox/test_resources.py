@@ -68,6 +68,7 @@ async def _run(
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.sampled(2)
 async def test_a_program_that_eats_memory_is_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
     own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     limit = max(256, 2 * own_mb)  # the peak of a smaller program cannot be told from that of this process
@@ -94,6 +95,7 @@ async def test_a_program_within_its_memory_ends_without_a_word(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.sampled(2)
 async def test_a_program_that_writes_a_huge_file_is_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
     code, text = await _run(way, tmp_path, machine, "/bin/sh", "-c", "exec head -c 9000000 /dev/zero > huge")
     assert code == 128 + signal.SIGXFSZ

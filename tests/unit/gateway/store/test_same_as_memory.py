@@ -103,7 +103,7 @@ async def lives(tmp_path: Path, clock: FakeClock) -> AsyncIterator[list[Life]]:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("seed", range(times(10, 10, small=3)))
+@pytest.mark.parametrize("seed", range(times(10, 10, small=1)))
 async def test_a_random_life_leaves_the_same_rows_and_says_the_same(
     lives: list[Life], clock: FakeClock, seed: int
 ) -> None:

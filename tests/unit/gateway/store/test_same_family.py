@@ -61,7 +61,7 @@ async def lives(tmp_path: Path, clock: FakeClock) -> AsyncIterator[list[Life]]:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("seed", range(times(8, 8, small=3)))
+@pytest.mark.parametrize("seed", range(times(8, 8, small=1)))
 async def test_a_random_family_is_the_same_everywhere(lives: list[Life], clock: FakeClock, seed: int) -> None:
     random = Random(seed)
     for number in range(260):

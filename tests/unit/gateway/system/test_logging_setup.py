@@ -232,12 +232,12 @@ def test_unbroken_text_is_shown_except_a_begun_secret() -> None:
     assert redactor.pending(long[len("correct") :] + "correct") == HELD_BACK_AT_MOST
     assert shown_in_pieces(redactor, (long + SECRETS[0])) == long + HIDDEN
     # A secret that overlaps itself must not be held back for ever.
-    assert shown_in_pieces(Redactor(["ab1" * 3]), "ab1" * 3000) == HIDDEN * 1000
+    assert shown_in_pieces(Redactor(["ab1" * 3]), "ab1" * 300) == HIDDEN * 100
 
 
 @pytest.mark.parametrize("kind", CANARIES)
 @pytest.mark.parametrize("step", [7, 5_000])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 def test_secret_before_a_long_word_is_not_streamed(redactor: Redactor, kind: str, step: int) -> None:
     """The examined window continues after it: seen from there, the secret would only be a suffix."""
     text = f'See {CANARIES[kind]}","data":"{"A" * 3 * HELD_BACK_AT_MOST} done.'

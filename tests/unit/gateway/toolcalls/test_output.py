@@ -302,6 +302,7 @@ def test_a_secret_in_the_middle_of_a_long_line_is_not_shown(folder: Path, pad: i
     assert "".join(text for _, text in shown.pieces) == f" {'x' * 3_000}[hidden]{'y' * pad} end\n"
 
 
+@pytest.mark.whole("64 MB; a full file that ends with its note stays")
 def test_a_file_that_is_full_in_the_middle_of_a_secret_has_nothing_of_it(folder: Path) -> None:
     out = of_secret(folder)
     out.write(b"x" * (FILE_BYTES - len(SECRET) + 1) + SECRET.encode())

@@ -18,6 +18,7 @@ KEY = """(target, event) => !target.dispatchEvent(
 
 
 @pytest.mark.parametrize("composed", COMPOSED, ids=["standard", "safari"])
+@pytest.mark.sampled(1)
 async def test_enter_in_a_composition_sends_nothing(ann: Person, composed: dict[str, object]) -> None:
     composer = ann.page.get_by_test_id("composer")
     await composer.fill("にほ")
@@ -30,6 +31,7 @@ async def test_enter_in_a_composition_sends_nothing(ann: Person, composed: dict[
 
 
 @pytest.mark.parametrize("composed", COMPOSED, ids=["standard", "safari"])
+@pytest.mark.sampled(1)
 async def test_a_composition_keeps_the_keys_of_a_card(page: Served, ann: Person, composed: dict[str, object]) -> None:
     """Escape ends the composition, and not the reason that is being written."""
     page.engine.model.script = [calls("shell:uptime")]
