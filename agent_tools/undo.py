@@ -55,7 +55,7 @@ async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
 
 
 def _nothing() -> ToolResult:
-    text = "There is nothing to take back: no turn of this session changed a file."
+    text = "There is nothing to take back: no turn that is kept of this session changed a file."
     return ToolResult(status=ResultStatus.ERROR, text=text, code="nothing")
 
 

@@ -7,7 +7,7 @@ import shlex
 from config.cluster import ClusterSettings
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
-from config.settings import SandboxSettings
+from config.settings import KeepSettings, SandboxSettings
 from config.tools import describe
 from config.values import spoken
 from gateway.domain.children import Agent
@@ -43,6 +43,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
         ("message while running", settings.sessions.message_while_running.value),
+        ("kept of a history", _kept(settings.sessions.keep)),
         *((f"hook {hook.event.value}", _hook(hook)) for hook in loaded.hooks),
         *((f"tool {name}", describe(name, policy)) for name, policy in sorted(loaded.tools.items())),
     ]
@@ -69,6 +70,11 @@ def _model(model: ModelSettings) -> list[tuple[str, str]]:
         parts = [f"{price.input:g} read", f"{price.cached_or_input:g} read from a cache", f"{price.output:g} written"]
         rows.append((f"price of {name}", f"{', '.join(parts)} ({model.currency} a million tokens)"))
     return rows
+
+
+def _kept(keep: KeepSettings) -> str:
+    parts = [f"the last {keep.turns} turns" if keep.turns else "", f"the last {keep.days} days" if keep.days else ""]
+    return " and ".join(part for part in parts if part) or "everything"
 
 
 def _limits(limits: TurnLimits) -> str:

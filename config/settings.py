@@ -201,8 +201,25 @@ class ChatsSettings(Table):
     )
 
 
+class KeepSettings(Table):
+    """`keep` of `[sessions]`."""
+
+    turns: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="The last turns of each session. Default: all."
+    )
+    days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = Field(
+        default=None, description="Turns that ended in so many days. With `turns` too, either is enough to keep one."
+    )
+
+
 class SessionsSettings(Table):
     """`[sessions]`."""
+
+    keep: KeepSettings = Field(
+        default=KeepSettings(),
+        description="What is kept of each session's history: { turns = 500, days = 90 }. Older turns are removed with "
+        "their files and sub-sessions. Default: everything.",
+    )
 
     message_while_running: WhileRunning = Field(
         default=WhileRunning.STEER,

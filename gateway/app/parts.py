@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from gateway.agent.prompt import PromptBuilder
 from gateway.agent.speech import SpokenAnswers
 from gateway.agent.turn import TurnRunner
 from gateway.agent.voice import Listener
+from gateway.agent.window import HISTORY_TURNS
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
 from gateway.app.homes import HomeKeeper
@@ -21,8 +23,10 @@ from gateway.app.hook_loader import load_hooks
 from gateway.app.membership import Membership
 from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
+from gateway.app.retention import HistoryTrimmer
 from gateway.domain.children import with_own_agents
 from gateway.domain.nodes import Role, Standing
+from gateway.domain.retention import Keep
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
@@ -35,6 +39,7 @@ from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
 from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
+from gateway.store import is_shared
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.inquiries import InquiryService
 from gateway.toolcalls.messages import ChannelPlaces, MessageService
@@ -86,6 +91,22 @@ def make_compaction(core: Core) -> Compaction:
         redactor=core.redactor,
         budgets=make_budgets(core),
         context_tokens=core.loaded.settings.model.context_tokens,
+    )
+
+
+def make_history_trimmer(core: Core) -> HistoryTrimmer:
+    """Wire the removal of old turns."""
+    keep = core.loaded.settings.sessions.keep
+    age = None if keep.days is None else timedelta(days=keep.days)
+    return HistoryTrimmer(
+        node_id=core.node,
+        retention=core.store,
+        node=core.store,
+        queries=core.store,
+        keep=Keep(turns=keep.turns, age=age, window=HISTORY_TURNS),
+        metrics=core.metrics,
+        remove_files=core.workspaces.remove_files,
+        is_alone=not is_shared(core.loaded.settings.store.url),
     )
 
 

@@ -65,6 +65,8 @@ class Rows:
     """Revision up to which every change is in `rows` or already with the reader."""
     more: bool
     """True when there are further rows in the requested direction."""
+    removed: int = 0
+    """Turns before the first row that were removed under the retention setting; 0 while there are older rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,9 @@ ROWS_READ = 500
 """Rows of the session that are looked through for them."""
 SHOWN_CHARS = 120
 """Characters of a call's arguments in a line."""
+REMOVED_CALLS = (
+    "Nothing is kept here that was called. Older messages and their calls were removed; the audit keeps each start."
+)
 NO_CALLS = "Nothing was called here yet. Ask how a call would be decided with `/why TOOL TEXT`."
 
 
@@ -80,9 +83,9 @@ class WhyReplies:
         return self._explainer(session, found, owner=True).explain(tool, text)
 
     async def _of_a_call(self, number: int, message: Inbound, session: Session, *, owner: bool) -> str:
-        calls = await self._calls(session)
+        calls, removed = await self._calls(session)
         if not calls:
-            return NO_CALLS
+            return REMOVED_CALLS if removed else NO_CALLS
         if not 1 <= number <= len(calls):
             return f"There is no call {number}. The last ones are 1 to {len(calls)}; 1 is the newest."
         called = calls[number - 1]
@@ -92,9 +95,10 @@ class WhyReplies:
             lines += ["", "Calls before it:", "", *others[:4]]
         return "\n".join(lines)
 
-    async def _calls(self, session: Session) -> Sequence[_Called]:
-        """Return the last calls of a session, newest first."""
-        rows = (await self.queries.older(session.id, None, ROWS_READ)).rows
+    async def _calls(self, session: Session) -> tuple[Sequence[_Called], bool]:
+        """Return the last calls of a session, newest first, and whether older turns were removed."""
+        page = await self.queries.older(session.id, None, ROWS_READ)
+        rows = page.rows
         steps = [row.item for row in rows if isinstance(row.item, Step) and row.item.kind is StepKind.TOOL]
         waits = {
             (row.item.turn, row.item.n): row.item
@@ -102,7 +106,7 @@ class WhyReplies:
             if isinstance(row.item, Wait) and row.item.kind is WaitKind.APPROVAL
         }
         found = [_Called(step=step, wait=waits.get((step.turn, step.n))) for step in reversed(steps) if step.call]
-        return found[:CALLS_LISTED]
+        return found[:CALLS_LISTED], page.removed > 0
 
     async def _why(self, called: _Called, message: Inbound, session: Session, owner: bool) -> AsyncIterator[str]:
         step, wait = called.step, called.wait

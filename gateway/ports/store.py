@@ -17,6 +17,7 @@ from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, 
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
+from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
@@ -85,6 +86,33 @@ class Sweeps(Protocol):
         Turns never started that wait for the rest of a message are delayed by 1.5 s from now: the platform sends that
         again.
         """
+        ...
+
+
+class Retention(Protocol):
+    """Removal of old history. Called by the daemon's retention loop alone.
+
+    Only what has ended is removed: see `gateway.policy.retention`. Counters, grants that did not end, spending and the
+    audit stay.
+    """
+
+    async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
+        """Return some root sessions, and what to pass to get the next ones; both are empty at the end."""
+        ...
+
+    async def trim(self, session: SessionId, keep: Keep, passed: int = 0) -> Trimmed:
+        """Remove some of the old turns of a root session, with all their rows and sub-sessions, oldest first.
+
+        A few milliseconds of work: call it again with `Trimmed.passed` until that is None.
+        """
+        ...
+
+    async def lost_files(self) -> Sequence[LostFiles]:
+        """Return the files of removed turns. A turn of these that is still there is being removed: leave its files."""
+        ...
+
+    async def forget_files(self, turns: Sequence[TurnId]) -> None:
+        """Forget files once they are removed."""
         ...
 
 
@@ -426,6 +454,7 @@ class Store(
     Grants,
     Budgets,
     Sweeps,
+    Retention,
     Outbox,
     Accounts,
     Node,

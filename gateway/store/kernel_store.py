@@ -15,6 +15,7 @@ from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
+from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
@@ -40,6 +41,7 @@ from gateway.store.kernel import (
     outbox,
     questions,
     records,
+    retention,
     sessions,
     sweeps,
     task_lists,
@@ -272,6 +274,20 @@ class KernelStore(ABC):
     async def void_leases(self, machine: str) -> int:
         """Void the leases of this machine's earlier processes."""
         return await self.run(lambda part: sweeps.void_leases(part, machine))
+
+    # --- retention --------------------------------------------------------------------------
+
+    async def trim(self, session: SessionId, keep: Keep, passed: int = 0) -> Trimmed:
+        """Remove some of the old rows of a session."""
+        return await self.run(lambda part: retention.trim(part, session, keep, passed))
+
+    async def lost_files(self) -> Sequence[LostFiles]:
+        """Return the files of removed turns."""
+        return list(retention.lost_files(await self.facts_in(retention.LOST)))
+
+    async def forget_files(self, turns: Sequence[TurnId]) -> None:
+        """Forget files that are removed."""
+        await self.run(lambda part: retention.forget_files(part, turns))
 
     # --- outbox -----------------------------------------------------------------------------
 

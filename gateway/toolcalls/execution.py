@@ -63,7 +63,7 @@ from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s, network_hint
 from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workers import Workers
-from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
+from gateway.toolcalls.workspaces import JOURNALS, READABLE, Workspaces, kept_for
 
 PROGRESS_CHARS = 200
 """Characters of the longest line of progress."""
@@ -287,7 +287,7 @@ class Execution:
         return CallFileChanges(
             key_value=self.key_value,
             workspace=workspace,
-            folder=self.workspaces.outputs(works_in(view.session)) / "changes",
+            folder=self.workspaces.outputs(works_in(view.session)) / JOURNALS,
             session=view.session.id,
             epoch=view.turn.epoch,
             turn=view.turn.id,

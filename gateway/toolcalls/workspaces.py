@@ -7,11 +7,14 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.retention import LostFiles
+from gateway.domain.tools import INBOX
 from gateway.errors import DragomanError
 from gateway.system.safe_open import ENTRIES_AT_MOST, create_beneath, open_beneath
 
@@ -22,6 +25,8 @@ HOME = ".home"
 HOME_CHARS = 16
 ASIDE = "-before-"
 """Part of the name of a workspace of an earlier time, when this place was the home of the session before."""
+JOURNALS = "changes"
+"""Folder of the journals of changed files, in the outputs of the session that works there."""
 READABLE_AT_MOST = 5
 """Files kept in that folder."""
 _OWN = READABLE.split("/")
@@ -114,6 +119,24 @@ class Workspaces:
                 _keep_out(workspace, [_OWN[0], unsearched])
         return file
 
+    def remove_files(self, lost: Sequence[LostFiles]) -> set[TurnId]:
+        """Remove outputs, artifacts, journals of changes and attachments of these turns. Idempotent.
+
+        Return the turns whose session has a folder here. What cannot be removed stays.
+        """
+        outputs, journals, here = defaultdict[Path, set[str]](set), defaultdict[Path, set[str]](set), set[TurnId]()
+        for one in lost:
+            outputs[self.outputs(one.session)].add(one.turn)
+            journals[self.outputs(one.works_in) / JOURNALS].add(one.turn)
+            if self.outputs(one.session).is_dir() or self.known_workspace(one.works_in).is_dir():
+                here.add(one.turn)
+            _remove_from_inbox(self.known_workspace(one.works_in), one.inbox)
+        for folder, turns in journals.items():
+            _remove_of(folder, turns)
+        for folder, turns in outputs.items():
+            _remove_of(folder, turns)
+        return here
+
     def kept(self, session: SessionId, name: str) -> Path | None:
         """Return the path of an artifact of the session, or None when it is gone.
 
@@ -126,6 +149,31 @@ class Workspaces:
             return path if stat.S_ISREG(path.lstat().st_mode) else None
         except (OSError, ValueError):
             return None
+
+
+def _remove_of(folder: Path, turns: Collection[str]) -> None:
+    """Remove the files of a folder that these turns made, and the folder once it is empty."""
+    with suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            stem = entry.name.partition("-")[0].rpartition(".")[2]  # `<turn>-…`, or `<number>.<turn>-…`
+            if stem in turns and entry.is_file(follow_symlinks=False):
+                os.unlink(entry.path)
+        os.rmdir(folder)
+
+
+def _remove_from_inbox(workspace: Path, paths: Sequence[str]) -> None:
+    """Remove files of the inbox. A link that a tool put in its place is not followed."""
+    names = [name for folder, slash, name in (path.partition("/") for path in paths) if folder == INBOX and slash]
+    if not names:
+        return
+    with suppress(OSError):
+        inbox = os.open(workspace / INBOX, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in names:
+                with suppress(OSError):
+                    os.unlink(Path(name).name, dir_fd=inbox)
+        finally:
+            os.close(inbox)
 
 
 def _keep_out(workspace: Path, parts: Sequence[str]) -> None:

@@ -141,7 +141,8 @@ def _portions(found: Sequence[Row], card: CardOf) -> Iterator[tuple[list[Json], 
 
 
 def _rows(found: Rows, shown: list[Json], *, rev: int, more: bool, older: bool) -> Json:
-    return {"op": "rows", "session": found.session, "rows": shown, "rev": rev, "more": more, "older": older}
+    frame: Json = {"op": "rows", "session": found.session, "rows": shown, "rev": rev, "more": more, "older": older}
+    return {**frame, "removed": True} if found.removed and not more else frame
 
 
 def row(found: Row, card: CardOf) -> Json | None:

@@ -134,6 +134,18 @@ class Index(Protocol):
         """Return slots that an edit settled by now may have overwritten."""
         ...
 
+    def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> Sequence[TurnId]:
+        """Return ended turns of a session by epoch and end, but for the `last` ones and the first `passed` ones."""
+        ...
+
+    def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[Sequence[InboundId], Sequence[SlotId]]:
+        """Return the oldest messages and slots of a session that belong to no turn, with a place before this one."""
+        ...
+
+    def grants_from(self, wait: WaitId) -> Sequence[GrantId]:
+        """Return the grants that this approval gave, ended ones too."""
+        ...
+
 
 class Source(Rows, Index, Protocol):
     """Everything a transition may ask of its backend."""

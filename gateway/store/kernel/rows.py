@@ -125,6 +125,8 @@ class TurnRow:
     """Messages in a row from session to session that led to it."""
     home: str = ""
     """Home of its family, which alone may claim it; empty while there is none."""
+    slots: tuple[SlotId, ...] = ()
+    """All its slots, oldest first."""
 
 
 def is_for(row: TurnRow, home: str) -> bool:

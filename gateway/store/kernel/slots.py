@@ -41,6 +41,8 @@ def add_slot(
     ord_ = None if session is None else seq
     part.slots.put(slot.id, SlotRow(slot=slot, seq=seq, ord=ord_, rev=ord_, early=early))
     part.slot_moved(slot)
+    if turn is not None:
+        part.relink_turn(turn, slots=(*part.turns[turn].slots, slot.id))
     if new.kind is SlotKind.CARD:
         for wait in new.waits:
             part.cards.put(wait, (*(part.cards.get(wait) or ()), slot.id))

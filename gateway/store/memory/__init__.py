@@ -34,7 +34,6 @@ class MemoryStore(MemoryQueries):
         self.rev = 0
         self.events: dict[EventKey, str] = {}
         self.poison: dict[EventKey, tuple[str, str]] = {}
-        self.all_facts: dict[FactKey, Fact] = {}
 
     @property
     def live(self) -> LocalEventBus:
@@ -106,6 +105,8 @@ class MemoryStore(MemoryQueries):
         """Store the changes of a transition."""
         self.rev = part.rev
         self.events.update(_present(part.events.changed))
+        for event in [key for key, outcome in part.events.changed.items() if outcome is None]:
+            self.events.pop(event, None)
         for key, fact in part.facts.changed.items():
             if fact is None:
                 self.all_facts.pop(key, None)
@@ -123,6 +124,7 @@ class MemoryStore(MemoryQueries):
         self.sessions_by_id.update(_present(part.sessions.changed))
         self.cards_by_wait.update(_present(part.cards.changed))
         self.index_rows(part)
+        self.drop_rows(part)
         # A finished slot makes room for the next one of its conversation.
         part.touched.slots_due |= any(place in self.unsent for place in part.freed)
 

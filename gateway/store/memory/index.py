@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import date, datetime
+from typing import Any, TypeVar
 
 from gateway.domain.audit import AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.messages import Conversation
+from gateway.domain.messages import Conversation, Received
 from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind, SlotState
+from gateway.domain.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.ports import Clock
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
-from gateway.store.kernel.part import AccountKey, Part, StepKey
-from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
+from gateway.store.kernel.part import AccountKey, FactKey, Part, StepKey, Table
+from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
 from gateway.store.kernel_store import KernelStore
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 
@@ -38,6 +42,7 @@ class MemoryIndex(KernelStore):
         self.cards_by_wait: dict[WaitId, tuple[SlotId, ...]] = {}
         self.grants: dict[GrantId, Grant] = {}
         self.audit: list[AuditRow] = []
+        self.all_facts: dict[FactKey, Fact] = {}
         self.books: dict[tuple[date, Principal, str], Spent] = {}
         # Rows of a session by kind and key, for pages.
         self.rows: dict[SessionId, dict[tuple[str, object], Row]] = {}
@@ -50,23 +55,46 @@ class MemoryIndex(KernelStore):
 
     def index_rows(self, part: Part) -> None:
         """Store the changed rows of a transition, in the order of their revisions."""
-        for turn, row in part.turns.changed.items():
-            assert row is not None
+        for turn, row in _stored(part.turns):
             self._index_turn(turn, row)
-        for message, row in part.messages.changed.items():
-            assert row is not None
+        for message, row in _stored(part.messages):
             self.messages[message] = row
             self._show(row.session, ("message", message), row.ord, row.rev, row.received)
-        for key, row in part.steps.changed.items():
-            assert row is not None
+        for key, row in _stored(part.steps):
             self.steps[key] = row
             self._show(row.session, ("step", key), row.ord, row.rev, row.step)
-        for wait, row in part.waits.changed.items():
-            assert row is not None
+        for wait, row in _stored(part.waits):
             self._index_wait(wait, row)
-        for slot, row in part.slots.changed.items():
-            assert row is not None
+        for slot, row in _stored(part.slots):
             self._index_slot(slot, row)
+
+    def drop_rows(self, part: Part) -> None:
+        """Forget the removed rows of a transition: only what has ended is removed."""
+        for turn in _removed(part.turns):
+            session = self.turns.pop(turn).turn.session
+            self.ended[session].remove(turn)
+            self._hide(session, ("turn", turn))
+        for message in _removed(part.messages):
+            self._hide(self.messages.pop(message).session, ("message", message))
+        for key in _removed(part.steps):
+            self._hide(self.steps.pop(key).session, ("step", key))
+        for wait in _removed(part.waits):
+            self._hide(self.waits.pop(wait).wait.session, ("wait", wait))
+        for slot in _removed(part.slots):
+            row = self.slots.pop(slot)
+            if row.slot.session is not None:
+                self._hide(row.slot.session, ("slot", slot))
+        for session in _removed(part.sessions):
+            del self.sessions_by_id[session]
+            self.rows.pop(session, None)
+            self.ended.pop(session, None)
+        for wait in _removed(part.cards):
+            del self.cards_by_wait[wait]
+        for grant in _removed(part.grants):
+            del self.grants[grant]
+
+    def _hide(self, session: SessionId, key: tuple[str, object]) -> None:
+        self.rows[session].pop(key, None)
 
     def _show(self, session: SessionId, key: tuple[str, object], ord_: int, rev: int, item: Item) -> None:
         self.rows.setdefault(session, {})[key] = Row(ord=ord_, rev=rev, item=item)
@@ -156,6 +184,26 @@ class MemoryIndex(KernelStore):
                     found.append(id_)
         return found
 
+    def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> Sequence[TurnId]:
+        """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
+        ended = sorted(self.ended.get(session, ()), key=lambda one: (self.turns[one].turn.epoch, self._end(one)))
+        return ended[: max(0, len(ended) - last)][passed : passed + limit]
+
+    def _end(self, turn: TurnId) -> int:
+        return self.turns[turn].ended_rev or 0
+
+    def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[Sequence[InboundId], Sequence[SlotId]]:
+        """Return the oldest messages and slots of a session that belong to no turn."""
+        known = sorted((row for row in self.rows.get(session, {}).values() if row.ord < before), key=_place)
+        items = [row.item for row in known]
+        messages = [item.id for item in items if isinstance(item, Received) and item.turn is None]
+        slots = [item.id for item in items if isinstance(item, Slot) and item.turn is None]
+        return messages[:limit], slots[:limit]
+
+    def grants_from(self, wait: WaitId) -> Sequence[GrantId]:
+        """Return the grants that this approval gave."""
+        return [one.id for one in self.grants.values() if one.wait == wait]
+
     # --- waits ------------------------------------------------------------------------------
 
     def expired_waits(self, now: datetime, unused_since: datetime, limit: int) -> Sequence[WaitId]:
@@ -234,6 +282,18 @@ class MemoryIndex(KernelStore):
         """Return slots that an edit settled by now may have overwritten."""
         rows = [row for row in self.slots.values() if row.again_at is not None and row.again_at <= now]
         return [row.slot.id for row in sorted(rows, key=lambda row: row.seq)[:limit]]
+
+
+def _place(row: Row) -> int:
+    return row.ord
+
+
+def _stored(table: Table[K, R]) -> Iterator[tuple[K, R]]:
+    return ((key, row) for key, row in table.changed.items() if row is not None)
+
+
+def _removed(table: Table[K, Any]) -> Iterator[K]:
+    return (key for key, row in table.changed.items() if row is None)
 
 
 def _is_on(row: SlotRow, channel: str) -> bool:

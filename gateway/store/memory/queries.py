@@ -22,6 +22,7 @@ from gateway.policy.audit import beginning_of
 from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
 from gateway.store.codec import EPOCH
+from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import SessionRow, held_for
 from gateway.store.memory.index import MemoryIndex
 
@@ -112,7 +113,14 @@ class MemoryQueries(MemoryIndex):
         known = self.rows.get(session, {}).values()
         rows = sorted((r for r in known if before is None or r.ord < before), key=lambda r: r.ord)
         rev = max((r.rev for r in known), default=0)
-        return Rows(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=len(rows) > limit)
+        more = len(rows) > limit
+        removed = 0 if more else removed_in(self.all_facts.get((REMOVED, session)))
+        return Rows(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=more, removed=removed)
+
+    async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
+        """Return some root sessions, by id."""
+        roots = sorted(id_ for id_, row in self.sessions_by_id.items() if id_ > after and _parent(row) is None)[:limit]
+        return roots, roots[-1] if len(roots) == limit else ""
 
     async def wait(self, wait: WaitId) -> Wait | None:
         """Return one wait."""

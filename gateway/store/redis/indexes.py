@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from gateway.domain.grants import Grant
-from gateway.domain.ids import SessionId, SlotId
+from gateway.domain.ids import SessionId, SlotId, WaitId
 from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.turns import ENDED, TurnState
 from gateway.domain.views import Spent
@@ -90,6 +90,11 @@ def unsent_in(conversation: str) -> str:
 def grants_of(holder: str) -> str:
     """Name the grants of a place."""
     return f"grants-of:{holder}"
+
+
+def grants_from(wait: WaitId) -> str:
+    """Name the grants that an approval gave."""
+    return f"grants-from:{wait}"
 
 
 def facts_of(namespace: str) -> str:
@@ -218,6 +223,7 @@ def fact_key(fact: str) -> tuple[str, str]:
 
 
 def _of_grant(_key: str, row: Grant) -> Places:
+    yield (grants_from(row.wait), row.id), 0
     if not row.ended:
         yield (GRANTS, row.id), to_us(row.expires_at)
         yield (grants_of(row.held_by), row.id), to_us(row.granted_at)

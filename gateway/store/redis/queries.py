@@ -21,6 +21,7 @@ from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import FactKey, Part
+from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.kernel_store import KernelStore
 from gateway.store.redis import indexes
@@ -77,6 +78,12 @@ class RedisQueries(KernelStore):
     async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
         """Return the last rows before a place."""
         return await self.read(lambda source: _older(source, session, before, limit))
+
+    async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
+        """Return some root sessions, those active longest ago first. One that becomes active moves to the end."""
+        first = int(after or 0)
+        roots = await self.read(lambda source: source.members(indexes.ROOTS, first, first + limit - 1))
+        return [SessionId(one) for one in roots], str(first + limit) if len(roots) == limit else ""
 
     async def wait(self, wait: WaitId) -> Wait | None:
         """Return one wait."""
@@ -293,7 +300,10 @@ def _older(source: RedisSource, session: SessionId, before: int | None, limit: i
     end = "+inf" if before is None else f"({before}"
     found = source.ask("ZREVRANGEBYSCORE", indexes.by_place(session), end, "-inf", "LIMIT", 0, limit + 1)
     rows = _rows(source, found[:limit][::-1])
-    return Rows(session=session, rows=tuple(rows), rev=_last_rev(source, session), more=len(found) > limit)
+    more, removed = len(found) > limit, 0
+    if not more:
+        removed = removed_in(source.row(FACT, (REMOVED, session)))
+    return Rows(session=session, rows=tuple(rows), rev=_last_rev(source, session), more=more, removed=removed)
 
 
 def _rows(source: RedisSource, keys: Sequence[str]) -> list[Row]:

@@ -123,13 +123,13 @@ def _session(values: Values) -> SessionRow:
 
 
 def _turn_values(row: TurnRow) -> Values:
-    lists = [row.inputs, row.steps, row.waits, row.drafts, row.status, row.tasks]
+    lists = [row.inputs, row.steps, row.waits, row.drafts, row.status, row.tasks, row.slots]
     return [*columns.TURNS.values(row), *lists]
 
 
 def _turn(values: Values) -> TurnRow:
     named = _named(columns.TURNS, values)
-    inputs, steps, waits, drafts, status, tasks = values[len(columns.TURNS.names) :]
+    inputs, steps, waits, drafts, status, tasks, slots = values[len(columns.TURNS.names) :]
     return TurnRow(
         turn=turn_of(_until(columns.TURNS, values, "rev")),
         ord=named["ord"],
@@ -150,6 +150,7 @@ def _turn(values: Values) -> TurnRow:
         drafts=tuple(drafts),
         status=tuple(status),
         tasks=tuple(tasks),
+        slots=tuple(slots),
         given_by=named["given_by"],
         given_n=named["given_n"],
         hops=named["hops"],

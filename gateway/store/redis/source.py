@@ -49,6 +49,8 @@ LANES_PAGE = 1000
 """Unsent slots of a channel that a claim looks at together, without their rows."""
 PAGE, LOADED_AT_ONCE = 100, 32
 """Ready turns of one look at the index, and of one load of their rows."""
+_MAY_BE_LOOSE = (f"{MESSAGE.name}:", f"{SLOT.name}:")
+"""How the keys of rows begin that may belong to no turn."""
 
 
 class NotFirst(Exception):
@@ -337,6 +339,38 @@ class RedisSource:
             and turns[waits[row.parent_wait]] in ENDED
             and turns[row.task] is not TurnState.STOPPING
         ][:limit]
+
+    # --- what is old ------------------------------------------------------------------------
+
+    def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> list[TurnId]:
+        """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
+        row = self.session_row(session)
+        names = [] if row is None else [indexes.ended_in(session, epoch) for epoch in range(row.session.epoch + 1)]
+        self._ask_together([("ZCARD", name) for name in names])
+        sizes = [self.size(name) for name in names]
+        left, found = max(0, min(limit, sum(sizes) - last - passed)), list[TurnId]()
+        for name, size in zip(names, sizes, strict=True):
+            if passed < size and left > len(found):
+                found += [TurnId(one) for one in self.members(name, passed, passed + left - len(found) - 1)]
+            passed = max(0, passed - size)
+        return found
+
+    def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[list[InboundId], list[SlotId]]:
+        """Return the oldest messages and slots of a session that belong to no turn."""
+        name, messages, slots, at = indexes.by_place(session), list[InboundId](), list[SlotId](), 0
+        while len(messages) < limit and len(slots) < limit:
+            keys = self.ask("ZRANGEBYSCORE", name, "-inf", f"({before}", "LIMIT", at, PAGE)
+            rows = self.named([key for key in keys if key.startswith(_MAY_BE_LOOSE)])
+            messages += [row.received.id for row in rows if isinstance(row, MessageRow) and row.received.turn is None]
+            slots += [row.slot.id for row in rows if isinstance(row, SlotRow) and row.slot.turn is None]
+            at += PAGE
+            if len(keys) < PAGE:
+                break
+        return messages[:limit], slots[:limit]
+
+    def grants_from(self, wait: WaitId) -> list[GrantId]:
+        """Return the grants that this approval gave."""
+        return [GrantId(one) for one in self.members(indexes.grants_from(wait))]
 
     # --- waits that are due -----------------------------------------------------------------
 

@@ -53,6 +53,34 @@ SELECT id FROM (
 SELECT id FROM waits INDEXED BY waits_timers
 WHERE state = 'open' AND kind = 'timer' AND expires_at <= ? ORDER BY ord LIMIT ?;
 
+-- name: old_turns
+-- Ended turns of session ?1 by epoch and end, without the first ?2. ?3 limit.
+SELECT id FROM turns INDEXED BY turns_ended WHERE session = ?1 AND ended_rev IS NOT NULL
+ORDER BY epoch, ended_rev LIMIT ?3 OFFSET ?2;
+
+-- name: old_turns_but
+-- The same without the last ?4 ones. Both ends are found by the index.
+SELECT id FROM turns INDEXED BY turns_ended
+WHERE session = ?1 AND ended_rev IS NOT NULL AND (epoch, ended_rev) < (
+    SELECT epoch, ended_rev FROM turns INDEXED BY turns_ended WHERE session = ?1 AND ended_rev IS NOT NULL
+    ORDER BY epoch DESC, ended_rev DESC LIMIT 1 OFFSET ?4 - 1
+)
+ORDER BY epoch, ended_rev LIMIT ?3 OFFSET ?2;
+
+-- name: loose_messages
+-- Messages of session ?1 that belong to no turn, before place ?2, oldest first. ?3 limit.
+SELECT id FROM messages INDEXED BY messages_ord WHERE session = ?1 AND ord < ?2 AND turn IS NULL ORDER BY ord LIMIT ?3;
+
+-- name: loose_slots
+SELECT id FROM slots INDEXED BY slots_ord WHERE session = ?1 AND ord < ?2 AND turn IS NULL ORDER BY ord LIMIT ?3;
+
+-- name: grants_from
+SELECT id FROM grants INDEXED BY grants_wait WHERE wait = ? ORDER BY id;
+
+-- name: some_roots
+-- Root sessions behind this id, by id.
+SELECT id FROM sessions WHERE id > ? AND parent IS NULL ORDER BY id LIMIT ?;
+
 -- name: asked_waits
 -- Every open approval.
 SELECT id FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord;

@@ -50,9 +50,9 @@ SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_
     rev
 FROM waits WHERE id = ?;
 
--- name: early_of_turn
--- Draft slots and status lines of a turn, oldest first.
-SELECT id, early FROM slots INDEXED BY slots_early WHERE turn = ? AND early > 0 ORDER BY seq;
+-- name: slots_of_turn
+-- Slots of a turn, oldest first, each with whether it is a draft or a status line.
+SELECT id, early FROM slots INDEXED BY slots_turn WHERE turn = ? ORDER BY seq;
 
 -- name: tasks_of_turn
 -- Tasks that a turn gave to children, oldest first.
@@ -72,6 +72,12 @@ FROM messages INDEXED BY messages_moved WHERE id = ? AND id <> 'i' || ord;
 
 -- name: cards_of_wait
 SELECT s.id FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
+
+-- name: delete_cards
+DELETE FROM cards WHERE wait = ?;
+
+-- name: delete_event
+DELETE FROM events WHERE channel = ? AND account = ? AND event_key = ?;
 
 -- name: add_card
 INSERT INTO cards (wait, slot) VALUES (?, ?);

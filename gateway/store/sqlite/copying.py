@@ -97,11 +97,12 @@ class SqliteSnapshot:
     def _lists_of_turn(self, row: dict[str, Any]) -> list[Any]:
         turn = row["id"]
         ((steps,),) = self._tx.run("steps_of_turn", turn)
-        early = self._tx.run("early_of_turn", turn)
+        early = self._tx.run("slots_of_turn", turn)
         drafts = [slot for slot, how in early if how == Early.DRAFT]
         status = [slot for slot, how in early if how == Early.STATUS]
         waits, tasks = self._ids("waits_of_turn", turn), self._ids("tasks_of_turn", turn)
-        return [self._ids("inputs_of_turn", turn), steps, waits, drafts, status, tasks]
+        slots = [slot for slot, _ in early]
+        return [self._ids("inputs_of_turn", turn), steps, waits, drafts, status, tasks, slots]
 
     def _ids(self, name: str, key: str) -> list[str]:
         return [id_ for (id_,) in self._tx.run(name, key)]

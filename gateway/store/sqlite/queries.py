@@ -36,6 +36,7 @@ from gateway.store.decode import (
     wait_of,
 )
 from gateway.store.kernel.part import AccountKey, FactKey
+from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import Fact, held_for
 from gateway.store.kernel_store import KernelStore
 from gateway.store.sqlite import children, grants, records
@@ -106,6 +107,11 @@ class SqliteQueries(KernelStore):
     async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
         """Return the last rows before a place."""
         return await self.read(lambda reader: _older(reader, session, before, limit))
+
+    async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
+        """Return some root sessions, by id."""
+        roots = [SessionId(id_) for (id_,) in await self.read(lambda reader: reader.run("some_roots", after, limit))]
+        return roots, roots[-1] if len(roots) == limit else ""
 
     async def wait(self, wait: WaitId) -> Wait | None:
         """Return one wait."""
@@ -309,7 +315,9 @@ def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> Rows
 def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -> Rows:
     found = reader.run("older_rows", session, NEWEST if before is None else before, limit + 1)
     ((rev,),) = reader.run("last_rev", session)
-    return Rows(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=len(found) > limit)
+    more = len(found) > limit
+    removed = 0 if more else removed_in(_fact(reader.one("fact", REMOVED, session)))
+    return Rows(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=more, removed=removed)
 
 
 def _rows(reader: ReadTx, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:

@@ -229,7 +229,7 @@ class SqliteSource:
         waits = [self._wait(one) for one in self.tx.run("wait_rows", key)] if fence else []
         for one in waits:
             self._waits.put(one.wait.id, one)
-        early = self.tx.run("early_of_turn", key) if fence else []
+        slots = self.tx.run("slots_of_turn", key)
         tasks = self.tx.run("tasks_of_turn", key) if fence else []
         return TurnRow(
             turn=turn,
@@ -248,8 +248,9 @@ class SqliteSource:
             inputs=tuple(one.received.id for one in messages),
             steps=len(steps),
             waits=tuple(one.wait.id for one in waits),
-            drafts=tuple(SlotId(id_) for id_, how in early if how == Early.DRAFT),
-            status=tuple(SlotId(id_) for id_, how in early if how == Early.STATUS),
+            drafts=tuple(SlotId(id_) for id_, how in slots if how == Early.DRAFT),
+            status=tuple(SlotId(id_) for id_, how in slots if how == Early.STATUS),
+            slots=tuple(SlotId(id_) for id_, _ in slots),
             tasks=tuple(TurnId(task) for (task,) in tasks),
             given_by=given_by,
             given_n=given_n,
@@ -347,6 +348,21 @@ class SqliteSource:
         """Return grants past their time that did not end yet."""
         return self._ids("expired_grants", to_us(now), limit)
 
+    def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> Sequence[TurnId]:
+        """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
+        if last == 0:
+            return self._ids("old_turns", session, passed, limit)
+        return self._ids("old_turns_but", session, passed, limit, last)
+
+    def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[Sequence[InboundId], Sequence[SlotId]]:
+        """Return the oldest messages and slots of a session that belong to no turn."""
+        key = session, before, limit
+        return self._ids("loose_messages", *key), self._ids("loose_slots", *key)
+
+    def grants_from(self, wait: WaitId) -> Sequence[GrantId]:
+        """Return the grants that this approval gave."""
+        return self._ids("grants_from", wait)
+
     def doubtful_slots(self, now: datetime, limit: int) -> Sequence[SlotId]:
         """Return slots that an edit settled by now may have overwritten."""
         return self._ids("slots_again", to_us(now), limit)
@@ -367,6 +383,7 @@ class SqliteSource:
         self._write_rows(tables.GRANTS, part.grants, self._grants)
         self._write_cards(part)
         self._write_records(part)
+        self._delete_rows(part)
         if not part.touched.slots_due:  # a finished slot makes room for the next one of its conversation
             unsent = (self.tx.run("is_unsent", dump_conversation(place)) for place in part.freed)
             part.touched.slots_due = any(found == [(1,)] for found in unsent)
@@ -401,22 +418,43 @@ class SqliteSource:
 
     def _write_rows(self, target: RowTable[R], table: Table[Any, R], kept: Kept[Any, R]) -> None:
         for key, row in table.changed.items():
-            assert row is not None, "rows are never removed"
+            if row is None:
+                continue
             before = kept.rows.get(key)
             if before is None:
                 target.insert(self.tx.db, row)
             else:
                 target.update(self.tx.db, before, row)
 
+    def _delete_rows(self, part: Part) -> None:
+        """Remove rows before those that they refer to."""
+        self._delete(tables.GRANTS, part.grants, self._grants)
+        self._delete(tables.SLOTS, part.slots, self._slots)
+        self._delete(tables.WAITS, part.waits, self._waits)
+        self._delete(tables.STEPS, part.steps, self._steps)
+        self._delete(tables.MESSAGES, part.messages, self._messages)
+        self._delete(tables.TURNS, part.turns, self._turns)
+        self._delete(tables.SESSIONS, part.sessions, self._sessions)
+
+    def _delete(self, target: RowTable[R], table: Table[Any, R], kept: Kept[Any, R]) -> None:
+        for key, row in table.changed.items():
+            if row is None:
+                target.delete(self.tx.db, kept.rows[key])  # whoever removes a row has read it
+
     def _write_cards(self, part: Part) -> None:
         for wait, slots in part.cards.changed.items():
+            if slots is None:
+                self.tx.run("delete_cards", wait)
             known = self._cards.rows.get(wait, ())
             for slot in (slots or ())[len(known) :]:
                 self.tx.run("add_card", wait, part.slots[slot].seq)
 
     def _write_records(self, part: Part) -> None:
         for key, outcome in part.events.changed.items():
-            self.tx.run("put_event", *key, outcome)
+            if outcome is None:
+                self.tx.run("delete_event", *key)
+            else:
+                self.tx.run("put_event", *key, outcome)
         for (namespace, key), fact in part.facts.changed.items():
             if fact is None:
                 self.tx.run("delete_fact", namespace, key)

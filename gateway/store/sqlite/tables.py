@@ -21,6 +21,7 @@ class RowTable(Generic[R]):
         self._kind = kind
         self._where = f"WHERE {kind.key} = ?"
         self._insert = insertion(kind)
+        self._delete = f"DELETE FROM {kind.name} {self._where}"  # noqa: S608 - names of our own
         self._changing = [one for one in kind.columns if not one.fixed]
         self._changeable = attrgetter(*(one.path for one in self._changing))
         self._key = attrgetter(next(one.path for one in kind.columns if one.name == kind.key))
@@ -42,6 +43,10 @@ class RowTable(Generic[R]):
         if names:
             values.append(self._key(row))
             _execute(db, self._update(tuple(names)), values)
+
+    def delete(self, db: sqlite3.Connection, row: R) -> None:
+        """Remove a row."""
+        _execute(db, self._delete, [self._key(row)])
 
     def _update(self, names: tuple[str, ...]) -> str:
         if names not in self._updates:

@@ -8,12 +8,13 @@
  * @property {number} rev  what `open` gives as `after`: every change up to it is here
  * @property {number} from  the lowest `ord` from which on every row is here; a change may bring one from before it
  * @property {boolean} more  the server has older rows
+ * @property {boolean} removed  the server removed older rows
  * @property {boolean} loaded  at least one answer to `open` came
  */
 
 /** @returns {Store} */
 export function emptyStore() {
-  return { byKey: new Map(), list: [], rev: 0, from: Infinity, more: false, loaded: false };
+  return { byKey: new Map(), list: [], rev: 0, from: Infinity, more: false, removed: false, loaded: false };
 }
 
 /** @param {{type: string, id: string}} row */
@@ -47,12 +48,13 @@ export function upsert(store, rows) {
 /**
  * Applies a `rows` frame. Only a forward frame advances `rev`: a page of older rows may contain a change
  * whose neighbours have not arrived yet.
- * @param {Store} store @param {{rows: Row[], rev: number, more: boolean, older?: boolean}} frame @param {boolean} fresh  the answer to an open from nothing
+ * @param {Store} store @param {{rows: Row[], rev: number, more: boolean, older?: boolean, removed?: boolean}} frame @param {boolean} fresh  the answer to an open from nothing
  */
 export function applyFrame(store, frame, fresh) {
   upsert(store, frame.rows);
   if (fresh || frame.older || store.from === Infinity)
     for (const row of frame.rows) store.from = Math.min(store.from, row.ord);
+  if (frame.removed) store.removed = true;
   if (frame.older) {
     store.more = frame.more;
     return;

@@ -249,7 +249,7 @@ CREATE INDEX slots_changed ON slots (session, rev) WHERE rev > ord;
 CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due' AND kind <> 'refusal';
 CREATE INDEX slots_refusals ON slots (state, seq) WHERE kind = 'refusal' AND state IN ('due', 'sending');
 CREATE INDEX slots_unsent ON slots (conversation, seq, state) WHERE state IN ('due', 'sending');
-CREATE INDEX slots_early ON slots (turn) WHERE early > 0;
+CREATE INDEX slots_turn ON slots (turn) WHERE turn IS NOT NULL;
 CREATE INDEX slots_again ON slots (again_at) WHERE again_at IS NOT NULL;
 CREATE INDEX slots_dead ON slots (seq) WHERE state = 'dead';
 
@@ -259,6 +259,7 @@ CREATE TABLE cards (
     slot  INTEGER NOT NULL REFERENCES slots (seq),
     PRIMARY KEY (wait, slot)
 ) WITHOUT ROWID;
+CREATE INDEX cards_slot ON cards (slot);
 
 -- Small values by namespace and key: sign-ins (only hashes of secrets), last contacts, named leases, notes of channels.
 -- `until` is NULL for those that stay.
@@ -302,6 +303,8 @@ CREATE TABLE grants (
 ) WITHOUT ROWID;
 CREATE INDEX grants_held ON grants (held_by) WHERE ended = 0;
 CREATE INDEX grants_live ON grants (expires_at) WHERE ended = 0;
+CREATE INDEX grants_wait ON grants (wait);
+CREATE INDEX grants_session ON grants (session);
 
 -- Tokens and millionths of the currency, by day (ISO, UTC), person and model.
 CREATE TABLE spent (

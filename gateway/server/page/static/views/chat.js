@@ -200,9 +200,10 @@ function Beginning({ state, reached, empty }) {
   state.version.value;
   if (!state.store.loaded)
     return html`<p class="empty muted" role="status">${connection.value.state === "offline" ? "This conversation appears when the connection is back." : "Loading the conversation…"}</p>`;
-  if (empty) return html`<${Empty} main=${state.id === me.value.main} />`;
-  if (!reached) return null;
-  if (!state.store.more) return html`<p class="beginning muted small">The conversation begins here.</p>`;
+  if (empty && !state.store.removed) return html`<${Empty} main=${state.id === me.value.main} />`;
+  if (!reached && !empty) return null;
+  if (!state.store.more)
+    return html`<p class="beginning muted small" data-testid="beginning">${state.store.removed ? "Older messages were removed: this gateway keeps only a part of each conversation." : "The conversation begins here."}</p>`;
   return html`<p class="beginning muted small"><button type="button" class="link" onClick=${() => loadOlder(state.id)}>${state.loadingOlder.value ? "Loading older messages…" : "Load older messages"}</button></p>`;
 }
 

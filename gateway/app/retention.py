@@ -1,0 +1,108 @@
+"""Loop of retention: removes old turns of each session, then the files that they left. Wired by `app.build`.
+
+Files go after the rows that name them: the store remembers them until a node that holds them has removed them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from gateway.domain.ids import NodeId, SessionId, TurnId
+from gateway.domain.retention import Keep, LostFiles
+from gateway.errors import NotFound, StoreError
+from gateway.ports import Node, Queries, Retention
+from gateway.system.logging_setup import log
+from gateway.system.metrics import Metrics
+
+EVERY_S = 600.0
+"""Seconds between two looks at all sessions."""
+ROOTS_AT_ONCE = 100
+"""Sessions that are looked at in a row; a second later come the next."""
+NEXT_S = 1.0
+REST_S = 0.02
+"""Seconds between two removals, for other writers."""
+LEASE = "retention"
+LEASE_LASTS = timedelta(seconds=60)
+
+
+@dataclass(slots=True, kw_only=True)
+class HistoryTrimmer:
+    """Removal of what is older than the setting. On a store of several nodes one of them removes rows."""
+
+    node_id: NodeId
+    retention: Retention
+    node: Node
+    queries: Queries
+    keep: Keep
+    metrics: Metrics
+    remove_files: Callable[[Sequence[LostFiles]], Collection[TurnId]]
+    """Removes files; returns the turns of which some may have been here."""
+    is_alone: bool
+    """Whether no other node has files of this store."""
+    every_s: float = EVERY_S
+    _after: str = ""
+    _elsewhere: set[TurnId] = field(default_factory=set[TurnId])
+    """Turns without files here."""
+    _log: Any = field(default_factory=lambda: log("retention"))
+
+    async def run(self) -> None:
+        """Remove what is old until cancelled."""
+        while True:
+            pause = self.every_s
+            try:
+                await self.clear_files()
+                if not self.keep.is_everything and await self._may_remove():
+                    await self._some_sessions()
+                    pause = NEXT_S if self._after else self.every_s
+            except StoreError as error:
+                self._log.error("old messages are not removed now", error=str(error))
+            except Exception:  # noqa: BLE001 - the loop of a sweep: the next round may get on (house rule 9)
+                self._log.exception("old messages are not removed now")
+            await asyncio.sleep(pause)
+
+    async def _may_remove(self) -> bool:
+        return await self.node.hold(LEASE, self.node_id, LEASE_LASTS) is not None
+
+    async def _some_sessions(self) -> None:
+        roots, self._after = await self.retention.some_roots(self._after, ROOTS_AT_ONCE)
+        removed = False
+        for session in roots:
+            removed |= await self.trim(session)
+        if removed:
+            await self.clear_files()
+
+    async def trim(self, session: SessionId) -> bool:
+        """Remove all that is old of a session. Return whether something was."""
+        passed: int | None = 0
+        removed = False
+        while passed is not None:
+            done = await self.retention.trim(session, self.keep, passed)
+            passed = done.passed
+            if done.rows:
+                removed = True
+                self.metrics.sweeps.labels(LEASE).inc(done.rows)
+                await asyncio.sleep(REST_S)
+        return removed
+
+    async def clear_files(self) -> None:
+        """Remove the files of turns that are gone."""
+        named = await self.retention.lost_files()
+        self._elsewhere &= {one.turn for one in named}
+        lost = [one for one in named if one.turn not in self._elsewhere and await self._is_gone(one.turn)]
+        if not lost:
+            return
+        here = await asyncio.to_thread(self.remove_files, lost)
+        done = [one.turn for one in lost if self.is_alone or one.turn in here]
+        self._elsewhere |= {one.turn for one in lost} - set(done)
+        await self.retention.forget_files(done)
+
+    async def _is_gone(self, turn: TurnId) -> bool:
+        try:
+            await self.queries.turn(turn)
+        except NotFound:
+            return True
+        return False
