@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.retention import LostFiles
 from gateway.errors import DragomanError
 from gateway.toolcalls.workspaces import HOME, Workspaces, kept_for
 
@@ -118,3 +119,17 @@ def test_each_session_and_each_history_of_it_has_a_name_of_its_own() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in names)
     assert kept_for(SessionId("main:ann"), 3) == kept_for(SessionId("main:ann"), 3)
     assert kept_for(SessionId("main:ann"), 3).startswith("main-ann-3-")
+
+
+def test_a_link_in_place_of_an_inbox_is_not_followed(tmp_path: Path) -> None:
+    """Nor a path of a row that leads out of it."""
+    spaces, main = Workspaces(tmp_path), SessionId("main:ann")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.png").write_text("mine")
+    (spaces.workspace(main) / "inbox").symlink_to(outside)
+    lost = LostFiles(turn=TurnId("t1"), session=main, works_in=main, inbox=("inbox/a.png", "inbox/../x", "y"))
+    (spaces.workspace(main) / "x").write_text("mine")
+    assert spaces.remove_files([lost]) == {TurnId("t1")}
+    assert (outside / "a.png").exists()
+    assert (spaces.workspace(main) / "x").exists()
