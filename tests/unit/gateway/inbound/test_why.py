@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.domain.hooks import HookEvent
+from gateway.domain.ids import main_session
+from gateway.domain.retention import Keep
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.tools import CallScope, Effect, Risk
+from gateway.domain.turns import TurnState
 from gateway.domain.waits import Verb
 from gateway.toolcalls.hooks import Hook, Hooks
 from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text
-from tests.support.makers import BOB, inbound
+from tests.support.makers import ANN, BOB, inbound
 
 SECRET = "123456789:AAExampleExampleExample"
 RULES = (("git *", Verdict.ALLOW), ("git push *", Verdict.DENY))
@@ -47,7 +51,15 @@ async def called(engine: Engine, *named: str) -> None:
 
 
 async def test_nothing_was_called_yet(tmp_path: Path) -> None:
-    assert "Nothing was called here yet" in await why(Engine(tmp_path, [shell()]))
+    engine = Engine(tmp_path, [shell()])
+    assert "Nothing was called here yet" in await why(engine)
+    await engine.say()
+    assert await engine.store.finish_turn(
+        await engine.claim(), TurnState.STOPPED, answer=None, given=[], slots=[], timers=[]
+    )
+    engine.clock.advance(1)
+    assert (await engine.store.trim(main_session(ANN), Keep(age=timedelta(seconds=1)))).turns == 1
+    assert "the audit keeps each start" in await why(engine)
 
 
 async def test_a_rule_that_allowed_a_call_is_named(tmp_path: Path) -> None:

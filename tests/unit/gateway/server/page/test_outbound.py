@@ -243,6 +243,12 @@ def test_the_last_frame_says_whether_there_are_older_rows(more: bool) -> None:
     assert [frame["more"] for frame in frames] == [True, more]
 
 
+def test_the_last_frame_says_that_older_rows_were_removed() -> None:
+    frames = list(outbound.newest(replace(large(5), removed=3), _no_card, older=False))
+
+    assert [frame.get("removed") for frame in frames] == [None, True]
+
+
 def test_changes_come_whole_in_their_order_with_the_revision_that_is_reached() -> None:
     frames = list(outbound.changed(large(20, more=True), _no_card))
 
