@@ -11,7 +11,7 @@ from gateway.domain.ids import SessionId, TurnId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What is kept of each history: the last turns, those of the last time, or both. By default everything."""
+    """Part of each history that is kept: the last turns, those of the last time, or both. By default everything."""
 
     turns: int | None = None
     """Last ended turns of each session."""
@@ -50,7 +50,7 @@ class Stays(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFacts:
-    """What the rule of retention needs to know of a turn."""
+    """Facts of a turn for the rule of retention."""
 
     ended_at: datetime | None
     is_last: bool
