@@ -25,7 +25,7 @@ from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD
 from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
-from gateway.store.redis import indexes
+from gateway.store.redis import indexes, old_rows
 from gateway.store.redis.batch import ABSENT, UNSENT, Batch, History, Question
 from gateway.store.redis.rows import (
     AUDIT_HEAD,
@@ -49,8 +49,6 @@ LANES_PAGE = 1000
 """Unsent slots of a channel that a claim looks at together, without their rows."""
 PAGE, LOADED_AT_ONCE = 100, 32
 """Ready turns of one look at the index, and of one load of their rows."""
-_MAY_BE_LOOSE = (f"{MESSAGE.name}:", f"{SLOT.name}:")
-"""How the keys of rows begin that may belong to no turn."""
 
 
 class NotFirst(Exception):
@@ -198,7 +196,7 @@ class RedisSource:
         """
         return self._answer(("ZRANGE", name, first, last))
 
-    def _ask_together(self, questions: Sequence[Question]) -> None:
+    def ask_together(self, questions: Sequence[Question]) -> None:
         """Get the answers to several questions in one round trip."""
         if unanswered := [one for one in questions if one not in self.batch.answers]:
             self._miss(Missing("answers", *unanswered))
@@ -272,7 +270,7 @@ class RedisSource:
             rows = [row for row in self.batch.changed.values() if isinstance(row, TurnRow)]
             return iter(sorted(rows, key=_queued_rev))
         names = (indexes.READY, indexes.ready_at(home) if home else indexes.READY_SOMEWHERE)
-        self._ask_together([("ZRANGE", name, 0, PAGE - 1) for name in names])
+        self.ask_together([("ZRANGE", name, 0, PAGE - 1) for name in names])
         self._need([TURN.key(TurnId(turn)) for name in names for turn in self._first_of_queue(name)])
         return merge(*(self._queued_in(name) for name in names), key=_queued_rev)
 
@@ -344,29 +342,11 @@ class RedisSource:
 
     def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> list[TurnId]:
         """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
-        row = self.session_row(session)
-        names = [] if row is None else [indexes.ended_in(session, epoch) for epoch in range(row.session.epoch + 1)]
-        self._ask_together([("ZCARD", name) for name in names])
-        sizes = [self.size(name) for name in names]
-        left, found = max(0, min(limit, sum(sizes) - last - passed)), list[TurnId]()
-        for name, size in zip(names, sizes, strict=True):
-            if passed < size and left > len(found):
-                found += [TurnId(one) for one in self.members(name, passed, passed + left - len(found) - 1)]
-            passed = max(0, passed - size)
-        return found
+        return old_rows.ended_turns(self, session, last, passed, limit)
 
     def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[list[InboundId], list[SlotId]]:
         """Return the oldest messages and slots of a session that belong to no turn."""
-        name, messages, slots, at = indexes.by_place(session), list[InboundId](), list[SlotId](), 0
-        while len(messages) < limit and len(slots) < limit:
-            keys = self.ask("ZRANGEBYSCORE", name, "-inf", f"({before}", "LIMIT", at, PAGE)
-            rows = self.named([key for key in keys if key.startswith(_MAY_BE_LOOSE)])
-            messages += [row.received.id for row in rows if isinstance(row, MessageRow) and row.received.turn is None]
-            slots += [row.slot.id for row in rows if isinstance(row, SlotRow) and row.slot.turn is None]
-            at += PAGE
-            if len(keys) < PAGE:
-                break
-        return messages[:limit], slots[:limit]
+        return old_rows.loose_rows(self, session, before, limit)
 
     def grants_from(self, wait: WaitId) -> list[GrantId]:
         """Return the grants that this approval gave."""
@@ -405,7 +385,7 @@ class RedisSource:
             return self._new_slots(now, channels, limit, without)
         due_later = ("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf")
         first = [("ZRANGE", indexes.unsent_on(channel), 0, LANES_PAGE - 1) for channel in channels]
-        self._ask_together([("ZRANGE", indexes.SENDING, 0, -1), due_later, *first])
+        self.ask_together([("ZRANGE", indexes.SENDING, 0, -1), due_later, *first])
         sending = [row for row in self.rows(SLOT, self.candidates(indexes.SENDING)) if row.sending_since is not None]
         closed = Closed(
             busy=frozenset(dump_conversation(row.slot.conversation) for row in sending),
