@@ -26,6 +26,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("state folder", str(loaded.state)),
         *((f"owner {name}", ", ".join(who) or "the web page only") for name, who in settings.owners.items()),
         ("store", without_password(settings.store.url)),
+        *([("replicas", str(settings.store.replicas))] if settings.store.replicas else []),
         *_cluster(settings.cluster),
         ("listens on", f"{settings.http.host}:{settings.http.port or 'any free port'}"),
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),

@@ -156,6 +156,7 @@ def load(
         variables=tuple(sorted(overrides.values())),
         secrets=(*reader.secrets, *secrets_in(settings.store.url)),
         warnings=(
+            *filter(None, [settings.store.terms.warning]),
             *_unread_files(looked_at),
             *_unsafe_files(file, reader.secret_files),
             *_lookalikes(environ, reader.named),

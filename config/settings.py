@@ -37,6 +37,7 @@ from config.values import Flaw
 from config.voice import VoiceSettings
 from gateway.domain.approvers import QUORUM_AT_MOST
 from gateway.domain.budgets import Allowance, BudgetLimits
+from gateway.domain.durability import Durability, StoreTerms
 from gateway.domain.grants import GRANT_LASTS
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.questions import QUESTION_EXPIRY
@@ -149,6 +150,23 @@ class StoreSettings(Table):
         description="`sqlite://` and an absolute path, or `redis://` and an address. Default: dragoman.db in the state "
         "folder.",
     )
+    durability: Durability | None = Field(
+        default=None,
+        description="What a Redis may lose when it dies, where it loses more than nothing or does not say: `always` "
+        "(nothing), `one-second` or `none` (all). Left out, a Redis that may lose something is refused.",
+    )
+    replicas: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=9,
+        description="Replicas of Redis that must have a write before anything follows from it. With fewer at hand "
+        "nothing is acknowledged.",
+    )
+
+    @property
+    def terms(self) -> StoreTerms:
+        """Return what the store may lose."""
+        return StoreTerms(durability=self.durability, replicas=self.replicas)
 
 
 class HttpSettings(Table):

@@ -138,7 +138,7 @@ def make_core(
     )
     # Read before the store is opened: a store without its key is one whose key was lost.
     key = SecretKey(fakes.key) if fakes.key else _key(loaded)
-    store = fakes.store or open_store(settings.store.url, clock)
+    store = fakes.store or open_store(settings.store.url, clock, settings.store.terms)
     workspaces, models, close = Workspaces(state), fakes.models, ()
     if models is None:
         chained = models_of(loaded, operator, redactor, client, clock, metrics)

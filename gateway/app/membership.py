@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.domain.durability import STRICT, StoreTerms
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.live import NODES
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Role, Standing, differences, name_of
@@ -43,6 +44,8 @@ class Membership:
     """A sentence for each living node that is configured otherwise."""
     trouble: str = ""
     """Why this node is no member of the gateway any more; empty while it is."""
+    terms: StoreTerms = STRICT
+    """What the store may lose."""
     loss: Loss | None = None
     """What the store lost last."""
     _log: Any = field(default_factory=lambda: log("membership"))
@@ -56,6 +59,7 @@ class Membership:
             trouble=self.trouble,
             differs=self.differs,
             loss=self.loss,
+            terms=self.terms,
         )
 
     async def join(self) -> None:

@@ -78,7 +78,9 @@ def make_membership(core: Core) -> Membership:
     """Wire this daemon's place among the nodes of its store."""
     entry = entry_of(core.loaded, core.node, core.key_mark, core.home)
     owners = core.loaded.settings.owners
-    return Membership(entry=entry, node=core.store, events=core.store.live, owners=owners, gates=core.gates)
+    return Membership(
+        entry=entry, node=core.store, events=core.store.live, owners=owners, gates=core.gates, terms=core.store.terms
+    )
 
 
 def make_compaction(core: Core) -> Compaction:
@@ -339,6 +341,7 @@ def make_web_access(core: Core) -> WebAccess:
         version=own_version(),
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
         currency=core.loaded.settings.model.currency,
+        warning=core.store.terms.warning,
         redactor=core.redactor,
     )
 

@@ -25,7 +25,7 @@ def refusals(loaded: Loaded) -> Iterator[DragomanError]:
     yield from _tried(lambda: _state_key(loaded))
     yield from _tried(lambda: check_place(socket_path(loaded.state)))
     yield from _tried(Workspaces(loaded.state).look)
-    yield from _tried(lambda: check_store(loaded.settings.store.url))
+    yield from _tried(lambda: _store(loaded))
     yield from _tried(lambda: import_channels(loaded.channels))
     yield from _tried(lambda: asyncio.run(_models(loaded)))
 
@@ -35,6 +35,10 @@ def _tried(look: Callable[[], None]) -> Iterator[DragomanError]:
         look()
     except DragomanError as error:
         yield error
+
+
+def _store(loaded: Loaded) -> None:
+    check_store(loaded.settings.store.url, loaded.settings.store.terms)
 
 
 def _state_key(loaded: Loaded) -> None:

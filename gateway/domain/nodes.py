@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from gateway.domain.durability import STRICT, StoreTerms
 from gateway.domain.ids import NodeId, TurnId
 
 HOME_AWAY_AFTER = timedelta(seconds=60)
@@ -135,6 +136,8 @@ class Standing:
     """A sentence for each living node that is configured otherwise."""
     loss: Loss | None = None
     """What the store lost last; None while it lost nothing."""
+    terms: StoreTerms = STRICT
+    """What the store may lose."""
 
 
 def name_of(node: NodeId) -> str:

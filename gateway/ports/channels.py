@@ -164,6 +164,8 @@ class Welcome:
     version: str
     currency: str = "USD"
     """Currency whose millionths `Usage.cost_micros` counts."""
+    warning: str = ""
+    """Sentence about a store that may lose something."""
 
 
 COOKIE = "dragoman"

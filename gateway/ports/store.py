@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.durability import StoreTerms
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
@@ -469,6 +470,11 @@ class Store(
     @property
     def live(self) -> EventBus:
         """Event bus of this store."""
+        ...
+
+    @property
+    def terms(self) -> StoreTerms:
+        """Return what this store may lose, and how many replicas have a write when it returns."""
         ...
 
     async def probe(self) -> None:

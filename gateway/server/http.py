@@ -290,6 +290,8 @@ class HttpServer:
             "node": standing.name,
             "roles": {role.value: {"works": not found, "problems": found} for role, found in problems.items()},
             "differs": list(standing.differs),
+            "durability": standing.terms.durability or "",
+            "replicas": standing.terms.replicas,
             "lost": "" if standing.loss is None else standing.loss.sentence,
         }
         return web.json_response(body, status=503 if every else 200)

@@ -59,6 +59,8 @@ class WebAccess:
     redactor: Redactor
     currency: str = "USD"
     """Currency of the prices."""
+    warning: str = ""
+    """Sentence about a store that may lose something, for every page."""
 
     async def mint_code(self, owner: OwnerName) -> str:
         """Return a new single-use sign-in code for a link, valid for ten minutes. Never logged."""
@@ -95,6 +97,7 @@ class WebAccess:
             model=self.model_name,
             version=self.version,
             currency=self.currency,
+            warning=self.warning,
         )
 
     def _main(self, owner: OwnerName) -> Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from gateway.domain.durability import STRICT, Durability, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Session
@@ -15,8 +16,10 @@ REDIS = ("redis://", "rediss://")
 """Beginnings of the URL of a store on Redis."""
 
 
-def open_store(url: str, clock: Clock) -> Store:
+def open_store(url: str, clock: Clock, terms: StoreTerms = STRICT) -> Store:
     """Open the store at `url`: `sqlite:///absolute/path`, `redis://host` or `memory://`.
+
+    `terms`: what a Redis may lose.
 
     Raises `StoreError` or `ConfigError`.
     """
@@ -33,7 +36,7 @@ def open_store(url: str, clock: Clock) -> Store:
             from gateway.store.redis import open_redis
         except ModuleNotFoundError:
             raise no_redis() from None
-        return open_redis(url, clock)
+        return open_redis(url, clock, terms)
     raise ConfigError(
         f"No store can be opened at {url!r}.",
         cure="Use `sqlite:///` with an absolute path, `redis://` with an address, or `memory://`.",
@@ -70,14 +73,17 @@ def resting_session(url: str, session: SessionId, clock: Clock) -> tuple[Session
     return read(url.removeprefix("sqlite://"), session, clock)
 
 
-def check_store(url: str) -> None:
-    """Raise `StoreError` for a file that `open_store` would refuse by its content. Opens no store, changes nothing."""
+def check_store(url: str, terms: StoreTerms = STRICT) -> Durability:
+    """Return what a store may lose. Raises `StoreError` for one that `open_store` would refuse by its content.
+
+    Opens no store, changes nothing.
+    """
     if url.startswith(REDIS):
         from gateway.store.redis.checks import check_url
 
-        check_url(url)
+        return check_url(url, terms)
     if not url.startswith("sqlite:///"):
-        return
+        return Durability.ALWAYS
     from gateway.store.sqlite.opening import check_file, check_lock
     from gateway.store.sqlite.statements import load_migrations
 
@@ -85,3 +91,4 @@ def check_store(url: str) -> None:
     if os.path.lexists(path):
         check_file(path, len(load_migrations()))
     check_lock(path)
+    return Durability.ALWAYS

@@ -10,6 +10,7 @@ from typing import TypeVar
 from gateway.domain.audit import StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
 from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
+from gateway.domain.durability import Durability, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
@@ -58,6 +59,7 @@ class KernelStore(ABC):
     def __init__(self, clock: Clock) -> None:
         """Take the clock that gives every transition its time."""
         self.clock = clock
+        self.terms = StoreTerms(durability=Durability.ALWAYS)
 
     @abstractmethod
     async def run(self, transition: Callable[[Part], T]) -> T:

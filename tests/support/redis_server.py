@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -27,12 +28,25 @@ def wait_until_it_answers(port: int) -> None:
 
 
 def _answers(port: int) -> bool:
+    return asked(port, "PING").startswith((b"+PONG", b"-NOAUTH"))
+
+
+def until_linked(port: int) -> None:
+    """Wait until the replica on a loopback port has all that its server had."""
+    deadline = time.monotonic() + START_S
+    while b"master_link_status:up" not in asked(port, "INFO replication"):
+        assert time.monotonic() < deadline, "the replica is not linked."
+        time.sleep(0.02)
+
+
+def asked(port: int, command: str) -> bytes:
+    """Return the beginning of the answer to a command; empty without one."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
-            line.sendall(b"PING\r\n")
-            return line.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+            line.sendall(f"{command}\r\n".encode())
+            return line.recv(4096)
     except OSError:
-        return False
+        return b""
 
 
 class RedisServer:
@@ -40,6 +54,7 @@ class RedisServer:
 
     def __init__(self, folder: Path, *options: str) -> None:
         """Take the folder and options after those of a durable server; `with` starts it."""
+        folder.mkdir(exist_ok=True)
         self._folder, self._options = folder, options
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,10 +73,24 @@ class RedisServer:
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until_it_answers(self.port)
 
+    def replica(self, folder: Path, *options: str) -> RedisServer:
+        """Return a server that copies this one, once it is started."""
+        return RedisServer(folder, "--replicaof", "127.0.0.1", str(self.port), *options)
+
     def share(self) -> None:
         """Let several tests use it."""
         assert self._process is not None, "it runs"
         SHARED.add(self._process.pid)
+
+    def pause(self) -> None:
+        """Let it do nothing for a while, as a machine that is frozen."""
+        assert self._process is not None, "it runs"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._process is not None, "it runs"
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it as a crash does."""

@@ -58,6 +58,7 @@ def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
         "model": found.model,
         "version": found.version,
         "currency": found.currency,
+        "warning": found.warning,
         "uploads": LIMITS,
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from gateway.domain.durability import StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import SLOTS, TURNS
@@ -30,6 +31,7 @@ class MemoryStore(MemoryQueries):
     def __init__(self, clock: Clock) -> None:
         """Start empty."""
         super().__init__(clock)
+        self.terms = StoreTerms()
         self.live_bus = LocalEventBus()
         self.rev = 0
         self.events: dict[EventKey, str] = {}

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
+from gateway.domain.durability import STRICT, StoreTerms
 from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind
@@ -22,6 +24,7 @@ from gateway.store.redis.connection import address_of
 from gateway.store.redis.events import RedisEventBus
 from gateway.store.redis.life import Known
 from gateway.store.redis.queries import RedisQueries, history_of
+from gateway.store.redis.replicas import waits_for
 from gateway.store.redis.worker import Worker
 from gateway.store.write_queue import LOOK_EVERY_S, WaitingClaims
 
@@ -31,10 +34,12 @@ T = TypeVar("T")
 class RedisStore(RedisQueries):
     """`ports.Store` in Redis. Opened by `open_redis`."""
 
-    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus) -> None:
+    def __init__(
+        self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus, terms: StoreTerms
+    ) -> None:
         """Take the running threads; `close` ends them."""
         super().__init__(clock)
-        self._writer, self._reader, self._live = writer, reader, live
+        self._writer, self._reader, self._live, self.terms = writer, reader, live, terms
 
     @property
     def live(self) -> RedisEventBus:
@@ -105,15 +110,15 @@ def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
     return Claimed(lease=lease, view=view, history=found)
 
 
-def open_redis(url: str, clock: Clock) -> RedisStore:
+def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT) -> RedisStore:
     """Open the store on the Redis at `url`. Raises `ConfigError` or `StoreError` with a cure."""
     address, prefix = address_of(url)
-    time = check_server(address, prefix, begins=True)
+    found = check_server(address, prefix, terms, begins=True)
     node, server_clock, known = mint("n"), ServerClock(clock), Known(life_at(address, prefix))
-    server_clock.set(*time)
+    server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (
-        Worker(address, prefix, f"{node}/{name}", server_clock, live, known, guesses=name == "write")
-        for name in ("write", "read")
+        Worker(address, prefix, f"{node}/{name}", server_clock, live, known, waiting=waiting, guesses=name == "write")
+        for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
-    return RedisStore(server_clock, writer, reader, live)
+    return RedisStore(server_clock, writer, reader, live, replace(terms, durability=found.durability))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import redis
 from redis import exceptions
 
+from gateway.domain.durability import Durability, StoreTerms
 from gateway.domain.ids import mint
 from gateway.errors import ConfigError, StoreError, StoreTooNew
 from gateway.store.redis.connection import address_of, connect, failure, shown
@@ -17,66 +20,102 @@ OLDEST = (6, 2)
 """Oldest version of Redis that the scripts run on."""
 FILLING = "filling"
 """Field of the store's description while a copy fills it: no daemon may use it."""
-DURABLE = {
-    "appendonly": "yes",
-    "appendfsync": "always",
-    "no-appendfsync-on-rewrite": "no",
-    "maxmemory-policy": "noeviction",
-}
+DURABLE = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 """Settings without which Redis loses what it has acknowledged."""
+WHOLE = {"maxmemory-policy": "noeviction"}
+"""Settings without which Redis forgets single rows: no store is good for anything then."""
+LOSES = {Durability.ALWAYS: 0, Durability.ONE_SECOND: 1, Durability.NONE: 2}
+"""Order of what may be lost."""
 
 
-def check_url(url: str) -> None:
-    """Raise `ConfigError` or `StoreError` for a Redis that cannot hold the store."""
-    check_server(*address_of(url))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A Redis that can hold the store."""
+
+    time: tuple[int, int]
+    """Its time in seconds and microseconds."""
+    version: tuple[int, ...]
+    durability: Durability
+    """What it promises, or what the operator wrote where it does not say."""
 
 
-def check_server(url: str, prefix: str, *, begins: bool = False, half: bool = False) -> tuple[int, int]:
-    """Return the server's time in seconds and microseconds. `begins`: mark an empty Redis as ours.
+def check_url(url: str, terms: StoreTerms) -> Durability:
+    """Return what a Redis promises. Raises `ConfigError` or `StoreError` for one that cannot hold the store."""
+    return check_server(*address_of(url), terms).durability
 
-    `half`: accept a store that a copy fills, or left half filled.
+
+def check_server(url: str, prefix: str, terms: StoreTerms | None, *, begins: bool = False, half: bool = False) -> Found:
+    """Return what is known of a server that can hold the store. `begins`: mark an empty Redis as ours.
+
+    `terms`: how much it may lose; None for a copy, which does not ask. `half`: accept a store that a copy fills, or
+    left half filled.
 
     Raises `ConfigError` or `StoreError` for a Redis that cannot hold the store.
     """
     client: Any = connect(url)
     try:
-        _check_version(client, url)
-        _check_settings(client, url)
-        _check_rights(client, prefix)
+        version = _check_version(client, url, 0 if terms is None else terms.replicas)
+        durability = _check_settings(client, url, terms)
+        _check_rights(client, prefix, waits=terms is not None and terms.replicas > 0)
         _check_keys(client, url, prefix, begins=begins, half=half)
-        return client.time()
+        return Found(time=client.time(), version=version, durability=durability)
     except redis.RedisError as error:
         raise failure(error, url) from None
     finally:
         client.close()
 
 
-def _check_version(client: Any, url: str) -> None:
+def _check_version(client: Any, url: str, replicas: int) -> tuple[int, ...]:
     found = str(client.info("server")["redis_version"])
-    if tuple(int(one) for one in found.split(".")[:2]) < OLDEST:
+    version = tuple(int(one) for one in found.split(".")[:2])
+    if version < OLDEST:
         raise StoreError(f"Redis at {shown(url)} is version {found}.", cure="Install Redis 6.2 or newer, or Valkey.")
-    if client.info("replication")["role"] != "master":
+    replication = client.info("replication")
+    if replication["role"] != "master":
         raise StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
+    if int(replication["connected_slaves"]) < replicas:
+        raise StoreError(
+            f"Redis at {shown(url)} has {replication['connected_slaves']} replicas, and store.replicas is {replicas}.",
+            cure="Start the replicas, or lower store.replicas.",
+        )
+    return version
 
 
-def _check_settings(client: Any, url: str) -> None:
+def _check_settings(client: Any, url: str, terms: StoreTerms | None) -> Durability:
+    """Return what the server promises. Raises `StoreError` when the terms want more."""
+    written = None if terms is None else terms.durability
     try:
-        found: dict[str, str] = client.config_get(*DURABLE)
+        found: dict[str, str] = client.config_get(*DURABLE, *WHOLE)
     except redis.ResponseError as error:
+        if written is not None or terms is None:
+            return written or Durability.NONE
         raise StoreError(
             f"Redis at {shown(url)} does not say whether it loses writes: {error}.",
-            cure="Allow this user the command CONFIG GET.",
+            cure="Allow this user the command CONFIG GET, or write into [store] what it promises: durability = "
+            '"always", "one-second" or "none".',
         ) from None
-    weak = {name: found.get(name) for name, wanted in DURABLE.items() if found.get(name) != wanted}
+    has = _promised(found)
+    wanted = DURABLE if LOSES[has] > LOSES[written or Durability.ALWAYS] and terms is not None else {}
+    weak = {name: found.get(name) for name, value in (wanted | WHOLE).items() if found.get(name) != value}
     if weak:
         is_ = ", ".join(f"{name} is {value}" for name, value in weak.items())
-        cure = ", ".join(f"`{name} {DURABLE[name]}`" for name in weak)
+        cure = ", ".join(f"`{name} {(DURABLE | WHOLE)[name]}`" for name in weak)
+        accept = f' Or accept the loss: [store] durability = "{has}".' if wanted else ""
         raise StoreError(
-            f"Redis at {shown(url)} may lose what it acknowledged: {is_}.", cure=f"Set {cure} in redis.conf."
+            f"Redis at {shown(url)} may lose what it acknowledged: {is_}.", cure=f"Set {cure} in redis.conf.{accept}"
         )
+    return has
 
 
-def _check_rights(client: Any, prefix: str) -> None:
+def _promised(found: Mapping[str, str]) -> Durability:
+    """Return what these settings promise. Without fsync while the AOF is rewritten, the loss has no bound."""
+    if found.get("appendonly") != "yes" or found.get("no-appendfsync-on-rewrite") != "no":
+        return Durability.NONE
+    known = {"always": Durability.ALWAYS, "everysec": Durability.ONE_SECOND}
+    return known.get(found.get("appendfsync", ""), Durability.NONE)
+
+
+def _check_rights(client: Any, prefix: str, *, waits: bool) -> None:
     """Try each command so that none changes anything. Raises what the server says of a missing right."""
     key, nothing = f"{prefix}no-such-key", "nothing"
     tried: tuple[tuple[str | int, ...], ...] = (
@@ -100,7 +139,7 @@ def _check_rights(client: Any, prefix: str) -> None:
         ("SCRIPT LOAD", "return 1"),
     )
     pipeline = client.pipeline(transaction=False)
-    for words in tried:
+    for words in (*tried, *((("WAIT", 0, 1),) if waits else ())):
         pipeline.execute_command(*words)
     answers: list[Any] = pipeline.execute(raise_on_error=False)
     for answer in answers:

@@ -19,6 +19,11 @@ from gateway.errors import ConfigError, StoreError, StoreFull
 
 T = TypeVar("T")
 
+
+class TooFewReplicas(redis.ConnectionError):
+    """Fewer replicas have a commit than must. It may stand: it is sent again under its number."""
+
+
 CONNECT_S = 2.0
 ANSWER_S = 5.0
 """Timeouts of connecting and of an answer, in seconds."""
@@ -100,7 +105,7 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
         cure = "Name the authority of its certificate with `?ca=FILE`, and your own with `&cert=FILE&key=FILE`."
         return StoreError(f"Redis at {shown(url)} cannot be reached through TLS: {text}.", cure=cure)
     if isinstance(error, LOST):
-        return StoreError(f"Redis at {shown(url)} does not answer: {text}.", cure="Start Redis, or correct the URL.")
+        return _away(error, url)
     if isinstance(error, exceptions.OutOfMemoryError):
         return StoreFull(
             f"Redis at {shown(url)} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on."
@@ -108,6 +113,13 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
     if isinstance(error, exceptions.ReadOnlyError):
         return StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
     return StoreError(f"Redis at {shown(url)} failed: {text}.", cure=RUNBOOK)
+
+
+def _away(error: redis.RedisError, url: str) -> StoreError:
+    if isinstance(error, TooFewReplicas):
+        cure = "Start the replicas, or lower store.replicas; nothing is lost."
+        return StoreError(f"Redis at {shown(url)} has too few replicas: {error}.", cure=cure)
+    return StoreError(f"Redis at {shown(url)} does not answer: {error}.", cure="Start Redis, or correct the URL.")
 
 
 def _right_for(text: str) -> str:
@@ -142,10 +154,24 @@ class Script:
 
     def call(self, keys: list[str], arguments: list[Any]) -> list[Any]:
         """Run the script. Raises `redis.RedisError`."""
+        return self._known(lambda: self._client.evalsha(self._sha, len(keys), *keys, *arguments))
+
+    def call_and(self, then: tuple[str | int, ...], keys: list[str], arguments: list[Any]) -> list[Any]:
+        """Run the script and a command behind it in one request; return both answers. Raises `redis.RedisError`."""
+
+        def both() -> list[Any]:
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.execute_command("EVALSHA", self._sha, len(keys), *keys, *arguments)
+            pipeline.execute_command(*then)
+            return pipeline.execute()
+
+        return self._known(both)
+
+    def _known(self, call: Callable[[], list[Any]]) -> list[Any]:
         if not self._sha:
             self._sha = self._client.script_load(self._text)
         try:
-            return self._client.evalsha(self._sha, len(keys), *keys, *arguments)
+            return call()
         except exceptions.NoScriptError:
             self._sha = self._client.script_load(self._text)
-            return self._client.evalsha(self._sha, len(keys), *keys, *arguments)
+            return call()

@@ -59,7 +59,7 @@ class RedisCopy:
     def __init__(self, url: str) -> None:
         """Take the store's URL. Raises `ConfigError` or `StoreError` when it cannot hold a store."""
         self.url, self.prefix = address_of(url)
-        self.time = check_server(self.url, self.prefix, half=True)
+        self.time = check_server(self.url, self.prefix, None, half=True).time
         self.client: Any = connect(self.url)
         self._name = mint("")
 
@@ -197,7 +197,7 @@ class RedisCopy:
                 f"Redis at {shown(self.url)} has a store under `{self.prefix}` already.",
                 cure="Name another prefix (`?prefix=` in the URL) or another database.",
             )
-        check_server(self.url, self.prefix, begins=True, half=True)
+        check_server(self.url, self.prefix, None, begins=True, half=True)
         self.client.hset(self.key("meta"), FILLING, self._name)
         for keys in batches(key for key in self.keys() if key != "meta"):
             self.client.unlink(*(self.key(key) for key in keys))

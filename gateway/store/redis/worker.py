@@ -31,6 +31,7 @@ from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.life import Known, Lives, Lost
+from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource
 from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
@@ -102,11 +103,13 @@ class Worker:
         events: RedisEventBus,
         known: Known,
         *,
+        waiting: Waiting | None,
         guesses: bool,
     ) -> None:
         """Take the address, the prefix of all keys, the name of the lane of this thread's commits, and the life.
 
-        `guesses`: take rows for absent that mostly are. A wrong guess costs a commit in vain.
+        `waiting`: how each commit waits for replicas. `guesses`: take rows for absent that mostly are. A wrong guess
+        costs a commit in vain.
         """
         self._guesses = guesses
         self._url, self._prefix, self._clock, self._events = url, prefix, clock, events
@@ -114,6 +117,7 @@ class Worker:
         text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
         self._commit_script = connection.Script(self._client, text)
         self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED, "meta")]
+        self._waiting = waiting
         self._lives = Lives(self._client, url, prefix, known)
         self._number = 0
         self._kept = Kept()
@@ -380,9 +384,9 @@ class Worker:
 
     def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> frozenset[str]:
         """Write a batch. Return which of the rows that it read have changed: then nothing is written."""
-        if not batch.changed and not writes.commands and batch.is_of_one_moment:
+        is_check = not batch.changed and not writes.commands and self._waiting is None
+        if is_check and batch.is_of_one_moment:
             return frozenset()
-        is_check = not batch.changed and not writes.commands
         needs = max(1, revisions - UNNUMBERED)
         if not is_check:
             self._number += 1
@@ -409,11 +413,16 @@ class Worker:
 
     def _call(self, words: list[Word]) -> list[str]:
         """Return what the commit script answers. Raises `Lost`."""
-        answer = connection.until_answered(
-            lambda: self._commit_script.call(self._keys, words), is_closed=lambda: self._closed
-        )
+        answer = connection.until_answered(lambda: self._send(words), is_closed=lambda: self._closed)
         if answer[0] == "lost":
             raise Lost(answer[5])
+        return answer
+
+    def _send(self, words: list[Word]) -> list[str]:
+        if self._waiting is None:
+            return self._commit_script.call(self._keys, words)
+        answer, waited = self._commit_script.call_and(self._waiting.command, self._keys, words)
+        self._waiting.check(waited)
         return answer
 
     def _announce(self, job: StoreJob) -> None:

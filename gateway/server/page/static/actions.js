@@ -178,9 +178,10 @@ const handlers = {
   welcome(frame) {
     // The store was restored from a backup: some shown rows no longer exist, and new ones have lower revisions.
     if (frame.sessions.some(isBehind)) return location.reload();
-    const { owner, main, model, version, currency } = frame;
+    const { owner, main, model, version, currency, warning } = frame;
     if (me.value.owner && me.value.owner !== owner) forgetPerson();
-    me.value = { owner, main, model, version, currency };
+    if (warning && warning !== me.value.warning) tell(warning);
+    me.value = { owner, main, model, version, currency, warning };
     uploadLimits.value = frame.uploads;
     if (!added.value.length && keep.loadFiles(owner).length) withUploads().then((found) => found.restore());
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));

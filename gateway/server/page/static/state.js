@@ -12,7 +12,7 @@ export const auth = signal("checking");
 export const signIn = signal({ busy: false, error: "" });
 /** @type {any} `connecting` (first time), `open`, `offline`; `retryAt` in ms when the next attempt is due */
 export const connection = signal({ state: "connecting", retryAt: 0 });
-export const me = signal({ owner: "", main: "", model: "", version: "", currency: "USD" });
+export const me = signal({ owner: "", main: "", model: "", version: "", currency: "USD", warning: "" });
 /** @type {any} {@link import("./types.js").Command}[] */
 export const commands = signal([]);
 /** @type {any} {@link import("./types.js").SessionLine}[] as the server sent them */

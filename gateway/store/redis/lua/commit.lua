@@ -50,6 +50,7 @@ local lost = rev < tonumber(ARGV[4])
 if lane ~= ARGV[5] then
     local done, base, freed = string.match(lane, '^(%d+) (%d+) (%d)$')
     if number > 0 and done and tonumber(done) >= number then
+        call('SET', KEYS[2], lane, 'EX', 2592000)  -- WAIT counts the writes of its own connection alone
         return {'again', base, time[1], time[2], freed}
     end
     lost = lost or tonumber(done or '0') < tonumber(string.match(ARGV[5], '^%d+') or '0')

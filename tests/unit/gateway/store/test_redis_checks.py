@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from gateway.domain.durability import Durability, StoreTerms
 from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import check_server
@@ -83,7 +84,7 @@ def test_several_nodes_begin_on_an_empty_redis(server: RedisServer, client: Any)
 
             def begin(barrier: Barrier = began) -> None:
                 barrier.wait()
-                check_server(*address_of(server.url), begins=True)
+                check_server(*address_of(server.url), StoreTerms(), begins=True)
 
             for one in [nodes.submit(begin) for _ in range(4)]:
                 one.result()
@@ -218,3 +219,62 @@ def test_a_redis_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_an_unknown_option_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match="unknown option"):
         open_store(f"redis://127.0.0.1:1/0{option}", SystemClock())
+
+
+# --- what it may lose, and its replicas ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "promise"),
+    [
+        ({}, Durability.ALWAYS),
+        ({"appendfsync": "everysec"}, Durability.ONE_SECOND),
+        ({"appendfsync": "no"}, Durability.NONE),
+        ({"appendonly": "no"}, Durability.NONE),
+        ({"no-appendfsync-on-rewrite": "yes"}, Durability.NONE),
+    ],
+)
+async def test_a_weak_redis_is_used_where_that_is_written(
+    server: RedisServer, client: Any, settings: dict[str, str], promise: Durability
+) -> None:
+    """As far as it is written; what the store says is what the server has."""
+    for name, value in settings.items():
+        client.config_set(name, value)
+    for written in Durability:
+        terms = StoreTerms(durability=written)
+        if list(Durability).index(written) >= list(Durability).index(promise):
+            assert check_store(server.url, terms) is promise
+        else:
+            with pytest.raises(StoreError, match="may lose") as refused:
+                check_store(server.url, terms)
+            assert f'durability = "{promise}"' in refused.value.cure
+    store = open_store(server.url, SystemClock(), StoreTerms(durability=promise))
+    assert store.terms.durability is promise
+    assert bool(store.terms.warning) is (promise is not Durability.ALWAYS)
+    await store.close()
+
+
+def test_eviction_is_refused_whatever_is_written(server: RedisServer, client: Any) -> None:
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(StoreError, match="maxmemory-policy is allkeys-lru"):
+        check_store(server.url, StoreTerms(durability=Durability.NONE))
+
+
+def test_where_redis_does_not_say_the_operator_does(server: RedisServer, client: Any) -> None:
+    rights = [*RIGHTS.split(), "-config"]
+    client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", *rights)
+    url = server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1")
+    try:
+        with pytest.raises(StoreError, match="does not say") as refused:
+            check_store(url)
+        assert '"one-second"' in refused.value.cure
+        assert check_store(url, StoreTerms(durability=Durability.ONE_SECOND)) is Durability.ONE_SECOND
+    finally:
+        client.execute_command("ACL", "DELUSER", USER)
+
+
+def test_missing_replicas_are_named(server: RedisServer, client: Any) -> None:
+    with pytest.raises(StoreError, match="has 0 replicas") as refused:
+        check_store(server.url, StoreTerms(replicas=1))
+    assert "Start the replicas" in refused.value.cure
+    assert client.dbsize() == 0

@@ -76,7 +76,7 @@ function Fold({ item }) {
 
 function Footer() {
   return html`<div class="side-foot">
-    <div class="me"><span class="who" title=${me.value.model ? `Model: ${me.value.model}` : ""}>${me.value.owner || "…"}</span><span class="muted small">${me.value.model}</span></div>
+    <div class="me"><span class="who" title=${me.value.model ? `Model: ${me.value.model}` : ""}>${me.value.owner || "…"}</span><span class="muted small">${me.value.model}</span>${me.value.warning && html`<span class="muted small" data-testid="store-warning" title=${me.value.warning}>${me.value.warning}</span>`}</div>
     <${ThemeSwitch} />
     <button type="button" class="quiet" aria-label="Keyboard help" title="Help (?)" onClick=${() => (helpOpen.value = true)}><${Icon} name="help" /></button>
     <button type="button" class="quiet" aria-label="Sign out" title="Sign out" onClick=${signOut}><${Icon} name="leave" /></button>

@@ -1,0 +1,81 @@
+"""Replicas of a Redis: with `replicas = 1` nothing is acknowledged that a replica has not got."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import redis
+
+from gateway.domain.durability import StoreTerms
+from gateway.domain.messages import Received
+from gateway.errors import StoreError
+from gateway.store.redis import RedisStore, open_redis
+from gateway.store.redis.connection import TooFewReplicas
+from gateway.store.redis.replicas import Waiting
+from tests.contract.scene import Scene
+from tests.support.clock import FakeClock
+from tests.support.ram import ram
+from tests.support.redis_server import RedisServer, until_linked
+
+ONE = StoreTerms(replicas=1)
+
+
+@asynccontextmanager
+async def _pair() -> AsyncGenerator[tuple[RedisServer, RedisServer]]:
+    """A server and its replica, linked."""
+    with (
+        TemporaryDirectory(dir=ram()) as folder,
+        RedisServer(Path(folder, "first")) as first,
+        first.replica(Path(folder, "second")) as second,
+    ):
+        until_linked(second.port)
+        yield first, second
+
+
+@asynccontextmanager
+async def _store(url: str, clock: FakeClock) -> AsyncGenerator[RedisStore]:
+    store = open_redis(url, clock, ONE)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_a_write_waits_for_its_replica(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that no replica has is not acknowledged; sent again under its number, it is done once."""
+    monkeypatch.setattr("gateway.store.redis.replicas.WAIT_MS", 50)
+    async with _pair() as (first, second), _store(first.url, clock) as store:
+        scene, opened = Scene(store, clock), redis.Redis
+        await scene.say("before")
+        replica: Any = opened(port=second.port)
+        with replica:
+            second.pause()
+            said = asyncio.create_task(scene.say("meanwhile"))
+            await asyncio.sleep(0.4)
+            assert not said.done()
+            second.resume()
+            await said
+            assert [one.message.text for one in await scene.items(Received)] == ["before", "meanwhile"]
+            assert int(replica.get("{dragoman}:rev")) >= 2
+        monkeypatch.setattr("gateway.store.redis.connection.TRY_FOR_S", 0.2)
+        second.kill()
+        with pytest.raises(StoreError, match="0 of 1 replicas have") as refused:
+            await scene.say("alone")
+        assert "store.replicas" in refused.value.cure
+
+
+def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
+    waiting = Waiting(2, on_disk=True)
+    assert waiting.command[:3] == ("WAITAOF", 1, 2)
+    waiting.check([1, 2])
+    for short in ([1, 1], [0, 2]):
+        with pytest.raises(TooFewReplicas):
+            waiting.check(short)
+    with pytest.raises(TooFewReplicas):
+        Waiting(2, on_disk=False).check(1)
