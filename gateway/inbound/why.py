@@ -166,9 +166,10 @@ class WhyReplies:
         )
 
     def _explained(self, call: str, found: Explanation) -> str:
-        rule = f" Rule: {as_code(found.rule)}." if found.rule else ""
+        rule = f" Rule: {as_code(found.rule)}." if found.rule and found.rule not in found.because else ""
         steps = [f"{n}. {as_code(self._line(step))}" for n, step in enumerate(found.order, 1)]
-        return "\n".join([f"{call}: **{found.decision}**. {self._line(found.because)}{rule}", "", *steps])
+        because = self._line(found.because).removesuffix(".")
+        return "\n".join([f"{call}: **{found.decision}**: {because}.{rule}", "", *steps])
 
     def _title(self, called: _Called) -> str:
         step = called.step

@@ -129,7 +129,7 @@ async def test_a_grant_is_named_for_a_call_and_by_its_id(tmp_path: Path) -> None
     assert "used once" in said
     assert f"Grant {grant.id}: shell make" in await why(engine, grant.id)
     explained = await why(engine, "shell make")
-    assert f"**allow**. grant {grant.id} allows it Rule: `grant {grant.id}`." in explained
+    assert f"**allow**: grant {grant.id} allows it.\n" in explained
 
 
 async def test_calls_have_numbers(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ async def test_calls_have_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        ("shell git status", "`shell` `git status`: **allow**. config.toml:1 allows 'git *' Rule: `config.toml:1`."),
-        ("/shell git push", "**deny**. A rule of the owner denies this: config.toml:2"),
-        ('shell {"text": "make"}', "**ask**. execute needs an approval"),
-        ("nothing x", "**deny**. There is no tool 'nothing'"),
+        ("shell git status", "`shell` `git status`: **allow**: config.toml:1 allows 'git *'.\n"),
+        ("/shell git push", "**deny**: A rule of the owner denies this: config.toml:2"),
+        ('shell {"text": "make"}', "**ask**: execute needs an approval"),
+        ("nothing x", "**deny**: There is no tool 'nothing'"),
     ],
 )
 async def test_a_call_is_explained_before_it_is_made(tmp_path: Path, rest: str, said: str) -> None:
