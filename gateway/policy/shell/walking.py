@@ -6,7 +6,7 @@ Used by `folders` and `gathering`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -151,9 +151,8 @@ _NAMES_ONLY = frozenset({"cd", "stat", "echo", "printf", "df"})
 
 def walks_here(words: Sequence[str]) -> bool:
     """Return whether a command with these words, its program first, walks the folder that it runs in."""
-    own = _OWN_RULES.get(words[0])
-    if own is not None:
-        return own(words[1:])
+    if words[0] == "find":
+        return _find_walks(words[1:])
     walker = _WALKERS.get(words[0])
     return walker is not None and _walks(walker, words[1:]) and not _folders(walker, words[1:])
 
@@ -192,7 +191,7 @@ def prints_names_only(words: Sequence[str]) -> bool:
     program, args = words[0], words[1:]
     if program == "git":
         args = subcommand_of(args)
-        return not (args and args[0] in _GIT_FILES) and not _git_walks(args)
+        return not (args and (args[0] in _GIT_FILES or may_print_secrets(args[0], args[1:])))
     if program in _LISTERS:
         return not _walks(_WALKERS[program], args)
     return program in _NAMES_ONLY
@@ -277,16 +276,3 @@ def _find_walks(args: Sequence[str]) -> bool:
     """Return whether `find` is given no path: these stand in front of its expression."""
     first = next((word for word in args if word not in ("-H", "-L", "-P")), "")
     return first == "" or first[0] in "-(!)"
-
-
-def _git_walks(args: Sequence[str]) -> bool:
-    """Return whether `git` may print contents of any file."""
-    args = subcommand_of(args)
-    if not args:
-        return False
-    if args[0] == "grep" and not _folders(_GIT_GREP, args[1:]):
-        return True
-    return args[0] == "archive" or may_print_secrets(args[0], args[1:])
-
-
-_OWN_RULES: Mapping[str, Callable[[Sequence[str]], bool]] = MappingProxyType({"find": _find_walks, "git": _git_walks})

@@ -112,6 +112,8 @@ def test_later_rule_allows_a_folder_again() -> None:
         ("find -H src -name x", ALLOW),
         ("find -L src", ALLOW),
         ("find -P", ASK),
+        ("find -P src", ALLOW),
+        ("find Xsrc", ALLOW),
         ("git blame .", ASK),
         ("git blame README.md", ALLOW),
         ("git -C . grep -n x", ASK),
