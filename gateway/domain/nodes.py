@@ -119,7 +119,8 @@ class Loss:
         when = self.at.strftime("%Y-%m-%d %H:%M")
         return (
             f"Redis lost its last changes, at least {self.revisions} (noticed {when} UTC). Messages and decisions of "
-            "the moments before may be missing. Approvals that were not used yet are asked anew."
+            "the moments before may be missing. Approvals that were not used yet are asked anew. A call that may have "
+            "run is not run again, unless a repetition is harmless."
         )
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import redis
 
+from gateway.domain.audit import StartBasis
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.messages import Received
+from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import PressResult, StartOutcome, WaitState
 from gateway.errors import LeaseLost, StoreError
@@ -99,6 +101,28 @@ async def test_an_approval_that_was_used_is_not_used_again(world: World) -> None
     loss = await other.store.tell_loss(OWNERS)
     assert loss is not None
     assert (loss.life, loss.revisions) == (1, told - rev)
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+async def test_an_allowed_call_that_may_have_run_is_in_doubt(world: World, *, let_go: bool) -> None:
+    """It needed no approval; the server lost its start. Its next holder starts it again only where that is harmless."""
+    one, other = world.node(), world.node()
+    lease = await one.planned(2)
+    if let_go:
+        await one.store.release(lease)
+    back = world.copied()
+    if let_go:
+        lease = await one.claim()
+    assert await one.start(lease, 1) is StartOutcome.STARTED
+    back()
+    await other.say("later", to=route(SessionId("chat:later")))
+    if not world.life.number:  # the other one was told less than what the server has: the holder notices
+        with pytest.raises(LeaseLost):
+            await one.store.renew(lease)
+    assert [(await other.step(lease.turn, n)).state for n in (1, 2)] == [StepState.STARTED] * 2
+    claimed = {one.lease.turn: one.lease for one in await other.store.claim(OTHER_NODE, 5)}
+    await other.start(claimed[lease.turn], 1)
+    assert [row.because for row in await other.store.audit_rows(0, 9)] == [StartBasis.AGAIN]
 
 
 async def test_open_approvals_are_asked_anew_after_a_loss(world: World) -> None:
