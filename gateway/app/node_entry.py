@@ -73,6 +73,7 @@ def fingerprints(loaded: Loaded) -> dict[str, str]:
         "presets": loaded.presets,
         "agents": loaded.agents,
         "hooks": loaded.hooks,
+        "home_away_after": settings.cluster.home_away_after.total_seconds(),
         "limits": [loaded.limits, loaded.budgets, loaded.messages_per_minute],
     }
     return {name: _fingerprint(part) for name, part in parts.items()}

@@ -189,10 +189,12 @@ async def test_what_leaves_no_file_gives_no_home(scene: FamilyScene) -> None:
 # --- a home that is away --------------------------------------------------------------------------
 
 
-async def join(scene: Scene, node: NodeId, *, roles: frozenset[Role] = frozenset(Role), home: str = "") -> None:
+async def join(
+    scene: Scene, node: NodeId, *, roles: frozenset[Role] = frozenset(Role), home: str = "", away_s: int = AWAY_S
+) -> None:
     """Let a node with its own place in."""
     key = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
-    away = timedelta(seconds=AWAY_S)
+    away = timedelta(seconds=away_s)
     entry = NodeEntry(node=node, key=key, seat=node, roles=roles, away_after=away, address=f"http://{node}")
     await scene.store.join(replace(entry, home=home or HOMES[node]))
 
@@ -350,6 +352,21 @@ async def test_a_home_is_kept(scene: FamilyScene, how: str) -> None:
         for lease in leases:
             await scene.store.renew(lease)
     assert not await scene.store.take_over(OTHER_NODE, MAIN)
+
+
+async def test_a_home_is_away_by_its_own_time_too(scene: FamilyScene) -> None:
+    """Nodes may differ while a setting is rolled out: the home tells that it lives by its own."""
+    await join(scene, NODE)
+    await join(scene, OTHER_NODE, away_s=5)
+    await parked_at_home(scene)
+    taken = list[bool]()
+    for second in range(2, 134, 2):
+        scene.clock.advance(2)
+        await scene.store.alive(OTHER_NODE)
+        if second in {10, 20, 30, 40, 50, 60, 70}:
+            await scene.store.alive(NODE)
+        taken.append(await scene.store.take_over(OTHER_NODE, MAIN))
+    assert taken.index(True) * 2 + 2 == 70 + AWAY_S + 2
 
 
 async def test_after_an_outage_of_the_store_nobody_is_hasty(scene: FamilyScene) -> None:

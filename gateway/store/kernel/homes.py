@@ -5,7 +5,7 @@ A place is named by the id that stands beside its workspaces. Only a node at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -89,17 +89,22 @@ def _members(part: Part) -> list[dict[str, Any]]:
     return [load_json(fact.value) for _, fact in part.facts_in(MEMBERS) if fact.until is None or fact.until > part.now]
 
 
-def _is_away(part: Part, home: str, after: timedelta) -> bool:
-    """Return whether nobody at this place takes work, for so long."""
+def _is_away(part: Part, home: str, taker: Mapping[str, Any]) -> bool:
+    """Return whether nobody at this place takes work, for as long as it and the taker say.
+
+    The home may give signs of life by a longer time of its own, after an outage of the store too.
+    """
     signs: list[datetime] = []
+    here = [row for row in _members(part) if row["home"] == home]
+    after = timedelta(seconds=max(row["away_after"] for row in (taker, *here)))
     fact = part.facts.get((PLACES, home))
     left = None if fact is None else load_json(fact.value)["left"]
     if left is not None:
         signs.append(from_us(left))
-    for row in _members(part):
-        works = Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None
-        if row["home"] == home and works:
+    for row in here:
+        if Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None:
             signs.append(from_us(row["alive"]))
+    signs.append(from_us(taker["steady"]))
     return all(part.now - sign > after for sign in signs)
 
 
@@ -111,9 +116,8 @@ def astray(part: Part, node: NodeId) -> list[SessionId]:
     own = _taker(part, node)
     if own is None:
         return []
-    after = timedelta(seconds=own["away_after"])
     known = [home for home, _ in part.facts_in(PLACES) if home != own["home"]]
-    away = [home for home in known if _is_away(part, home, after)]
+    away = [home for home in known if _is_away(part, home, own)]
     found = [turn for home in away for turn in part.index.turns_at(home, AT_ONCE)][:AT_ONCE]
     return list(dict.fromkeys(works_in(part.sessions[part.turns[turn].turn.session].session) for turn in found))
 
@@ -143,7 +147,7 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
         return False
     family = list(_turns_of(part, row))
     held = any(one.turn.state in HELD for one in family)
-    if held or not _is_away(part, row.homes[-1], timedelta(seconds=own["away_after"])):
+    if held or not _is_away(part, row.homes[-1], own):
         return False
     text = (
         f"The node `{_name(part, row.homes[-1])}` is away, and the files of this session with it: "

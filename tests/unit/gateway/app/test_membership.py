@@ -111,6 +111,7 @@ RULE = '[[rules]]\ntool = "shell"\npattern = "git *"\ndecision = "allow"\n'
         ("", '[tools.shell]\napproval = "deny"\n', {"tools"}),
         ("", '[sessions]\npreset = { dm = "explore" }\n', {"sessions", "presets"}),
         ("", "[limits]\ncalls_per_turn = 3\n", {"limits"}),
+        ("", '[cluster]\nhome_away_after = "90s"\n', {"home_away_after"}),
         ("", "[http]\nport = 1\n[log]\nlevel = \"debug\"\n", set[str]()),
     ],
 )  # fmt: skip
