@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from gateway.domain.ids import NodeId, SessionId
-from gateway.errors import DragomanError, StoreError
-from gateway.ports import Homes
+from gateway.domain.turns import NamedLease
+from gateway.errors import DragomanError
+from gateway.ports import Homes, Node
 from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 from gateway.toolcalls.workspaces import Workspaces
 
+HOLD_FOR = timedelta(seconds=60)
+"""Time for which a node that takes a family keeps the others of its place from the same."""
 LOOK_EVERY_S = 2.0
 """Seconds between two looks for homes that are away. The first message to such a session may wait for so long."""
 
@@ -23,6 +28,7 @@ class HomeKeeper:
 
     node: NodeId
     homes: Homes
+    leases: Node
     workspaces: Workspaces
     gate: Gate
     """Closed while this node takes no turns."""
@@ -39,20 +45,36 @@ class HomeKeeper:
     async def look(self) -> None:
         """Take the families whose home is away. One that cannot be taken is left for the next look."""
         try:
-            for session in await self.homes.astray(self.node):
-                await self._take(session)
-        except StoreError as error:
+            astray = await self.homes.astray(self.node)
+            if astray:
+                await self._take_all(astray)
+        except DragomanError as error:
             self._log.error("homes not looked at", error=str(error))
         except Exception:  # noqa: BLE001 - a sweep: the next look goes on with it (house rule 9)
             self._log.exception("homes not looked at")
 
+    async def _take_all(self, sessions: Sequence[SessionId]) -> None:
+        """Take these families, while no other node of this place does: both would rename the same folders."""
+        for session in sessions:
+            if await self._hold(HOLD_FOR) is None:
+                return
+            try:
+                await self._take(session)
+            except DragomanError as error:
+                self._log.error("a session is left where it is", session=session, error=str(error))
+            except Exception:  # noqa: BLE001 - a sweep: one family must not block those behind it (house rule 9)
+                self._log.exception("a session is left where it is", session=session)
+        await self._hold(timedelta(0))
+
+    async def _hold(self, ttl: timedelta) -> NamedLease | None:
+        return await self.leases.hold(f"homes/{self.workspaces.home()}", self.node, ttl)
+
     async def _take(self, session: SessionId) -> None:
-        try:
-            # Before it is ours nobody works in a folder of it here: what stands there is from an earlier time.
-            aside = await asyncio.to_thread(self.workspaces.set_aside, session)
-        except DragomanError as error:
-            self._log.error("a session is left where it is", session=session, error=str(error))
-            return
+        places = await self.homes.places_of(session)
+        if not places or places[0].home == self.workspaces.home():
+            return  # another node of this place took it since: its turns work in the folder
+        # Before it is ours nobody works in a folder of it here: what stands there is from an earlier time.
+        aside = await asyncio.to_thread(self.workspaces.set_aside, session)
         if await self.homes.take_over(self.node, session):
             kept = "" if aside is None else str(aside)
             self._log.warning("took a session whose files are away", session=session, files_of_before=kept)

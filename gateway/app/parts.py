@@ -71,7 +71,8 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
 
 def make_home_keeper(core: Core) -> HomeKeeper:
     """Wire the taking of sessions whose files are away."""
-    return HomeKeeper(node=core.node, homes=core.store, workspaces=core.workspaces, gate=core.gates[Role.WORKER])
+    gate = core.gates[Role.WORKER]
+    return HomeKeeper(node=core.node, homes=core.store, leases=core.store, workspaces=core.workspaces, gate=gate)
 
 
 def make_membership(core: Core) -> Membership:

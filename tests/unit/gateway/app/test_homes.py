@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.app.homes import HomeKeeper
-from gateway.domain.ids import NodeId
-from gateway.domain.nodes import KeyMark, KeySource, NodeEntry
+from gateway.domain.ids import NodeId, SessionId
+from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Place
 from gateway.domain.turns import TurnKind
 from gateway.domain.waits import StartOutcome
 from gateway.system.gate import Gate
@@ -17,21 +18,45 @@ from tests.contract.scene import MAIN, Scene
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore, in_background, until
 
-HERE, THERE = NodeId("here#1"), NodeId("there#1")
+HERE, BESIDE, THERE = NodeId("here#1"), NodeId("beside#1"), NodeId("there#1")
+"""The first two share a place."""
 
 
-async def join(store: FailingStore, node: NodeId) -> None:
+class OldListStore(FailingStore):
+    """A store whose list of families may be older than its rows, and which cannot move some of them."""
+
+    listed: Sequence[SessionId] = ()
+    broken: frozenset[SessionId] = frozenset()
+
+    async def astray(self, node: NodeId) -> Sequence[SessionId]:
+        """Return the old list, or the one of now."""
+        return self.listed or await super().astray(node)
+
+    async def places_of(self, session: SessionId) -> Sequence[Place]:
+        """Read; a broken one is at its old home."""
+        return await super().places_of(MAIN if session in self.broken else session)
+
+    async def take_over(self, node: NodeId, session: SessionId) -> bool:
+        """Fail, or take."""
+        if session in self.broken:
+            raise ValueError("damaged")
+        return await super().take_over(node, session)
+
+
+async def join(store: FailingStore, node: NodeId, home: Path | str = THERE) -> None:
     key = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
-    await store.join(NodeEntry(node=node, key=key, seat=node, home=str(node), away_after=timedelta(seconds=30)))
+    at = home if isinstance(home, str) else Workspaces(home).home()
+    await store.join(NodeEntry(node=node, key=key, seat=node, home=at, away_after=timedelta(seconds=30)))
 
 
 @pytest.fixture
-async def store() -> FailingStore:
-    """A store with a session whose home has been silent for long, and a node that may take it."""
+async def store(tmp_path: Path) -> OldListStore:
+    """A store with a session whose home has been silent for long, and two nodes of one place that may take it."""
     clock = FakeClock()
-    store = FailingStore(clock)
+    store = OldListStore(clock)
     scene = Scene(store, clock)
-    await join(store, HERE)
+    await join(store, HERE, tmp_path)
+    await join(store, BESIDE, tmp_path)
     await join(store, THERE)
     await scene.say(kind=TurnKind.COMMAND)
     [claimed] = await store.claim(THERE, home=THERE)
@@ -40,32 +65,67 @@ async def store() -> FailingStore:
     for _ in range(4):
         clock.advance(10)
         await store.alive(HERE)
+        await store.alive(BESIDE)
     await store.reclaim()
     return store
 
 
-def keeper(store: FailingStore, folder: Path, *, is_open: bool = True) -> HomeKeeper:
-    return HomeKeeper(node=HERE, homes=store, workspaces=Workspaces(folder), gate=Gate(is_open=is_open))
+def keeper(store: OldListStore, folder: Path, node: NodeId = HERE, *, is_open: bool = True) -> HomeKeeper:
+    spaces, gate = Workspaces(folder), Gate(is_open=is_open)
+    return HomeKeeper(node=node, homes=store, leases=store, workspaces=spaces, gate=gate)
 
 
-async def test_a_session_is_taken_with_an_empty_workspace(store: FailingStore, tmp_path: Path) -> None:
+async def homes(store: OldListStore) -> list[str]:
+    return [place.home for place in await store.places_of(MAIN)]
+
+
+async def test_a_session_is_taken_with_an_empty_workspace(store: OldListStore, tmp_path: Path) -> None:
     """What this node has of it from an earlier time is kept under another name."""
     spaces = Workspaces(tmp_path)
     (spaces.workspace(MAIN) / "old").write_text("from before")
     await keeper(store, tmp_path).look()
-    assert [place.home for place in await store.places_of(MAIN)] == [HERE, THERE]
+    assert await homes(store) == [spaces.home(), THERE]
     assert list(spaces.workspace(MAIN).iterdir()) == []
     aside = [path for path in spaces.workspace(MAIN).parent.iterdir() if ASIDE in path.name]
     assert [[entry.name for entry in path.iterdir()] for path in aside] == [["old"]]
 
 
-async def test_what_cannot_be_set_aside_is_not_taken(store: FailingStore, tmp_path: Path) -> None:
+async def test_what_cannot_be_set_aside_is_not_taken(store: OldListStore, tmp_path: Path) -> None:
+    (tmp_path / "workspaces").rename(tmp_path / "elsewhere")
     (tmp_path / "workspaces").write_text("in the way")
     await keeper(store, tmp_path).look()
-    assert [place.home for place in await store.places_of(MAIN)] == [THERE]
+    assert await homes(store) == [THERE]
 
 
-async def test_a_node_that_takes_no_turns_takes_no_session(store: FailingStore, tmp_path: Path) -> None:
+async def test_one_that_cannot_be_taken_blocks_no_other(store: OldListStore, tmp_path: Path) -> None:
+    bad = SessionId("chat:bad")
+    store.listed, store.broken = (bad, MAIN), frozenset({bad})
+    await keeper(store, tmp_path).look()
+    assert len(await homes(store)) == 2
+
+
+async def test_a_workspace_that_a_neighbour_took_is_left(store: OldListStore, tmp_path: Path) -> None:
+    """Two nodes of one place saw the same list; the turns of the first already work in the folder."""
+    store.listed = await store.astray(BESIDE)
+    await keeper(store, tmp_path).look()
+    file = Workspaces(tmp_path).workspace(MAIN) / "new"
+    file.write_text("of a turn")
+    await keeper(store, tmp_path, BESIDE).look()
+    assert file.exists()
+
+
+async def test_two_nodes_of_a_place_take_nothing_at_once(store: OldListStore, tmp_path: Path) -> None:
+    one, other = keeper(store, tmp_path), keeper(store, tmp_path, BESIDE)
+    name = f"homes/{one.workspaces.home()}"
+    assert await store.hold(name, BESIDE, timedelta(seconds=9))
+    await one.look()
+    assert await homes(store) == [THERE]
+    await other.look()
+    assert len(await homes(store)) == 2
+    assert await store.hold(name, HERE, timedelta(seconds=9)), "free for the next look"
+
+
+async def test_a_node_that_takes_no_turns_takes_no_session(store: OldListStore, tmp_path: Path) -> None:
     one = keeper(store, tmp_path, is_open=False)
     one.every_s = 0.001
 
