@@ -9,32 +9,36 @@ from gateway.store.codec import from_us
 from gateway.system.clock import SystemClock
 
 SURE_S = 1.0
-"""Seconds for which the difference of two clocks is believed."""
+"""Seconds for which the server's time is counted on without asking again."""
 
 
 class ServerClock:
-    """`ports.Clock` by the last known time of the server. A test's own clock stands instead of it."""
+    """`ports.Clock` by the last known time of the server, counted on by the monotonic clock of this process.
+
+    Its wall clock may be set while it runs: a lease must not end by that. A test's own clock stands instead of both.
+    """
 
     def __init__(self, clock: Clock) -> None:
         """Take the clock of this process."""
         self._clock = clock
         self._is_real = isinstance(clock, SystemClock)
-        self._ahead = timedelta()
-        self._set_at = clock.monotonic()
+        self._known = clock.now(), clock.monotonic()
 
     def is_old(self) -> bool:
         """Return whether the next commit should ask for the time."""
-        return self._is_real and self._clock.monotonic() - self._set_at > SURE_S
+        return self._is_real and self._clock.monotonic() - self._known[1] > SURE_S
 
     def set(self, seconds: int, micros: int) -> None:
         """Take the server's time."""
         if self._is_real:
-            self._ahead = from_us(seconds * 1_000_000 + micros) - self._clock.now()
-            self._set_at = self._clock.monotonic()
+            self._known = from_us(seconds * 1_000_000 + micros), self._clock.monotonic()
 
     def now(self) -> datetime:
         """Return the time of the server."""
-        return self._clock.now() + self._ahead
+        if not self._is_real:
+            return self._clock.now()
+        time, known_at = self._known
+        return time + timedelta(seconds=self._clock.monotonic() - known_at)
 
     def monotonic(self) -> float:
         """Return monotonic seconds of this process."""
