@@ -25,6 +25,8 @@ ROOTS_AT_ONCE = 100
 NEXT_S = 1.0
 REST_S = 0.02
 """Seconds between two removals, for other writers."""
+FOLD_AFTER = timedelta(hours=1)
+"""Time after the end of a turn: until then its session may go on, and read it for each prompt."""
 LEASE = "retention"
 LEASE_LASTS = timedelta(seconds=60)
 
@@ -55,8 +57,10 @@ class HistoryTrimmer:
             pause = self.every_s
             try:
                 await self.clear_files()
-                if not self.keep.is_everything and await self._may_remove():
-                    await self._some_sessions()
+                if await self._is_ours():
+                    await self._fold()
+                    if not self.keep.is_everything:
+                        await self._some_sessions()
                     pause = NEXT_S if self._after else self.every_s
             except StoreError as error:
                 self._log.error("old messages are not removed now", error=str(error))
@@ -64,7 +68,12 @@ class HistoryTrimmer:
                 self._log.exception("old messages are not removed now")
             await asyncio.sleep(pause)
 
-    async def _may_remove(self) -> bool:
+    async def _fold(self) -> None:
+        while count := await self.retention.fold(FOLD_AFTER):
+            self.metrics.sweeps.labels("fold").inc(count)
+            await asyncio.sleep(REST_S)
+
+    async def _is_ours(self) -> bool:
         return await self.node.hold(LEASE, self.node_id, LEASE_LASTS) is not None
 
     async def _some_sessions(self) -> None:

@@ -108,6 +108,13 @@ class Retention(Protocol):
         """
         ...
 
+    async def fold(self, settled_for: timedelta) -> int:
+        """Store some turns that ended so long ago in a smaller form, where the store has one. Nobody sees a difference.
+
+        Return how many were looked at; call it again until it returns 0.
+        """
+        ...
+
     async def lost_files(self) -> Sequence[LostFiles]:
         """Return the files of removed turns. A turn of these that is still there is being removed: leave its files."""
         ...

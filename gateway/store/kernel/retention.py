@@ -94,7 +94,7 @@ def _stays(part: Part, session: SessionRow, turn: TurnId, keep: Keep, *, in_wind
         is_last=False,  # the index left these out
         in_window=present and in_window,
         waits=_has_waits(part, row),
-        slots=any(not _is_settled(part.slots[one]) for one in row.slots),
+        slots=any(not is_settled(part.slots[one]) for one in row.slots),
         children=any(_child_stays(part, turn, task) for task in row.tasks),
         grants=_has_grants(part, row),
     )
@@ -105,7 +105,8 @@ def _has_waits(part: Part, row: TurnRow) -> bool:
     return any(part.waits[one].wait.state in UNDECIDED for one in row.waits)
 
 
-def _is_settled(row: SlotRow) -> bool:
+def is_settled(row: SlotRow) -> bool:
+    """Return whether nothing of a slot is to be sent any more."""
     return row.slot.state in (SlotState.SENT, SlotState.DEAD) and row.again_at is None
 
 
@@ -133,7 +134,7 @@ def _child_stays(part: Part, giver: TurnId, task: TurnId) -> bool:
 def _is_needed(part: Part, turn: TurnId) -> bool:
     row = part.turns[turn]
     slots = (part.slots[one] for one in row.slots)
-    needed = row.turn.state not in ENDED or _has_waits(part, row) or not all(map(_is_settled, slots))
+    needed = row.turn.state not in ENDED or _has_waits(part, row) or not all(map(is_settled, slots))
     return needed or _has_grants(part, row) or any(_child_stays(part, turn, task) for task in row.tasks)
 
 
@@ -267,7 +268,7 @@ def _remove_some(
             removed += 1
     for slot in slots:
         found = part.slots[slot]
-        if _is_settled(found) and not _shows_card(part, found.slot) and room.take(1):
+        if is_settled(found) and not _shows_card(part, found.slot) and room.take(1):
             part.slots.delete(slot)
             removed += 1
     return removed

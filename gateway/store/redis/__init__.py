@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar
 
 from gateway.domain.durability import STRICT, StoreTerms
@@ -18,6 +19,7 @@ from gateway.domain.views import Claimed
 from gateway.ports import Clock
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
+from gateway.store.redis import folds
 from gateway.store.redis.checks import check_server, life_at
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import address_of
@@ -59,6 +61,10 @@ class RedisStore(RedisQueries):
     async def run(self, transition: Callable[[Part], T]) -> T:
         """Run a transition and return when it is stored."""
         return await self._writer.submit(transition)
+
+    async def fold(self, settled_for: timedelta) -> int:
+        """Store ended turns in a smaller form."""
+        return await self.run(lambda part: folds.fold(part, part.now - settled_for))
 
     async def view(self, view: Callable[[Part], T]) -> T:
         """Run a read."""

@@ -92,6 +92,8 @@ class Kept:
     def take_in(self, batch: Batch, stamp: int) -> None:
         """Keep what a batch wrote under the number of its commit."""
         self._take_histories(batch, stamp)
+        for key in batch.folded:
+            self.drop(key)
         for key, row in batch.changed.items():
             if row is None or key.startswith(f"{EVENT.name}:"):
                 self.drop(key)
@@ -134,6 +136,10 @@ class Batch:
     """Changed rows; None for a removed one."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Characters of the changed rows, once they are written."""
+    folded: dict[str, str] = field(default_factory=dict[str, str])
+    """Pointers in the place of rows that this batch folds."""
+    commands: list[tuple[str | int, ...]] = field(default_factory=list[tuple[str | int, ...]])
+    """Further commands, which write no rows."""
     loads: int = 0
     """Times that rows were loaded. Rows of one load are of one moment."""
 

@@ -13,7 +13,7 @@ from gateway.store.codec import EPOCH, dump_conversation, dump_json, storable, t
 from gateway.store.kernel.part import Part
 from gateway.store.redis.batch import Batch
 from gateway.store.redis.indexes import Place, places_of, places_of_fact, unsent_in
-from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, UNNUMBERED, kind_of
+from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, TURN, UNNUMBERED, kind_of
 from gateway.store.redis.source import HEAD, RedisSource
 
 Word: TypeAlias = str | int
@@ -67,6 +67,8 @@ def take_in(part: Part, source: RedisSource, writes: Writes) -> None:
         new[AUDIT.key(row.seq)] = row
         new[AUDIT_HEAD.key(HEAD)] = AuditHead(since=EPOCH, seq=row.seq, hash=row.hash)
     source.batch.changed |= new
+    writes.commands += source.batch.commands
+    source.batch.commands = []
     for event, raw, why in part.poison:
         words = ("event", storable(dump_json(list(event))), "raw", storable(raw), "why", storable(why))
         writes.commands.append(("XADD", "poison", "MAXLEN", "~", POISON_KEPT, "*", *words, "at", to_us(part.now)))
@@ -128,11 +130,15 @@ def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str,
     `head`: those before the lists. `event`: channel and message for freed conversations.
     """
     lists = Lists(prefix)
+    for key, pointer in batch.folded.items():
+        lists.rows += (prefix + key, pointer)
     for key, row in batch.changed.items():
         is_blind = key.startswith(f"{FACT.name}:") and key not in batch.read
         before = None if is_blind else batch.before(key)
         if row is None:
             lists.removed.append(prefix + key)
+            if key.startswith(f"{TURN.name}:"):
+                lists.removed.append(f"{prefix}fold:{key.partition(':')[2]}")
         else:
             batch.sizes[key] = lists.put(key, row)
         lists.move(places_of_fact(key) if is_blind else places_of(key, before), places_of(key, row))

@@ -25,6 +25,7 @@ from gateway.store.redis import indexes
 from gateway.store.redis.checks import FILLING, check_server, escaped
 from gateway.store.redis.commit import CHANGED, COPYING, EVENTS_KEPT
 from gateway.store.redis.connection import Script, address_of, connect, failure, shown
+from gateway.store.redis.folds import expanded
 from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, KINDS, NEW
 from gateway.store.redis.source import HEAD
 
@@ -104,8 +105,11 @@ class RedisCopy:
         wanted = [key for key in keys if key.partition(":")[0] in KINDS and not key.startswith(AUDIT_HEAD.name)]
         if not wanted:
             return []
-        values = self.client.mget([self.key(key) for key in wanted])
+        values = expanded(wanted, self._values(wanted), self._values)
         return [_record(key, value) for key, value in zip(wanted, values, strict=True)]
+
+    def _values(self, keys: Sequence[str]) -> list[str | None]:
+        return self.client.mget([self.key(key) for key in keys])
 
     def placed(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the records; sessions with their places among the children of their parents."""
@@ -156,7 +160,8 @@ class RedisCopy:
             self._go_on()
             self._take([key.removeprefix(self.prefix) for key in self.client.spop(keys[1], 1000)], into)
         rev, *found = rest
-        changed = [(key.removeprefix(self.prefix), value) for key, value in zip(found[::2], found[1::2], strict=True)]
+        keys = [key.removeprefix(self.prefix) for key in found[::2]]
+        changed = list(zip(keys, expanded(keys, found[1::2], self._values), strict=True))
         self._keep([_record(key, value) for key, value in changed if key.partition(":")[0] in KINDS], into)
         into.put(list(self.poison()))
         into.settle(int(rev))

@@ -22,6 +22,7 @@ Place: TypeAlias = tuple[str, str]
 Score: TypeAlias = int
 
 ROOTS, LIVE_CHILDREN, PAST_CHILDREN = "sessions:roots", "sessions:live", "sessions:past"
+UNFOLDED = "turns:unfolded"
 QUEUED, READY, GATHERING = "turns:queued", "turns:ready", "turns:gathering"
 READY_SOMEWHERE = "turns:ready-somewhere"
 """Ready turns of all homes; `READY` has those of none."""
@@ -150,6 +151,7 @@ def _of_turn(key: str, row: TurnRow) -> Places:
         yield (PARKED, turn.id), row.queued_rev
     elif turn.state in ENDED:
         yield (ended_in(turn.session, turn.epoch), turn.id), row.ended_rev or 0
+        yield (UNFOLDED, turn.id), to_us(turn.ended_at or row.queued_at)
 
 
 def _of_message(key: str, row: MessageRow) -> Places:

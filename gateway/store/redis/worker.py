@@ -30,6 +30,7 @@ from gateway.store.redis.batch import Batch, Kept, Question, Stored
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
+from gateway.store.redis.folds import expanded
 from gateway.store.redis.life import Known, Lives, Lost
 from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
@@ -372,6 +373,9 @@ class Worker:
         return connection.until_answered(ask, is_closed=lambda: self._closed)
 
     def _mget(self, keys: Sequence[str]) -> list[str | None]:
+        return expanded(keys, self._mget_stored(keys), self._mget_stored)
+
+    def _mget_stored(self, keys: Sequence[str]) -> list[str | None]:
         named = [self._prefix + key for key in keys]
         return connection.until_answered(lambda: self._client.mget(named), is_closed=lambda: self._closed)
 

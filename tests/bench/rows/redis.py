@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 from gateway.domain.ids import SessionId
@@ -36,6 +37,7 @@ IN_SCRIPTS = frozenset({"get", "hget", "set", "mset", "getrange", "zadd", "zrem"
 TIMES = 3.0
 """By so much the largest may be dearer than the smallest."""
 FAMILY = 500
+TURNS_EACH = 20
 FIRST = 1_000_000
 """Chats that have nothing unsent."""
 
@@ -108,6 +110,7 @@ async def transitions(bench: Bench) -> list[Figure]:
         ),
         *await _a_turn(bench),
         await _idle_session(bench),
+        *await _folded_turns(bench),
     ]
 
 
@@ -145,6 +148,38 @@ async def _idle_session(bench: Bench) -> Figure:
     return Figure(
         what="memory of Redis, a session with one command", value=(after.memory - before.memory) / count, unit="bytes"
     )
+
+
+async def _folded_turns(bench: Bench) -> list[Figure]:
+    """Memory of Redis for a turn in a session of 20, as it is stored at its end, and folded."""
+    chats = [_chat(number) for number in range(max(1, bench.counts.grown[-1] // TURNS_EACH))]
+    async with on_redis(bench) as (server, store):
+        await _ended(store, [_chat(FIRST)])
+        before = await spent(server)
+        for _ in range(TURNS_EACH):
+            await _ended(store, chats)
+        stored = await spent(server)
+        while await store.fold(timedelta(0)):
+            pass
+        folded = await spent(server)
+    turns = TURNS_EACH * len(chats)
+    return [
+        Figure(what="memory of Redis, a turn", value=(stored.memory - before.memory) / turns, unit="bytes"),
+        Figure(
+            what="memory of Redis, a folded turn",
+            value=(folded.memory - before.memory) / turns,
+            unit="bytes",
+            budget=1600,
+        ),
+    ]
+
+
+async def _ended(store: Store, chats: Sequence[Conversation]) -> None:
+    """A turn of each chat, shown."""
+    await fill(store, iter(range(len(chats))), chats)
+    while slots := await store.claim_slots(NODE, ["telegram"], 50):
+        for slot in slots:
+            await store.slot_sent(slot, "1", unsettled=False)
 
 
 async def _sessions(store: Store, numbers: Iterator[int]) -> None:
