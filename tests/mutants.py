@@ -60,7 +60,9 @@ from hypothesis import Phase, settings
 
 plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
-settings.register_profile("mutants", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "mutants", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], deadline=None
+)
 settings.load_profile("mutants")
 
 
