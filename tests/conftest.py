@@ -51,7 +51,7 @@ def pytest_configure() -> None:
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     usual = settings.get_profile(settings.get_current_profile_name())
-    # Seconds of one example are the load's, eight processes share two cores; tests by the clock measure what takes long.
+    # What one example takes is the load's, with eight processes on two cores. Tests by the clock measure what is long.
     settings.register_profile("sized", usual, max_examples=examples(usual.max_examples), deadline=None)
     settings.load_profile("sized")
 

@@ -242,6 +242,7 @@ def _folders(walker: Walker, args: Sequence[str]) -> Sequence[str]:
 def _parsed(walker: Walker, args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each option with its value, or empty, and each operand as the value of no option.
 
+    Of a group of short options there is one, that with a value, or all of them as one.
     As programs do, take what follows an option with a value as this value, even when it looks like an option.
     """
     words = iter(args)
@@ -255,16 +256,15 @@ def _parsed(walker: Walker, args: Sequence[str]) -> Iterator[tuple[str, str]]:
             takes_next = not equals and begins_one(name, walker.valued_long)
             yield name, next(words, "") if takes_next else value
         else:
-            flags, value = _group(walker, word[1:])
-            yield from ((f"-{letter}", "") for letter in flags[:-1])
-            yield f"-{flags[-1]}", next(words, "") if value is None else value
+            letter, value = _valued(walker, word[1:])
+            yield f"-{letter}", next(words, "") if value is None else value
 
 
-def _group(walker: Walker, letters: str) -> tuple[str, str | None]:
-    """Return the options of a group up to one that takes a value, and this value; None: it is the next word."""
+def _valued(walker: Walker, letters: str) -> tuple[str, str | None]:
+    """Return the option of a group that takes a value, and this value; None: it is the next word."""
     for at, letter in enumerate(letters):
         if letter in walker.valued:
-            return letters[: at + 1], letters[at + 1 :] or None
+            return letter, letters[at + 1 :] or None
     return letters, ""
 
 

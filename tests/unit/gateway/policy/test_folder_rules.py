@@ -126,6 +126,7 @@ def test_later_rule_allows_a_folder_again() -> None:
         ("git diff", ASK),
         ("git log -p", ASK),
         ("git log --oneline", ALLOW),
+        ("git diff --stat .", ALLOW),
         ("git diff main.py", ALLOW),
         ("timeout 5 rg x", ASK),
         ("diff -r . other", ASK),

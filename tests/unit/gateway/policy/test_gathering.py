@@ -43,6 +43,8 @@ from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule
         ("rg -g '*.py' -n -g '*.p*' x", ASK),
         ("rg --type-add 'py:*.p*' -t py x", ASK),
         ("rg -T js x", ASK),
+        ("rg x -g", ASK),
+        ("rg x --glob", ASK),
         ("rg -e -t py src", ASK),
         ("rg -e -g main.py src", ASK),
         ("rg -- -g main.py src", ASK),
