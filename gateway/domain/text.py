@@ -48,6 +48,8 @@ def mended(text: str) -> str:
 
     No file, store or channel accepts surrogates.
     """
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

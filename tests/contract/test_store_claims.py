@@ -127,11 +127,14 @@ async def test_what_is_beyond_the_limit_is_left_for_the_next_claim(scene: Scene)
     assert sorted([*claim.result(), *_turns(rest)]) == sorted([one.turn, two.turn])
 
 
+@pytest.mark.conformance
 async def test_a_claim_of_none_waits_for_a_wake_up(scene: Scene) -> None:
-    """As whoever has no room does."""
+    """As whoever has no room does. It takes none of those that are ready."""
+    await scene.say()
     async with waiting(scene, limit=0) as claim:
         scene.store.live.publish(TURNS, TurnsDue())
     assert claim.result() == []
+    assert await scene.store.claim(NODE, 0) == []
 
 
 async def test_a_wake_up_makes_a_claim_look_by_the_clock(scene: Scene) -> None:

@@ -25,7 +25,7 @@ from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import address_of
 from gateway.store.redis.events import RedisEventBus
 from gateway.store.redis.life import Known
-from gateway.store.redis.queries import RedisQueries, history_of
+from gateway.store.redis.queries import RedisQueries, history_of, source_of
 from gateway.store.redis.replicas import waits_for
 from gateway.store.redis.worker import Worker
 from gateway.store.write_queue import LOOK_EVERY_S, WaitingClaims
@@ -76,7 +76,8 @@ class RedisStore(RedisQueries):
         """Claim ready turns; when there is none, wait for one."""
 
         def claim(part: Part) -> list[Claimed]:
-            taken = (take(part, turn) for turn in part.index.ready_turns(part.now, limit, home))
+            ready = part.index.ready_turns(part.now, limit, home)
+            taken = source_of(part).each(lambda turn: take(part, turn), ready)
             return [one for one in taken if one is not None]
 
         return await self._claim(self._writer.turns, claim, limit, wait_s)

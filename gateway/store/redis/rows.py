@@ -18,7 +18,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.ids import InboundId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.views import Spent
 from gateway.store import columns
-from gateway.store.codec import dump_json, from_us, load_json, storable, to_us
+from gateway.store.codec import dump_json, dump_plain, from_us, load_json, storable, to_us
 from gateway.store.columns import RowColumns
 from gateway.store.decode import (
     audit_row_of,
@@ -74,7 +74,7 @@ class Kind(Generic[K, R]):
         for place in self.places:
             if (rev := values[place]) is not None and rev > UNNUMBERED:
                 values[place] = UNNUMBERED - rev
-        return dump_json(values)
+        return dump_plain(values)
 
     def load(self, stamp: int, text: str) -> R:
         """Return the row of a stored value."""
@@ -219,7 +219,7 @@ def _expiry(fact: Fact) -> int | None:
 
 
 def _list(key: Sequence[str]) -> str:
-    return dump_json(list(key))
+    return dump_plain(list(key))
 
 
 SpentKey: TypeAlias = tuple[date, str, str]

@@ -42,6 +42,7 @@ from gateway.store.redis.rows import (
     Kind,
 )
 
+K = TypeVar("K")
 T = TypeVar("T")
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
@@ -53,6 +54,15 @@ PAGE, LOADED_AT_ONCE = 100, 32
 
 class NotFirst(Exception):
     """An index was asked behind another transition of the batch, whose changes no index has yet."""
+
+
+class SeveralMissing(Missing):
+    """Several acts of one transition miss something each: all of it is loaded together."""
+
+    def __init__(self, each: Sequence[Missing]) -> None:
+        """Take what each of them misses."""
+        super().__init__("several")
+        self.each = each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,18 @@ class RedisSource:
         """False behind a transition that changed something."""
         self.only_new = False
         """True for a claim that runs on the work of its own batch: no index is asked then, and nothing is loaded."""
+
+    def each(self, act: Callable[[K], T], keys: Iterable[K]) -> list[T]:
+        """Do something for each key. What they miss is loaded together, and not one after the other."""
+        done, missed = list[T](), list[Missing]()
+        for key in keys:
+            try:
+                done.append(act(key))
+            except Missing as missing:
+                missed.append(missing)
+        if missed:
+            raise SeveralMissing(missed)
+        return done
 
     # --- rows -------------------------------------------------------------------------------
 
@@ -249,7 +271,7 @@ class RedisSource:
         """Return queued turns that may run there, the longest waiting first. Rows behind the last one are not read."""
         found: list[TurnId] = []
         held: dict[SessionId, int] = {}
-        for row in self._queued(home):
+        for row in self._queued(home) if limit > 0 else ():
             turn, gathers = row.turn, row.gathers_until is not None and row.gathers_until > now
             if turn.state is not TurnState.QUEUED or not row.head or gathers or not is_for(row, home):
                 continue

@@ -34,7 +34,7 @@ from gateway.store.redis.folds import expanded
 from gateway.store.redis.life import Known, Lives, Lost
 from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
-from gateway.store.redis.source import NotFirst, RedisSource
+from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
 from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
 
 T = TypeVar("T")
@@ -286,7 +286,7 @@ class Worker:
                 except NotFirst:
                     deferred.append(job)
                 except Missing as missing:
-                    missed.append(missing)
+                    missed += missing.each if isinstance(missing, SeveralMissing) else [missing]
                     left.append(job)
                     if job is jobs[0]:  # it alone may ask indexes: it runs before the others change something
                         left += pending[place + 1 :]
@@ -302,17 +302,25 @@ class Worker:
         touched = [job.touched for job in done if job.touched is not None]
         source.only_new = True
         if turns := [one for one in touched if one.turns_due]:
-            rev = self._hand_out_to(self.turns, source, writes, now, rev)
-            for one in turns:
-                one.turns_due = source.leaves_turns(now)
+            rev, handed = self._hand_out_to(self.turns, source, writes, now, rev)
+            if handed and not source.leaves_turns(now):
+                for one in turns:
+                    one.turns_due = False
         if slots := [one for one in touched if one.slots_due]:
-            rev = self._hand_out_to(self.slots, source, writes, now, rev)
-            for one in slots:
-                one.slots_due = source.leaves_slots(now)
+            rev, handed = self._hand_out_to(self.slots, source, writes, now, rev)
+            if handed and not source.leaves_slots(now):
+                for one in slots:
+                    one.slots_due = False
         return rev
 
-    def _hand_out_to(self, claims: WaitingClaims, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
-        """Run claims until one has taken all. One that needs rows that are not at hand waits on."""
+    def _hand_out_to(
+        self, claims: WaitingClaims, source: RedisSource, writes: Writes, now: datetime, rev: int
+    ) -> tuple[int, bool]:
+        """Run claims until one has taken all. Return the revision after that, and whether any claim took part.
+
+        A claim that needs rows that are not at hand waits on.
+        """
+        handed = False
         while (job := claims.next()) is not None:
             assert isinstance(job, Job), "it was queued here"
             self._handed.append(job)
@@ -321,10 +329,11 @@ class Worker:
                 rev = self._run(job, source, writes, now, rev)
             except (Missing, NotFirst):
                 source.batch.restore(before)
-                return rev
+                return rev, False
+            handed = True
             if job.error is not None or len(job.result) < job.most:
-                return rev
-        return rev
+                break
+        return rev, handed
 
     def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
