@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, StrictInt, field_validator
 
 from config.basics import Table
 from config.values import Flaw
@@ -14,6 +14,8 @@ from gateway.domain.nodes import HOME_AWAY_AFTER, Role
 
 KEY_CHARS = 32
 """Least characters of a cluster key: the store keeps a fingerprint of it, from which a short one could be guessed."""
+TURNS_AT_ONCE = 256
+"""Turns of a node at a time, at most."""
 HOME_AWAY_AT_LEAST = timedelta(seconds=3)
 """Least silence after which a node loses its sessions. Nodes tell six times as often that they live."""
 
@@ -40,7 +42,12 @@ class ClusterSettings(Table):
         description='What this node does: "ingress" (receives messages, serves the page), "worker" (runs turns), '
         '"delivery" (sends). Default: all three.',
     )
-
+    turns_at_once: StrictInt = Field(
+        default=TURNS_AT_ONCE,
+        ge=1,
+        le=TURNS_AT_ONCE,
+        description="Turns that this node runs at a time. Further ones wait, or run on another node.",
+    )
     home_away_after: timedelta = Field(
         default=HOME_AWAY_AFTER,
         description="How long a node may be silent, drained or ended before others take the sessions whose files it "

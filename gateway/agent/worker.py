@@ -32,7 +32,7 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
 AT_ONCE = 256
-"""Turns that run on this node at a time."""
+"""Turns that run on this node at a time, unless it is told otherwise."""
 CLAIMED_AT_ONCE = 32
 """Turns in one claim, a transition of about 0.3 ms for each turn: other writes wait for it."""
 RENEW_EVERY_S = 5.0
@@ -67,6 +67,8 @@ class TurnWorker:
     """Closed while this node takes no turns."""
     home: str = ""
     """As in `TurnQueue.claim`."""
+    at_once: int = AT_ONCE
+    """Turns that run here at a time, at most."""
     _draining: bool = False
     _held: set[TurnRun] = field(default_factory=set[TurnRun])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
@@ -112,7 +114,7 @@ class TurnWorker:
         if not self.gate.is_open:
             await self.gate.wait(LOOK_EVERY_S)
             return ()
-        most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
+        most = min(CLAIMED_AT_ONCE, self.at_once - len(self._held))
         try:
             history = self.turns.history_turns
             return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=history, home=self.home)
@@ -141,7 +143,7 @@ class TurnWorker:
                 if run.cancellation.why not in (CancelReason.SHUTDOWN, CancelReason.RELEASE):
                     self._short.pop(lease.turn, None)
                 run.release(ended=run.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
-                full = len(self._held) >= AT_ONCE
+                full = len(self._held) >= self.at_once
                 self._held.discard(run)
                 if full:  # the store announced waiting turns while there was no room for them
                     self.events.publish_here(TURNS, TurnsDue())

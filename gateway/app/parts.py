@@ -66,6 +66,7 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
         points=core.points,
         gate=core.gates[Role.WORKER],
         home=core.home,
+        at_once=core.loaded.settings.cluster.turns_at_once,
     )
 
 

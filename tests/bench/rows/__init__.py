@@ -48,6 +48,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "question": questions.question,
         "commits": store.commits,
         "redis": redis.transitions,
+        "redis-workers": redis.workers,
         "redis-growth": redis.growth,
         "decisions": policy.decisions,
         "spawns": sandbox.spawns,

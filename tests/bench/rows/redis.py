@@ -1,8 +1,9 @@
-"""Rows: the store on Redis beside the one on SQLite, in one run; a turn, an idle session, and what grows on Redis."""
+"""Rows: the store on Redis beside the one on SQLite, in one run; a turn, two nodes, and what grows on Redis."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -21,15 +22,25 @@ from gateway.system.clock import SystemClock
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rates import fill
+from tests.bench.rows.crowd import people
 from tests.bench.rows.growth import NODE, after_a_child
 from tests.bench.rows.store import A_TURN, SLICES, take_turns
-from tests.bench.world import Bench
+from tests.bench.world import SLOW, Bench
 from tests.support.makers import control, inbound, route
 from tests.support.redis_server import RedisServer
 
 Seed: TypeAlias = Callable[[Store, int], Awaitable[None]]
 Step: TypeAlias = Callable[[Store, int], Awaitable[None]]
 
+CLUSTER = """
+[cluster]
+key = "file:{key}"
+node = "{node}"
+roles = {roles}
+turns_at_once = {room}
+"""
+ROOM = 8
+"""Turns of a node at a time: few, so that the model bounds it."""
 MS, US = 1_000, 1_000_000
 CALLERS = 32
 IN_SCRIPTS = frozenset({"get", "hget", "set", "mset", "getrange", "zadd", "zrem", "zcard", "del", "expire", "time"})
@@ -186,6 +197,37 @@ async def _sessions(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
         where = Conversation(channel="telegram", account="main", chat=str(-number - 1))
         await store.control(route(SessionId(f"chat:{number}")), inbound(direct=False, where=where), control())
+
+
+# --- several nodes ------------------------------------------------------------------------------
+
+
+async def workers(bench: Bench) -> list[Figure]:
+    """Chats of a model of 500 ms at once, answered by one node with room for few turns, and by two."""
+    folder, users = bench.new_folder(), people(bench.counts.chats)
+    (folder / "key").write_text("a cluster key of more than thirty-two characters")
+    first, second = (
+        CLUSTER.format(key=folder / "key", node=node, roles=json.dumps(roles), room=ROOM)
+        for node, roles in (("first", ["ingress", "worker", "delivery"]), ("second", ["worker"]))
+    )
+    with RedisServer(bench.new_folder()) as server:
+        async with bench.run_daemon(first, model=True, store=server.url) as life:
+            await life.at_once(users, "hello")
+            alone_s = await life.at_once(users, SLOW)
+            async with bench.run_daemon(second, model=True, store=server.url):
+                await life.at_once(users, "hello")
+                both_s = await life.at_once(users, SLOW)
+    count = len(users)
+    return [
+        Figure(
+            what=f"messages in a second on Redis, two nodes of {ROOM} turns; beside one",
+            value=count / both_s,
+            unit="/s",
+            floor=count / alone_s,
+            budget=1.8 * count / alone_s,
+            at_least=True,
+        )
+    ]
 
 
 # --- what grows ---------------------------------------------------------------------------------

@@ -68,6 +68,22 @@ async def test_a_turn_of_one_session_does_not_wait_for_another_session(engine: E
         await ends(engine, slow)
 
 
+async def test_a_worker_runs_no_more_turns_than_it_has_room_for(engine: Engine, read: FakeTool) -> None:
+    read.hold = True
+    engine.model.script = [calls("read"), Answer(text="Done."), Answer(text="Next.")]
+    worker = engine.worker()
+    worker.at_once = 1
+    async with in_background(worker.run()):
+        first = await engine.say("first")
+        await read.until_begun()
+        second = await engine.say("second", who=CLEO_TELEGRAM, where=CLEO_CHAT)
+        await asyncio.sleep(0.1)
+        assert (await engine.store.turn(second)).turn.state is TurnState.QUEUED
+        read.release.set()
+        await ends(engine, first)
+        await ends(engine, second)
+
+
 async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read:x")]
