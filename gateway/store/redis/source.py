@@ -6,27 +6,25 @@ Reading a row that is not loaded raises `Missing`, and so does asking an index.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from heapq import merge
-from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from gateway.domain.audit import AuditHead
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind
+from gateway.domain.slots import SlotKind
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
-from gateway.store.codec import EPOCH, dump_conversation, dump_json, to_us
+from gateway.store.codec import EPOCH, to_us
 from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
-from gateway.store.redis import indexes, old_rows
-from gateway.store.redis.batch import ABSENT, UNSENT, Batch, History, Question
+from gateway.store.redis import indexes, next_slots, old_rows
+from gateway.store.redis.batch import ABSENT, Batch, History, Question
 from gateway.store.redis.rows import (
     AUDIT_HEAD,
     CARDS,
@@ -46,8 +44,6 @@ K = TypeVar("K")
 T = TypeVar("T")
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
-LANES_PAGE = 1000
-"""Unsent slots of a channel that a claim looks at together, without their rows."""
 PAGE, LOADED_AT_ONCE = 100, 32
 """Ready turns of one look at the index, and of one load of their rows."""
 
@@ -63,22 +59,6 @@ class SeveralMissing(Missing):
         """Take what each of them misses."""
         super().__init__("several")
         self.each = each
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
-    """Conversations and slots that a claim passes by without a look at their rows."""
-
-    busy: frozenset[str]
-    """Conversations where something is being sent."""
-    later: frozenset[str]
-    """Slots that are due later."""
-    accounts: tuple[str, ...]
-    """How conversations begin whose account is left out."""
-
-    def is_open(self, lane: str, slots: Sequence[SlotId]) -> bool:
-        """Return whether the next of these slots of a conversation may be due."""
-        return lane not in self.busy and not lane.startswith(self.accounts) and not self.later.issuperset(slots)
 
 
 class RedisSource:
@@ -122,10 +102,10 @@ class RedisSource:
 
     def named(self, keys: Sequence[str]) -> list[Any]:
         """Return rows by their keys in Redis. All missing ones are loaded together."""
-        self._need(keys)
+        self.need(keys)
         return [self.batch.get(key) for key in keys]
 
-    def _need(self, keys: Sequence[str]) -> None:
+    def need(self, keys: Sequence[str]) -> None:
         """Have rows at hand, without reading them."""
         missing = [key for key in keys if not self.batch.is_known(key)]
         if missing:
@@ -209,21 +189,22 @@ class RedisSource:
         """Return the answer to a read of a sorted set. Raises `Missing`, and `NotFirst` behind other changes."""
         if not self.may_ask:
             raise NotFirst
-        return self._answer(question)
+        return self.answer_to(question)
 
     def candidates(self, name: str, first: int = 0, last: int = -1) -> list[str]:
         """Return members by score, also behind other changes of the batch, which may have removed or added some.
 
         For claims: they look at each row, and what was added is announced after the commit. So many share a batch.
         """
-        return self._answer(("ZRANGE", name, first, last))
+        return self.answer_to(("ZRANGE", name, first, last))
 
     def ask_together(self, questions: Sequence[Question]) -> None:
         """Get the answers to several questions in one round trip."""
         if unanswered := [one for one in questions if one not in self.batch.answers]:
             self._miss(Missing("answers", *unanswered))
 
-    def _answer(self, question: Question) -> Any:
+    def answer_to(self, question: Question) -> Any:
+        """Return the answer to a read of a sorted set, also behind other changes of the batch. Raises `Missing`."""
         if question not in self.batch.answers:
             self._miss(Missing("answer", *question))
         return self.batch.answers[question]
@@ -263,7 +244,7 @@ class RedisSource:
 
     def _stored_ended(self, session: SessionId, asked: History) -> list[str]:
         name = indexes.ended_in(session, asked.epoch)
-        return self._answer(("ZREVRANGEBYSCORE", name, "+inf", f"({asked.after}", "LIMIT", 0, asked.limit))[::-1]
+        return self.answer_to(("ZREVRANGEBYSCORE", name, "+inf", f"({asked.after}", "LIMIT", 0, asked.limit))[::-1]
 
     # --- turns that are due -----------------------------------------------------------------
 
@@ -293,7 +274,7 @@ class RedisSource:
             return iter(sorted(rows, key=_queued_rev))
         names = (indexes.READY, indexes.ready_at(home) if home else indexes.READY_SOMEWHERE)
         self.ask_together([("ZRANGE", name, 0, PAGE - 1) for name in names])
-        self._need([TURN.key(TurnId(turn)) for name in names for turn in self._first_of_queue(name)])
+        self.need([TURN.key(TurnId(turn)) for name in names for turn in self._first_of_queue(name)])
         return merge(*(self._queued_in(name) for name in names), key=_queued_rev)
 
     def _first_of_queue(self, name: str) -> list[str]:
@@ -307,7 +288,7 @@ class RedisSource:
             first, is_last = first + PAGE, len(page) < PAGE
             for start in range(0, len(page), LOADED_AT_ONCE):
                 some = page[start : start + LOADED_AT_ONCE]
-                self._need([TURN.key(TurnId(turn)) for turn in some])
+                self.need([TURN.key(TurnId(turn)) for turn in some])
                 rows = (self.row(TURN, turn) for turn in some)
                 yield from (row for row in rows if row is not None)
 
@@ -321,15 +302,6 @@ class RedisSource:
         if any(row.turn.kind is TurnKind.COMMAND and row.turn.state not in HELD for row in changed):
             return True  # its place may be that of a command that waits
         return bool(self.ready_turns(now, 1))
-
-    def leaves_slots(self, now: datetime) -> bool:
-        """Return whether another claim may take a slot because of this batch."""
-        for rows in self.batch.unsent().values():
-            if all(row.sending_since is None for row in rows):
-                was_sending = any(self.batch.was_sending(row) for row in rows)
-                if was_sending or any(row.slot.due_at <= now for row in rows):
-                    return True
-        return False
 
     def held_turns(self, lapsed: datetime | None = None) -> list[tuple[TurnId, NodeId]]:
         """Return leased turns in the order in which they return to the queue."""
@@ -403,92 +375,8 @@ class RedisSource:
         self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey] = ()
     ) -> list[SlotId]:
         """Return the oldest due slot of each conversation where none is being sent; refusals last."""
-        if self.only_new:
-            return self._new_slots(now, channels, limit, without)
-        due_later = ("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf")
-        first = [("ZRANGE", indexes.unsent_on(channel), 0, LANES_PAGE - 1) for channel in channels]
-        self.ask_together([("ZRANGE", indexes.SENDING, 0, -1), due_later, *first])
-        sending = [row for row in self.rows(SLOT, self.candidates(indexes.SENDING)) if row.sending_since is not None]
-        closed = Closed(
-            busy=frozenset(dump_conversation(row.slot.conversation) for row in sending),
-            later=frozenset(self._answer(due_later)),
-            accounts=tuple(f"{dump_json(list(one))[:-1]}," for one in without),
-        )
-        found: list[SlotRow] = []
-        refusals: list[SlotRow] = []
-        for channel in channels:
-            due = [row for row in self._heads(channel, closed, limit) if row.slot.due_at <= now]
-            found += [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
-            sent = sum(
-                row.slot.kind is SlotKind.REFUSAL and row.slot.conversation.channel == channel for row in sending
-            )
-            waiting = sorted((row for row in due if row.slot.kind is SlotKind.REFUSAL), key=_seq)
-            refusals += waiting[: max(0, REFUSALS_AT_ONCE - sent)]
-        return [row.slot.id for row in [*sorted(found, key=_seq), *refusals][:limit]]
-
-    def _new_slots(
-        self, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
-    ) -> list[SlotId]:
-        """Return the next slots of conversations whose unsent ones this batch has all changed itself."""
-        found: list[SlotRow] = []
-        for where, rows in self.batch.unsent().items():
-            row = min(rows, key=self._place, default=None)
-            if row is None or row.slot.due_at > now or row.slot.kind is SlotKind.REFUSAL:
-                continue
-            place = row.slot.conversation
-            is_ours = place.channel in channels and (place.channel, place.account) not in without
-            if is_ours and all(one.sending_since is None for one in rows):
-                self.batch.must_be_alone(where)
-                found.append(row)
-        return [row.slot.id for row in sorted(found, key=_seq)[:limit]]
-
-    def _place(self, row: SlotRow) -> tuple[bool, int]:
-        """Return where a slot stands in its conversation: cards of sessions other than a main one come last."""
-        session = row.slot.session
-        if row.slot.kind is not SlotKind.CARD or session is None:
-            return False, row.seq
-        known = self.session_row(session)
-        return known is not None and known.session.root_kind is not SessionKind.MAIN, row.seq
-
-    def _heads(self, channel: str, closed: Closed, limit: int) -> list[SlotRow]:
-        """Return the next slots of conversations where none is being sent, of so many at least if there are."""
-        lanes, heads, lacking = self._lanes(channel, closed), list[SlotRow](), limit
-        while lacking > 0 and (some := list(islice(lanes, lacking))):
-            heads += self._first_of(some)
-            lacking = limit - sum(row.slot.kind is not SlotKind.REFUSAL for row in heads)
-        return heads
-
-    def _lanes(self, channel: str, closed: Closed) -> Iterator[list[SlotId]]:
-        """Yield the slots of each open conversation that may be next, by age: the first but cards, and cards before it.
-
-        Of refusals no more than may be sent at once.
-        """
-        lanes: dict[str, list[SlotId]] = {}
-        decided, refusals, first, is_last = set[str](), 0, 0, False
-        while not is_last:
-            page = self.candidates(indexes.unsent_on(channel), first, first + LANES_PAGE - 1)
-            first, is_last = first + LANES_PAGE, len(page) < LANES_PAGE
-            for slot, kind, lane in map(indexes.lane_of, page):
-                if lane in decided:
-                    continue
-                lanes.setdefault(lane, []).append(slot)
-                if kind is SlotKind.CARD:
-                    continue
-                decided.add(lane)
-                slots = lanes.pop(lane)
-                if closed.is_open(lane, slots) and (kind is not SlotKind.REFUSAL or refusals < REFUSALS_AT_ONCE):
-                    refusals += kind is SlotKind.REFUSAL
-                    yield slots
-        yield from (slots for lane, slots in lanes.items() if closed.is_open(lane, slots))
-
-    def _first_of(self, lanes: Sequence[Sequence[SlotId]]) -> list[SlotRow]:
-        """Return the slot of each conversation that is next: cards of sessions other than a main one come last."""
-        rows = {row.slot.id: row for row in self.rows(SLOT, [slot for lane in lanes for slot in lane])}
-        sessions = {row.slot.session for row in rows.values() if row.slot.kind is SlotKind.CARD}
-        self._need([SESSION.key(one) for one in sessions if one is not None])
-        unsent = ([rows[slot] for slot in lane if slot in rows and rows[slot].slot.state in UNSENT] for lane in lanes)
-        idle = (lane for lane in unsent if lane and all(row.sending_since is None for row in lane))
-        return [min(lane, key=self._place) for lane in idle]
+        find = next_slots.new_slots if self.only_new else next_slots.claimable_slots
+        return find(self, now, channels, limit, without)
 
     def sending_slots(self, lapsed: datetime | None = None) -> list[tuple[SlotId, NodeId]]:
         """Return slots being sent with their senders; with `lapsed` only those that take too long."""

@@ -32,6 +32,7 @@ from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.folds import expanded
 from gateway.store.redis.life import Known, Lives, Lost
+from gateway.store.redis.next_slots import leaves_slots
 from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
@@ -308,7 +309,7 @@ class Worker:
                     one.turns_due = False
         if slots := [one for one in touched if one.slots_due]:
             rev, handed = self._hand_out_to(self.slots, source, writes, now, rev)
-            if handed and not source.leaves_slots(now):
+            if handed and not leaves_slots(source, now):
                 for one in slots:
                     one.slots_due = False
         return rev
