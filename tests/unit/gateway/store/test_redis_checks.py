@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import redis
+from redis import exceptions
 
 from gateway.domain.durability import Durability, StoreTerms
 from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import check_server
-from gateway.store.redis.connection import address_of
+from gateway.store.redis.connection import address_of, failure
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
@@ -95,8 +96,9 @@ def test_foreign_keys_under_the_prefix_are_refused(server: RedisServer, client: 
     client.set("theirs", "1")
     check_store(server.url)
     client.set("{dragoman}:theirs", "1")
-    with pytest.raises(ConfigError, match="not a store of Dragoman"):
+    with pytest.raises(ConfigError, match="not a store of Dragoman") as refused:
         check_store(server.url)
+    assert "`?prefix=`" in refused.value.cure
     check_store(f"{server.url}?prefix=second")
 
 
@@ -104,6 +106,37 @@ def test_the_store_of_a_newer_version_is_refused(server: RedisServer, client: An
     client.hset("{dragoman}:meta", "schema", 2)
     with pytest.raises(StoreTooNew, match="schema 2"):
         check_store(server.url)
+
+
+def test_a_half_filled_store_is_refused(server: RedisServer, client: Any) -> None:
+    client.hset("{dragoman}:meta", mapping={"schema": 1, FILLING: "1"})
+    with pytest.raises(StoreError, match=f"{server.url} is half filled: a copy into it") as refused:
+        check_store(server.url)
+    assert "begins anew" in refused.value.cure
+    check_server(*address_of(server.url), begins=False, half=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "cure"),
+    [
+        (exceptions.ReadOnlyError("You can't write"), "is a replica.", "Point store.url at the primary."),
+        (exceptions.OutOfMemoryError("OOM"), "is full: OOM.", "Give Redis more memory (maxmemory)"),
+        (redis.ConnectionError("gone"), "does not answer: gone.", "Start Redis, or correct the URL."),
+        (redis.ConnectionError("SSL: bad"), "cannot be reached through TLS: SSL: bad.", "`?ca=FILE`"),
+        (redis.AuthenticationError("no"), "refuses this user: no.", "Correct user and password in store.url."),
+        (exceptions.NoPermissionError("run the 'mget' command"), "refuses this user", "Give it the right `+mget`."),
+        (exceptions.NoPermissionError("one of the channels"), "refuses this user", "channels `&{dragoman}:*`"),
+        (exceptions.NoPermissionError("one of the keys"), "refuses this user", "keys `~{dragoman}:*`"),
+        (redis.ResponseError("DB index is out of range"), "has no such database", "raise `databases`"),
+        (redis.ResponseError("what"), "failed: what.", "RUNBOOK"),
+    ],
+)
+def test_each_failure_names_server_and_cure(error: redis.RedisError, said: str, cure: str) -> None:
+    found = failure(error, "redis://nobody:secret@here:1/0")
+    assert str(found).startswith("Redis at redis://")
+    assert f"here:1/0 {said}" in str(found)
+    assert "secret" not in str(found)
+    assert cure in found.cure
 
 
 def test_a_replica_is_refused(server: RedisServer, client: Any) -> None:

@@ -1,0 +1,50 @@
+"""Rows as values in Redis: whatever a row holds, it is read as it was written."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.domain.audit import AuditHead, AuditRow
+from gateway.domain.grants import Grant
+from gateway.domain.views import Spent
+from gateway.store.kernel.rows import Fact, SessionRow, SlotRow, changed
+from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, GRANT, SESSION, SLOT, SPENT, UNNUMBERED, Kind
+from tests.support.proof import examples
+
+KINDS: dict[type, Kind[Any, Any]] = {
+    SessionRow: SESSION,
+    SlotRow: SLOT,
+    Fact: FACT,
+    Grant: GRANT,
+    Spent: SPENT,
+    AuditRow: AUDIT,
+    AuditHead: AUDIT_HEAD,
+}
+st.register_type_strategy(int, st.integers(0, 1 << 40))
+st.register_type_strategy(str, st.text("aé\n\"'\\ {}😀", max_size=6))
+st.register_type_strategy(date, st.dates(date(2000, 1, 1), date(2100, 1, 1)))
+st.register_type_strategy(datetime, st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))
+
+
+@pytest.mark.parametrize("of", KINDS, ids=lambda of: of.__name__)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_row_is_read_as_it_was_written(of: type, data: st.DataObject) -> None:
+    row = data.draw(st.from_type(of))
+    assert KINDS[of].load(7, KINDS[of].dump(row)) == row
+
+
+@pytest.mark.parametrize("of", [SessionRow, SlotRow], ids=lambda of: of.__name__)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_revision_of_the_commit_itself_counts_from_it(of: type, data: st.DataObject) -> None:
+    kind, drawn = KINDS[of], data.draw(st.from_type(of))
+    row = changed(drawn, **{name: UNNUMBERED + n for n, name in enumerate(kind.revisions, 1)})
+    read = kind.load(7, kind.dump(row))
+    assert read == kind.numbered(row, 7)
+    assert [getattr(read, name) for name in kind.revisions] == [7 + n for n, _ in enumerate(kind.revisions, 1)]
