@@ -65,7 +65,7 @@ class NewJob:
     terminal: Terminal | None = None
 
 
-class _Unseen:
+class Unseen:
     """Output that nobody has looked at yet: its last part."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Job:
     id: str
     new: NewJob
     began: float
-    unseen: _Unseen = field(default_factory=_Unseen)
+    unseen: Unseen = field(default_factory=Unseen)
     wrote: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by each write, and at the end."""
     buffer: OutputBuffer | None = None

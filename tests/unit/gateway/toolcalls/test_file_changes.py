@@ -161,5 +161,6 @@ async def test_old_content_beyond_the_limit_is_not_kept(changes: CallFileChanges
     (changes.workspace / "a").write_bytes(big)
     await changes.apply([FileChange(path="a", before=content_hash(big), data=b"new")])
     assert contents(changes)[0] == b"new"
-    with pytest.raises(BadRequest, match="too large to keep"):
+    with pytest.raises(BadRequest, match="too large to keep") as refused:
         await changes.undo()
+    assert refused.value.cure == "Restore it from a backup or from version control."

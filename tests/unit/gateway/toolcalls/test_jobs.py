@@ -22,7 +22,7 @@ from gateway.sandbox import Containment, ProcessLimits, probe
 from gateway.store import open_store
 from gateway.system.clock import SystemClock
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.jobs import LIVE_AT_MOST, UNSEEN_CHARS, Jobs
+from gateway.toolcalls.jobs import LIVE_AT_MOST, UNSEEN_CHARS, Jobs, Unseen
 from gateway.toolcalls.output import OnText, OutputBuffer
 from gateway.toolcalls.processes import CallProcess, ProcessHost
 
@@ -240,6 +240,21 @@ async def test_output_is_redacted_and_bounded(daemon: Daemon) -> None:
     assert said.endswith("60000\n")
     assert len(said) < 3 * UNSEEN_CHARS
     assert "characters left out" in said
+
+
+def test_unseen_output_keeps_its_end_and_counts_the_rest() -> None:
+    unseen = Unseen()
+    assert not unseen
+    unseen.add(0, "a" * (UNSEEN_CHARS - 1))
+    unseen.add(UNSEEN_CHARS - 1, "b")
+    unseen.add(UNSEEN_CHARS, "c")
+    assert unseen.take() == f"… {UNSEEN_CHARS - 1:,} characters left out …\nbc"
+    assert not unseen
+    assert unseen.take() == ""
+    unseen.add(UNSEEN_CHARS + 11, "d" * (UNSEEN_CHARS + 1))
+    assert unseen.take() == "… 11 characters left out …\n" + "d" * UNSEEN_CHARS
+    unseen.add(2 * UNSEEN_CHARS + 12, "e")
+    assert unseen.take() == "e"
 
 
 async def test_a_job_in_a_terminal_is_typed_to(daemon: Daemon) -> None:
