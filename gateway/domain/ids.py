@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from typing import NewType
 
 Principal = NewType("Principal", str)
@@ -42,6 +43,11 @@ SYSTEM_HOME = Principal("system:home")
 """Author of the message that tells a session that its files are away."""
 SYSTEM_CONTROL = Principal("system:control")
 """Person at the control socket: whoever may run commands as the daemon's user."""
+
+
+def child_asks(authors: Iterable[Principal]) -> bool:
+    """Return True for messages of which the end of a sub-session is the only author, but for the gateway's notices."""
+    return set(authors) - {SYSTEM_HOME} == {SYSTEM_CHILD}
 
 
 def mint(prefix: str) -> str:

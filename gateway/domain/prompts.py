@@ -41,6 +41,8 @@ class UserText:
     """Pictures among those files; `file` is the path in the workspace."""
     images: tuple[Image, ...] = ()
     """Those of `pictures` that the model is given. A model without image input is told their number."""
+    is_notice: bool = False
+    """True for what the gateway says: nobody waits for an answer to it."""
 
 
 def block(what: str, lines: Sequence[str], mark: str) -> str:

@@ -8,7 +8,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.domain.ids import CallId
-from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.domain.prompts import (
+    CallResult,
+    Complete,
+    Message,
+    ModelEvent,
+    ModelRequest,
+    TextPart,
+    ToolOffer,
+    UserText,
+)
 from gateway.domain.steps import Answer
 from gateway.domain.text import as_code, split_command
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
@@ -49,9 +58,10 @@ class Operator:
         yield Complete(answer=answer)
 
     def _answer(self, request: ModelRequest) -> Answer:
-        last = request.messages[-1] if request.messages else None
+        messages = [one for one in request.messages if not (isinstance(one, UserText) and one.is_notice)]
+        last = messages[-1] if messages else None
         if isinstance(last, CallResult):
-            return self._say("\n\n".join(self._shown(result) for result in _last_results(request)))
+            return self._say("\n\n".join(self._shown(result) for result in _last_results(messages)))
         if isinstance(last, UserText):
             return self._reply(last.text, request)
         return self._say(self._hint(request))
@@ -99,9 +109,9 @@ class Operator:
 # --- results to text ------------------------------------------------------------------------------
 
 
-def _last_results(request: ModelRequest) -> list[CallResult]:
+def _last_results(messages: Sequence[Message]) -> list[CallResult]:
     results: list[CallResult] = []
-    for message in reversed(request.messages):
+    for message in reversed(messages):
         if not isinstance(message, CallResult):
             break
         results.append(message)

@@ -25,7 +25,7 @@ from gateway.domain.children import (
     SpawnRefusal,
 )
 from gateway.domain.decisions import DenyReason
-from gateway.domain.ids import SYSTEM_CHILD, Principal, SessionId, child_session, step_session
+from gateway.domain.ids import Principal, SessionId, child_asks, child_session, step_session
 from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.presets import PLAN
 from gateway.domain.sessions import Session, SessionKind, works_in
@@ -444,8 +444,7 @@ def _kept_from(agent: Agent | None, tools: Collection[str], specs: Mapping[str, 
 
 def _nobody_asked(view: TurnView) -> bool:
     """Return True when the end of a sub-session started the turn and no person has written in it."""
-    asking = [one.message.principal for one in view.inputs if not one.context]
-    return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
+    return child_asks(one.message.principal for one in view.inputs if not one.context)
 
 
 def _limit(refusal: SpawnRefusal) -> SpawnDenied:

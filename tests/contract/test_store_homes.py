@@ -11,7 +11,9 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.homes import Away, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
+from gateway.domain.messages import CONTEXT_KEPT
 from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
@@ -41,9 +43,14 @@ HOMES = {NODE: HERE, OTHER_NODE: THERE}
 GROUP = SessionId("chat:g")
 AWAY_S = 60
 TOLD = (
-    "The node `here` is away, and the files of this session with it: "
-    "work goes on with an empty workspace on the node `there`."
+    "The node `here` does not answer, and the files of this session are there. "
+    "Work goes on with an empty folder on the node `there`. The files do not come back by themselves."
 )
+TOLD_IN_A_GROUP = (
+    "The files of this conversation are on another machine that does not answer now. "
+    "Work goes on with an empty folder. The files do not come back by themselves."
+)
+"""Without the node's name, which may hold a path: others read it."""
 
 
 @pytest.fixture
@@ -313,6 +320,23 @@ async def test_beside_a_command_the_next_model_turn_is_told(scene: FamilyScene) 
     assert [one.message.text for one in (await scene.view(later.turn)).inputs] == [TOLD, "later"]
 
 
+async def test_a_notice_outlives_what_is_overheard_later(scene: FamilyScene) -> None:
+    """With no model turn to tell, it waits beside what others say, which is trimmed."""
+    await both(scene)
+    group = route(GROUP)
+    await scene.say(kind=TurnKind.COMMAND, to=group, where=OTHER_CHAT)
+    (lease,) = await claim(scene)
+    await scene.plan(lease)
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
+    await pass_time(scene, AWAY_S + 20, OTHER_NODE)
+    assert await scene.store.take_over(OTHER_NODE, GROUP)
+    for n in range(CONTEXT_KEPT + 2):
+        await scene.overhear(f"chatter {n}", to=group)
+    later = await scene.say("later", to=group, where=OTHER_CHAT)
+    told, first, *_ = [one.message.text for one in (await scene.view(later.turn)).inputs]
+    assert (told, first) == (TOLD_IN_A_GROUP, "chatter 2")
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("how", ["drained", "ended", "no worker"])
 async def test_a_node_that_takes_no_work_is_away_after_a_while(scene: FamilyScene, how: str) -> None:
@@ -329,6 +353,8 @@ async def test_a_node_that_takes_no_work_is_away_after_a_while(scene: FamilyScen
     assert not await scene.store.take_over(OTHER_NODE, MAIN)
     await pass_time(scene, 10, *alive)
     assert await scene.store.take_over(OTHER_NODE, MAIN)
+    told = files_away(Away.LEFT, "here", "there", for_owners=True)
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [told]
 
 
 @pytest.mark.parametrize("how", ["held", "shared", "alive", "taker drained", "taker ends", "no home"])

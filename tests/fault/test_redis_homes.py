@@ -75,7 +75,7 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
             within_s=30,
         )
         name = home.folder.name
-        await answered(there, f"The node `{name}` is away, and the files of this session with it")
+        await answered(there, f"The node `{name}` does not answer, and the files of this session are there.")
         assert there.rows["approval", second["id"]]["state"] == "superseded"
         assert (await there.press(there.button(again, "once")))["result"] == "approved"
         await there.until_row("step", lambda row: "No such file" in json.dumps(row.get("result")))

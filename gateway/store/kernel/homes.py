@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.domain.children import child_place
+from gateway.domain.homes import Away, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.nodes import Place, Role, name_of
-from gateway.domain.sessions import Session, works_in
+from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import outcome_unknown
@@ -149,10 +150,7 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
     held = any(one.turn.state in HELD for one in family)
     if held or not _is_away(part, row.homes[-1], own):
         return False
-    text = (
-        f"The node `{_name(part, row.homes[-1])}` is away, and the files of this session with it: "
-        f"work goes on with an empty workspace on the node `{name_of(node)}`."
-    )
+    text = _says(part, row, name_of(node))
     _move(part, row, own["home"])
     _tell_people(part, row, family, text)
     _tell_models(part, row, family, text)
@@ -161,6 +159,18 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
             turns.wake(part, one.turn.id)
         turns.offer(part, one.turn.id)
     return True
+
+
+def _says(part: Part, row: SessionRow, taker: str) -> str:
+    """Return what is told about a family whose home is away."""
+    fact = part.facts.get((PLACES, row.homes[-1]))
+    place = None if fact is None else load_json(fact.value)
+    if place is None:
+        why, name = Away.GONE, ""
+    else:
+        name = place["name"]
+        why = Away.REPLACED if name == taker else Away.SILENT if place["left"] is None else Away.LEFT
+    return files_away(why, name, taker, for_owners=row.session.kind is SessionKind.MAIN)
 
 
 def _let_go_of(part: Part, row: TurnRow) -> bool:

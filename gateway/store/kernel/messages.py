@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gateway.domain.ids import InboundId, SessionId, TurnId
+from gateway.domain.ids import SYSTEM_HOME, InboundId, SessionId, TurnId
 from gateway.domain.messages import CONTEXT_KEPT, Inbound, Press, Received
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.slots import shown_when_stored
@@ -71,9 +71,18 @@ def receive(
 
 
 def overhear(part: Part, session: SessionId, received: Received) -> None:
-    """Keep a message for the next model turn; the oldest gives way."""
-    context = (*part.sessions[session].context, received.id)
-    part.set_session(session, context=context[-CONTEXT_KEPT:])
+    """Keep a message for the next model turn; the oldest gives way, but for the gateway's notices."""
+    row = part.sessions[session]
+    context = (*row.context, received.id)
+    trimmed = context[:-CONTEXT_KEPT]
+    # Nothing else tells the model that its files are away. Only a family that moved can have a notice.
+    notices = [one for one in trimmed if len(row.homes) > 1 and _is_notice(part, one)]
+    part.set_session(session, context=(*notices, *context[-CONTEXT_KEPT:]))
+
+
+def _is_notice(part: Part, message: InboundId) -> bool:
+    found = part.messages.get(message)
+    return found is not None and found.received.message.principal == SYSTEM_HOME
 
 
 def parts(part: Part, row: TurnRow) -> list[Received]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.domain.children import LIVE_BELOW_A_ROOT, NewChild, SpawnMode
-from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_HOME, InboundId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.ids import InboundId, Principal, SessionId, TurnId, WaitId, child_asks
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
@@ -416,7 +416,7 @@ def unheard_ends(part: Part, session: SessionId) -> list[TurnRow]:
 
 
 def _only_reports(part: Part, row: TurnRow) -> bool:
-    return {part.messages[one].received.message.principal for one in row.inputs} - {SYSTEM_HOME} == {SYSTEM_CHILD}
+    return child_asks(part.messages[one].received.message.principal for one in row.inputs)
 
 
 def _notify_parent(part: Part, child: SessionRow, row: TurnRow, words: str, stopped: str, *, stopping: bool) -> None:

@@ -20,5 +20,6 @@ def test_what_the_gateway_says_is_no_persons_word(kind: SessionKind, context: bo
     first, second = users(messages([], found, MARK, message_cache()))
     assert (first.text, first.name, first.data) == ("", "", block(NOTICE, "The files are away."))
     assert (second.text, second.data) == ("next", "")
+    assert (first.is_notice, second.is_notice) == (True, False)
     again = users(messages([found], view([], []), MARK, message_cache()))
     assert [one.data for one in again] == [first.data, ""]

@@ -277,6 +277,21 @@ async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
     assert answer.text == "There are **7**.\nask done · 2.1 s"
 
 
+@pytest.mark.parametrize("before", ["a result", "a command"])
+async def test_what_the_gateway_says_is_passed_over(before: str) -> None:
+    """The person waits for what came before it."""
+    said: list[Message] = [UserText(text="/shell uptime")]
+    if before == "a result":
+        call = ToolCall(id=CallId("c1"), tool="shell", arguments="{}")
+        given = CallResult(
+            call=call.id, tool="shell", result=ToolResult(status=ResultStatus.OK, text="up", exit_code=0)
+        )
+        said += [Answer(text="", calls=(call,)), given]
+    without = await answer_to(*said)
+    assert without.calls or "up" in without.text
+    assert await answer_to(*said, UserText(text="", data="The files are away.", is_notice=True)) == without
+
+
 async def test_no_output_can_end_its_fence() -> None:
     text = await shown(ToolResult(status=ResultStatus.OK, text="a\n````\n# b", exit_code=0))
 
