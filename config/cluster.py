@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, StrictInt, field_validator
 
@@ -23,6 +24,15 @@ HOME_AWAY_AT_LEAST = timedelta(seconds=3)
 def _name(text: str) -> str:
     if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}", text):
         raise Flaw(f"{text[:40]!r} is no name of a node", 'Write letters, digits, dots and dashes, as in "node-1"')
+    return text
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
+        raise Flaw(
+            f"{text[:60]!r} is no address of a node", 'Write a scheme, a host and a port: "http://10.0.0.5:8470"'
+        )
     return text
 
 
@@ -47,6 +57,11 @@ class ClusterSettings(Table):
         ge=1,
         le=TURNS_AT_ONCE,
         description="Turns that this node runs at a time. Further ones wait, or run on another node.",
+    )
+    address: Annotated[str, AfterValidator(_address)] = Field(
+        default="",
+        description="Where the other nodes reach this one's HTTP server, to read files that are here: "
+        '"http://10.0.0.5:8470". Without it they cannot.',
     )
     home_away_after: timedelta = Field(
         default=HOME_AWAY_AFTER,

@@ -93,6 +93,10 @@ class NotFound(DragomanError):
     """There is no such thing here."""
 
 
+class FileAway(DragomanError):
+    """A file is on another node, which cannot be asked for it now."""
+
+
 class BadRequest(DragomanError):
     """The request is not valid."""
 

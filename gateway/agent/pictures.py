@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from gateway.agent.attachments import sniffed
 from gateway.domain.prompts import CallResult, Image, Message, UserText
@@ -29,10 +30,23 @@ def any_in(messages: Sequence[Message]) -> bool:
     return False
 
 
-def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | None, mark: str) -> tuple[Message, ...]:
+def of_calls(messages: Sequence[Message]) -> list[str]:
+    """Return the names of the pictures of calls that `with_pictures` reads."""
+    bearing = [one for one in messages if isinstance(one, CallResult) and one.result.pictures]
+    return [picture.file for one in bearing[-RESULTS_WITH_PICTURES:] for picture in one.result.pictures]
+
+
+def with_pictures(
+    messages: Sequence[Message],
+    folder: Path,
+    workspace: Path | None,
+    mark: str,
+    away: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Message, ...]:
     """Return the messages with the last pictures in them; order and number stay. Reads files: call it in a thread.
 
     `folder`: the folder of the calls' pictures; `workspace`: that of people's pictures, None when it is not usable.
+    `away`: by name of a picture of a call, why it cannot be had now.
     A picture that is missing, too large or of an unsupported type is named at the end of its result or file list.
     """
     bearing = [at for at, one in enumerate(messages) if _of_call(one)]
@@ -40,7 +54,7 @@ def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | N
     out: list[Message] = []
     for at, one in reversed([*enumerate(messages)]):
         if isinstance(one, CallResult) and at in last:
-            one = _with_shots(one, folder)
+            one = _with_shots(one, folder, away)
         elif isinstance(one, UserText) and one.pictures and left:
             newest = one.pictures[-left:] if given else one.pictures
             left, given = max(0, left - len(newest)), True
@@ -53,7 +67,7 @@ def _of_call(message: Message) -> bool:
     return isinstance(message, CallResult) and bool(message.result.pictures)
 
 
-def _with_shots(message: CallResult, folder: Path) -> CallResult:
+def _with_shots(message: CallResult, folder: Path, away: Mapping[str, str]) -> CallResult:
     """Return the result with the pictures of its call."""
     images: list[Image] = []
     notes: list[str] = []
@@ -62,7 +76,7 @@ def _with_shots(message: CallResult, folder: Path) -> CallResult:
         if isinstance(found, Image):
             images.append(found)
         else:
-            notes.append(f"[The picture {picture.file} cannot be given: {found}.]")
+            notes.append(f"[The picture {picture.file} cannot be given: {away.get(picture.file, found)}.]")
     text = "\n".join(filter(None, [message.result.text, *notes]))
     return replace(message, images=tuple(images), result=replace(message.result, text=text))
 

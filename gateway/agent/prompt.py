@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gateway.agent.pictures import any_in, with_pictures
+from gateway.agent.pictures import any_in, of_calls, with_pictures
 from gateway.agent.transcript import Marks, MessageCache, message_cache, request
 from gateway.agent.turn_cache import PerTurnCache
 from gateway.agent.window import (
@@ -25,8 +25,8 @@ from gateway.domain.ids import SessionId
 from gateway.domain.prompts import ModelRequest, ToolOffer
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.views import TurnView
-from gateway.errors import DragomanError
-from gateway.ports import Queries
+from gateway.errors import DragomanError, FileAway
+from gateway.ports import FindOutput, Queries
 from gateway.toolcalls.tool_set import ToolSet
 
 
@@ -71,6 +71,8 @@ class PromptBuilder:
     """Return the folder of a session's pictures."""
     workspaces: Callable[[SessionId], Path]
     """Return a session's workspace, with the pictures that people sent."""
+    find: FindOutput | None = None
+    """Fetch a picture of a call that is on another node; None: all are here."""
     system: str
     child_system: str = ""
     """System text added for sub-sessions."""
@@ -165,9 +167,23 @@ class PromptBuilder:
     async def _pictured(self, view: TurnView, asked: ModelRequest) -> ModelRequest:
         if not any_in(asked.messages):
             return asked
-        folder, workspace = self.outputs(view.session.id), self._workspace(view.session)
-        messages = await asyncio.to_thread(with_pictures, asked.messages, folder, workspace, asked.mark)
+        session = view.session.id
+        folder, workspace = self.outputs(session), self._workspace(view.session)
+        away = await self._away(session, of_calls(asked.messages))
+        messages = await asyncio.to_thread(with_pictures, asked.messages, folder, workspace, asked.mark, away)
         return replace(asked, messages=messages)
+
+    async def _away(self, session: SessionId, names: Sequence[str]) -> dict[str, str]:
+        """Have the pictures of calls here; return why not for those on a node that cannot be asked."""
+        away: dict[str, str] = {}
+        if self.find is None:
+            return away
+        for name in names:
+            try:
+                await self.find(session, name)
+            except FileAway as error:
+                away[name] = error.message.rstrip(".")
+        return away
 
     def _workspace(self, session: Session) -> Path | None:
         """Return the workspace, or None when it cannot be used."""

@@ -66,9 +66,10 @@ def build(
         channels, endpoints = {PAGE: page, **channels}, [*page.endpoints(), *endpoints]
     messages = make_messages(core, channels)
     subsessions = make_subsessions(core)
-    turns = make_turn_runner(core, channels, make_tool_calls(core, subsessions), subsessions)
+    calls, membership = make_tool_calls(core, subsessions), make_membership(core)
+    calls.node = membership.shown_name
+    turns = make_turn_runner(core, channels, calls, subsessions)
     ingress = make_ingress(core)
-    membership = make_membership(core)
     http = make_http(core, web_access, endpoints, channels, membership.standing)
     answers = make_control_commands(core, web_access, http, ingress)
     daemon = Daemon(

@@ -42,6 +42,8 @@ class Membership:
     drained: bool = False
     differs: Sequence[str] = ()
     """A sentence for each living node that is configured otherwise."""
+    has_others: bool = False
+    """Whether other nodes were there within a day."""
     trouble: str = ""
     """Why this node is no member of the gateway any more; empty while it is."""
     terms: StoreTerms = STRICT
@@ -49,6 +51,10 @@ class Membership:
     loss: Loss | None = None
     """What the store lost last."""
     _log: Any = field(default_factory=lambda: log("membership"))
+
+    def shown_name(self) -> str:
+        """Return the name of this node for cards; empty where a name would tell nothing."""
+        return name_of(self.entry.node) if self.has_others else ""
 
     def standing(self) -> Standing:
         """Return how this node stands now."""
@@ -121,6 +127,7 @@ class Membership:
     async def _compare(self) -> None:
         """Look for nodes that are configured otherwise. Each difference is told once."""
         lines = await self.node.nodes()
+        self.has_others = len(lines) > 1
         own = next((line for line in lines if line.node == self.entry.node), None)
         found = [] if own is None else differences(own, lines)
         for sentence in found:

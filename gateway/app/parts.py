@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from gateway.agent.attachments import Attachments
 from gateway.agent.budgets import BudgetKeeper
@@ -37,6 +38,7 @@ from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
+from gateway.server.node_files import NodeFiles
 from gateway.server.page.adapter import WebChannel
 from gateway.server.web_access import WebAccess
 from gateway.store import is_shared
@@ -74,6 +76,19 @@ def make_home_keeper(core: Core) -> HomeKeeper:
     """Wire the taking of sessions whose files are away."""
     gate = core.gates[Role.WORKER]
     return HomeKeeper(node=core.node, homes=core.store, leases=core.store, workspaces=core.workspaces, gate=gate)
+
+
+def make_node_files(core: Core) -> NodeFiles:
+    """Wire the finding of outputs on all nodes."""
+    return NodeFiles(
+        key=core.key.derived("outputs for other nodes"),
+        home=core.home,
+        homes=core.store,
+        kept=core.workspaces.kept,
+        outputs=core.workspaces.outputs,
+        client=core.client,
+        clock=core.clock,
+    )
 
 
 def make_membership(core: Core) -> Membership:
@@ -262,6 +277,7 @@ def make_prompts(core: Core) -> PromptBuilder:
         queries=core.store,
         outputs=core.workspaces.outputs,
         workspaces=core.workspaces.workspace,
+        find=make_node_files(core).find,
         system=SYSTEM_PROMPT.read_text(encoding="utf-8"),
         child_system=CHILD_PROMPT.read_text(encoding="utf-8"),
         instructions=core.loaded.instructions,
@@ -337,7 +353,7 @@ def make_web_access(core: Core) -> WebAccess:
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
-        kept=core.workspaces.kept,
+        find=make_node_files(core).find,
         workspace=core.workspaces.known_workspace,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
@@ -398,17 +414,17 @@ def make_http(
     standing: Callable[[], Standing],
 ) -> HttpServer:
     """Wire the HTTP server."""
-    settings = core.loaded.settings.http
+    settings, own = core.loaded.settings.http, core.loaded.settings.cluster.address
     address = Address(
         host=settings.host,
         port=settings.port,
         public_url=settings.public_url or "",
-        allowed_hosts=settings.allowed_hosts,
+        allowed_hosts=(*settings.allowed_hosts, *([urlsplit(own).netloc] if own else [])),
         trusted_proxies=settings.trusted_proxies,
     )
     return HttpServer(
         address=address,
-        endpoints=endpoints if Role.INGRESS in standing().roles else (),
+        endpoints=[*(endpoints if Role.INGRESS in standing().roles else ()), *make_node_files(core).endpoints()],
         sign_ins=web_access,
         health=core.store,
         metrics=core.metrics,
@@ -442,5 +458,5 @@ def make_messages(core: Core, channels: Mapping[str, Channel]) -> MessageActors:
         redactor=core.redactor,
         owners=core.loaded.settings.owners,
         limiter=RateLimiter(core.clock),
-        kept=core.workspaces.kept,
+        find=make_node_files(core).find,
     )

@@ -190,6 +190,7 @@ class Approvals:
         facts = [
             ("Risk", request.risk.value),
             ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
+            ("Node", render(request.node)),
             ("Folder", render(request.action.cwd)),
             ("Sandbox", _sandbox(request.action)),
             ("Network", _NETWORKS[request.action.network]),

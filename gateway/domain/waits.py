@@ -107,6 +107,8 @@ class ApprovalRequest:
     """`Preview.state` of a call that read the workspace before it was asked about; `action_sha` binds it."""
     always: GrantOffer | None = None
     """Grant that may be given instead of allowing it once; None: none is offered."""
+    node: str = ""
+    """Name of the node that has the files of the action; empty while there is no other node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

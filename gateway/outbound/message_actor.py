@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.approvals import Approvals
-from gateway.domain.ids import OwnerName, Principal, SessionId, SlotId
+from gateway.domain.ids import OwnerName, Principal, SlotId
 from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, file_may_take_s
 from gateway.domain.waits import WaitKind
-from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.errors import FileAway, SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
-from gateway.ports import Channel, Clock, KeyValue, Outbox, Queries
+from gateway.ports import Channel, Clock, FindOutput, KeyValue, Outbox, Queries
 from gateway.system.clock import is_set
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
@@ -81,7 +81,7 @@ class MessageActors:
     owners: Mapping[OwnerName, Sequence[Principal]]
     """Owners to notify of undeliverable slots, with their principals."""
     limiter: RateLimiter
-    kept: Callable[[SessionId, str], Path | None]
+    find: FindOutput
     """Return the path of an artifact of a session, or None."""
     send_within_s: float = SEND_WITHIN_S
     """Timeout in seconds for one send or edit, besides the time allowed for a file."""
@@ -339,8 +339,18 @@ class _Attempt:
         asked = next((wait for wait in waits if wait is not None and wait.kind is WaitKind.QUESTION), None)
         question = None if asked is None else by.approvals.question(asked, slot.id)
         rows = tuple(by.approvals.row(wait, slot.id) for wait in waits if wait is not None and wait.approval)
-        path = by.kept(slot.session, slot.file.file) if slot.file is not None and slot.session is not None else None
+        path = await self._file()
         return RenderedSlot(slot=slot, text=by.redactor.text(slot.text), rows=rows, question=question, path=path)
+
+    async def _file(self) -> Path | None:
+        """Return the slot's file. Raises `SendFailed` while it is on a node that cannot be asked."""
+        slot = self.slot
+        if slot.file is None or slot.session is None:
+            return None
+        try:
+            return await self.by.find(slot.session, slot.file.file)
+        except FileAway as away:
+            raise SendFailed(str(away), outcome=SendOutcome.RETRY) from away
 
     # --- outcomes -----------------------------------------------------------------------------
 

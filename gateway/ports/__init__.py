@@ -29,7 +29,7 @@ from gateway.ports.channels import (
 from gateway.ports.clock import Clock
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
-from gateway.ports.outputs import Artifacts, Messages, Output
+from gateway.ports.outputs import Artifacts, FindOutput, Messages, Output
 from gateway.ports.people import People
 from gateway.ports.stateful_tools import EgressProxy, SandboxSession, StatefulTool, ToolHost, TurnedAway
 from gateway.ports.store import (
@@ -98,6 +98,7 @@ __all__ = [
     "FileChanges",
     "FileReader",
     "Files",
+    "FindOutput",
     "Grants",
     "HistoryLine",
     "Homes",

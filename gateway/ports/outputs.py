@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from gateway.domain.ids import SessionId
 from gateway.domain.posts import NewPost, Post
 from gateway.domain.tools import Artifact, Picture
+
+FindOutput: TypeAlias = Callable[[SessionId, str], Awaitable[Path | None]]
+"""Return the path of an output of a session, fetched first when it is on another node. None when there is none.
+
+Raises `FileAway` for one on a node that cannot be asked now.
+"""
 
 
 class Output(Protocol):

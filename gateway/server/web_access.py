@@ -23,7 +23,7 @@ from gateway.domain.waits import Wait, WaitKind
 from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
-from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, Queries, Recording, Welcome
+from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, FindOutput, Queries, Recording, Welcome
 from gateway.server.recordings import read_recording
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
@@ -49,7 +49,7 @@ class WebAccess:
     registry: Registry
     approvals: Approvals
     clock: Clock
-    kept: Callable[[SessionId, str], Path | None]
+    find: FindOutput
     """Return the path of a session's artifact."""
     workspace: Callable[[SessionId], Path]
     """Return the folder of a session's tools, which need not exist."""
@@ -160,6 +160,7 @@ class WebAccess:
         """Return a call's artifact: its full output, or one of its pictures or files. None if absent or not allowed.
 
         The name comes from the stored result, never from the request. A symbolic link in its place is not followed.
+        Raises `FileAway` for one on a node that cannot be asked now.
         """
         try:
             view = await self.queries.turn(turn)
@@ -168,7 +169,7 @@ class WebAccess:
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
         names = () if step is None else _files_of(step, what)
-        return self.kept(view.session.id, names[k]) if 0 <= k < len(names) else None
+        return await self.find(view.session.id, names[k]) if 0 <= k < len(names) else None
 
     async def recording(self, owner: OwnerName, turn: TurnId, message: InboundId, k: int) -> Recording | None:
         """Return a recording that came with a message of a turn. None if absent, not allowed, or no recording."""

@@ -144,6 +144,8 @@ class CallDecider:
     """Return the changes of workspace files by one call."""
     hooked: Callable[[str], bool] = no_hooks
     """Return whether a hook must see the calls of a tool before they are decided."""
+    node: str = ""
+    """As in `ApprovalRequest.node`."""
     prepared_within_s: float = PREPARED_WITHIN_S
     _log: Any = field(default_factory=lambda: log("decide"))
 
@@ -486,6 +488,7 @@ class CallDecider:
             scope=call.call_scope.scope,
             summary=self.redactor.text(call.call_scope.summary),
             parts=tuple(self.redactor.known(line)[0] for line in asking.part_lines(call.call_scope)),
+            node=self.node,
             prepared=call.prepared,
             always=None if hidden or repeated >= ASK_FROM or not call.exact else offer_for(call, shown),
         )

@@ -87,6 +87,8 @@ class ToolCalls:
     """Part of the expiry after which open approvals are shown to further approvers; 0: never."""
     grant_lasts: timedelta = GRANT_LASTS
     """Lifetime of the grant that an approval of a scope becomes."""
+    node: Callable[[], str] = lambda: ""
+    """Return the name of this node while there are others; else empty."""
     _counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the count of open approvals until more are opened."""
     _log: Any = field(default_factory=lambda: log("scheduler"))
@@ -100,6 +102,7 @@ class ToolCalls:
             metrics=self.metrics,
             redactor=self.execution.redactor,
             changes=self.execution.changes,
+            node=self.node(),
             hooked=partial(self.execution.hooks.any_for, HookEvent.BEFORE),
         )
 

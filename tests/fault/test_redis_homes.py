@@ -24,7 +24,8 @@ async def two_workers(folder: Path) -> AsyncGenerator[tuple[Daemon, Daemon]]:
     with RedisServer(data) as server:
         both = [node(folder, server.url, name, approval="ask") for name in ("first", "second")]
         for one in both:
-            one.config = one.config.replace("[tools.shell]", f'home_away_after = "{AWAY_S}s"\n[tools.shell]')
+            cluster = f'home_away_after = "{AWAY_S}s"\naddress = "{one.url}"\n'
+            one.config = one.config.replace("[tools.shell]", f"{cluster}[tools.shell]")
         try:
             for one in both:
                 await one.start({"CLUSTER_KEY": KEY})
@@ -55,7 +56,7 @@ async def answered(page: Page, text: str) -> None:
 async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) -> None:
     """A press at the other node runs the call once, where its files are. Then that node is killed for good."""
     async with two_workers(tmp_path) as two, page_of(two[0]) as one, page_of(two[1]) as another:
-        await one.say("/shell echo ran >> ran; cat ran; hostname > /dev/null")
+        await one.say("/shell echo ran >> ran; cat ran; seq 1 30000")
         first = await asked(one)
         home, other = home_and_other(two)
         here, there = (one, another) if home is two[0] else (another, one)
@@ -65,6 +66,9 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
             await page.until_row("step", lambda row: "ran" in json.dumps(row.get("result")))
         assert [path.read_text() for path in home.state.rglob("ran")] == ["ran\n"]
         assert not list(other.state.rglob("ran"))
+        step = await there.until_row("step", lambda row: '"full": "/api' in json.dumps(row))
+        async with there.client.get(f"{other.url}{step['result']['full']}") as response:
+            assert (response.status, (await response.text()).splitlines()[-1]) == (200, "30000")
 
         await there.say("/shell touch again; cat ran")
         second = await asked(there, besides=first["id"])

@@ -23,7 +23,7 @@ from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
-from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
+from gateway.errors import BadRequest, DragomanError, FileAway, Forbidden, SendFailed, SendOutcome, StoreError
 from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Recordings, Sink, WebApi
 from gateway.server.page import ids, inbound, outbound, upload_requests
 from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
@@ -231,7 +231,10 @@ class WebChannel:
         """Return the path of the artifact that a request names; answer 404 where there is none."""
         named = request.match_info
         n, k = int(named["n"][:9]), int(named.get("k", "0")[:9])
-        path = await self._web_api.output(request["owner"], TurnId(named["turn"]), n, what, k)
+        try:
+            path = await self._web_api.output(request["owner"], TurnId(named["turn"]), n, what, k)
+        except FileAway as away:
+            raise web.HTTPServiceUnavailable(reason=str(away)) from away
         if path is None:
             raise web.HTTPNotFound(reason=ABSENT)
         return path

@@ -17,7 +17,7 @@ from gateway.domain.prompts import CallResult, Image, UserText
 from gateway.domain.sessions import Session
 from gateway.domain.tools import Picture, ToolPolicy, ToolResult, ToolSpec
 from gateway.domain.views import TurnView
-from gateway.errors import DragomanError
+from gateway.errors import DragomanError, FileAway
 from gateway.llm.openai_payload import request_body
 from gateway.ports import ToolContext
 from gateway.toolcalls.arguments import ModelArguments
@@ -208,6 +208,27 @@ async def test_pictures_are_read_from_the_sessions_folder(tmp_path: Path) -> Non
     made = await questions(tmp_path).make(turn_view(inputs=[asked("now")], steps=[answered(0), pictured]), NOTHING)
 
     assert [[i.data for i in one.images] for one in made.request.messages if isinstance(one, CallResult)] == [[b"png"]]
+
+
+async def test_pictures_of_calls_are_fetched_first_or_said_to_be_away(tmp_path: Path) -> None:
+    shot = called(1)
+    assert shot.result is not None
+    pictures = tuple(Picture(file=name, media_type="image/png") for name in ("a.png", "b.png"))
+    pictured = replace(shot, result=replace(shot.result, pictures=pictures))
+
+    async def find(_session: SessionId, name: str) -> Path | None:
+        if name == "b.png":
+            raise FileAway("The file is on the node first, which cannot be reached now.", cure="Start it.")
+        (tmp_path / name).write_bytes(b"png")
+        return tmp_path / name
+
+    making = questions(tmp_path)
+    making.find = find
+    made = await making.make(turn_view(inputs=[asked("now")], steps=[answered(0), pictured]), NOTHING)
+    (one,) = [one for one in made.request.messages if isinstance(one, CallResult)]
+    assert [image.data for image in one.images] == [b"png"]
+    why = "The file is on the node first, which cannot be reached now"
+    assert f"[The picture b.png cannot be given: {why}.]" in one.result.text
 
 
 async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) -> None:

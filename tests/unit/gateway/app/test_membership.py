@@ -119,3 +119,14 @@ def test_what_decides_is_compared_and_nothing_else(tmp_path: Path, one: str, oth
     """Wherever it is written."""
     found = [fingerprints(loaded(tmp_path, text)) for text in (one, other)]
     assert {name for name in found[0] if found[0][name] != found[1][name]} == differ
+
+
+async def test_a_node_is_named_on_cards_while_there_are_others() -> None:
+    store = MemoryStore(FakeClock())
+    here = member(store)
+    await here.join()
+    assert here.shown_name() == ""
+    await member(store, "there").join()
+    async with running(here):
+        store.live.publish(NODES, NodesChanged())
+        await comes(lambda: here.shown_name() == "here")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import main_session
+from gateway.domain.ids import SessionId, SlotId, main_session
 from gateway.domain.slots import MAY_TAKE_AT_MOST_S, NewSlot, RenderedSlot, SlotKind, SlotState, file_may_take_s
 from gateway.domain.tools import Artifact, Effect, Risk
-from gateway.errors import SendFailed, SendOutcome
+from gateway.errors import FileAway, SendFailed, SendOutcome
 from gateway.outbound.message_actor import SEND_WITHIN_S
 from gateway.store.constants import FILE_SENDING_AT_MOST
 from tests.support.engine import Engine
-from tests.support.fakes import FakeChannel, FakeTool, in_background
+from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, file_slot, result
 from tests.support.sending import now
 
@@ -101,3 +101,27 @@ async def test_a_file_whose_showing_is_in_doubt_is_repeated_and_marked(engine: E
     (showing,) = await shown_file(engine, "t-1-1.pdf", UNCERTAIN)
 
     assert showing.slot.uncertain
+
+
+async def test_a_file_on_a_node_that_cannot_be_asked_is_tried_again(engine: Engine) -> None:
+    """Its caption alone would be all that people ever see of it."""
+
+    async def away(_session: SessionId, _name: str) -> None:
+        raise FileAway("The file is on the node first, which cannot be reached now.")
+
+    lease = await engine.planned("shell")
+    assert await engine.store.finish_step(lease, 1, result(), [file_slot("t-1-1.bin", n=1)])
+    (file,) = [one for one in await engine.slots() if one.kind is SlotKind.FILE]
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    delivery.messages.find = away
+    async with in_background(delivery.run()) as running:
+        await until(lambda: _tried(engine, file.id))
+        delivery.drain()
+        await running
+    assert now(engine, file.id).state is SlotState.DUE
+    assert [one for one in channel.sent if one.slot.kind is SlotKind.FILE] == []
+
+
+async def _tried(engine: Engine, slot: SlotId) -> bool:
+    return now(engine, slot).attempts > 0

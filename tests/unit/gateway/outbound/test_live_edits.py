@@ -49,6 +49,10 @@ class SlowChannel(FakeChannel):
         return await FakeChannel.show(self, showing, progress)
 
 
+async def no_file(_session: SessionId, _name: str) -> None:
+    """Find nothing."""
+
+
 class World:
     """Streaming channel, live edits, and events of one turn."""
 
@@ -71,7 +75,7 @@ class World:
             redactor=Redactor([SECRET]),
             owners={},
             limiter=self.limiter,
-            kept=lambda _session, _file: None,
+            find=no_file,
             send_within_s=edit_within_s,
             edit_patience_s=patience_s,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gateway.domain.ids import SessionId
 from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
+from gateway.errors import FileAway
 from gateway.ports import ToolContext
 from gateway.server.http_answers import HEADERS
 from tests.support.engine import Engine, served
@@ -43,3 +45,27 @@ async def test_a_file_is_always_a_download_whatever_is_in_it(tmp_path: Path) -> 
                 assert response.status == status
         async with page.client("") as nobody, nobody.get(f"{url}/0") as response:
             assert response.status == 401
+
+
+async def test_a_file_on_a_node_that_is_away_is_no_missing_file(tmp_path: Path) -> None:
+    """The page says where it is, and does not take it for gone."""
+
+    async def away(_session: SessionId, _name: str) -> Path | None:
+        raise FileAway("The file is on the node first, which cannot be reached now.", cure="Start first again.")
+
+    async def prints(_ctx: ToolContext, _args: Text) -> ToolResult:
+        file = Artifact(file="t1-1-f1.txt", name="x.txt", media_type="text/plain")
+        return ToolResult(status=ResultStatus.OK, text="saved", files=(file,))
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=prints)])
+    async with served(engine) as page:
+        engine.model.script = [calls("read")]
+        turn = await engine.say(where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        page.web_access.find = away
+        async with (
+            page.client(await page.cookie()) as ann,
+            ann.get(f"{page.url}/api/output/{turn}/1/file/0") as response,
+        ):
+            assert response.status == 503
+            assert "is on the node first, which cannot be reached now. Start first again." in await response.text()

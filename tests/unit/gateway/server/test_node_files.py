@@ -1,0 +1,188 @@
+"""Outputs of another node: who may read them, and what is told when nobody can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.domain.ids import SessionId
+from gateway.domain.nodes import Place
+from gateway.errors import FileAway
+from gateway.server import node_files
+from gateway.server.node_files import NodeFiles
+from gateway.toolcalls.workspaces import Workspaces
+from tests.support.clock import FakeClock
+from tests.support.fakes import FailingStore
+
+MAIN = SessionId("main:ann")
+KEY = b"k" * 32
+NAME = "t1-1.txt"
+
+
+class Placed(FailingStore):
+    """A store that knows where the files of each session are."""
+
+    places: tuple[Place, ...] = ()
+
+    async def places_of(self, session: SessionId) -> tuple[Place, ...]:
+        """Return them."""
+        del session
+        return self.places
+
+
+@dataclass(slots=True)
+class Two:
+    """A node that has files, and one that is asked for them."""
+
+    here: NodeFiles
+    there: NodeFiles
+    store: Placed
+    clock: FakeClock
+    url: str
+
+    def stands(self, text: str, name: str = NAME) -> Path:
+        """Put an output on the node that has files."""
+        path = self.there.outputs(MAIN) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def at(self, address: str) -> None:
+        """Say where the other node can be asked."""
+        self.store.places = (Place(home="there", name="node-2", address=address, alive_at=self.clock.now()),)
+
+    async def asked(self, **changes: str) -> int:
+        """Return the status of a request as this node makes it, but for these words."""
+        seen: list[str] = []
+        place = self.store.places[0]
+
+        async def note(request: web.Request) -> web.Response:
+            seen.append(request.query_string)
+            return web.Response(status=404)
+
+        app = web.Application()
+        app.router.add_get(node_files.PATH, note)
+        async with TestServer(app) as server:
+            self.store.places = (replace(place, address=str(server.make_url(""))),)
+            assert await self.here.find(MAIN, NAME) is None
+        query = dict(pair.split("=", 1) for pair in seen[0].split("&")) | changes
+        words = "&".join(f"{key}={value}" for key, value in query.items())
+        async with self.here.client.get(f"{self.url}{node_files.PATH}?{words}") as response:
+            return response.status
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Two]:
+    clock = FakeClock()
+    store = Placed(clock)
+    async with aiohttp.ClientSession() as client:
+
+        def files(home: str) -> NodeFiles:
+            spaces = Workspaces(tmp_path / home)
+            return NodeFiles(
+                key=KEY,
+                home=home,
+                homes=store,
+                kept=spaces.kept,
+                outputs=spaces.outputs,
+                client=client,
+                clock=clock,
+            )
+
+        here, there = files("here"), files("there")
+        app = web.Application()
+        for endpoint in there.endpoints():
+            app.router.add_route(endpoint.method, endpoint.path, endpoint.handler)
+        async with TestServer(app) as server:
+            found = Two(here, there, store, clock, str(server.make_url("")).rstrip("/"))
+            found.at(found.url)
+            yield found
+
+
+async def test_a_file_elsewhere_is_fetched_once_and_kept(two: Two) -> None:
+    there = two.stands("all of it")
+    path = await two.here.find(MAIN, NAME)
+    assert path is not None
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("all of it", 0o600)
+    there.unlink()
+    assert await two.here.find(MAIN, NAME) == path
+    assert [entry.name for entry in path.parent.iterdir()] == [NAME]
+
+
+async def test_a_file_that_is_nowhere_is_none(two: Two) -> None:
+    assert await two.here.find(MAIN, NAME) is None
+    two.store.places = ()
+    assert await two.here.find(MAIN, NAME) is None
+    two.here.home = ""
+    two.at("http://nowhere.invalid")
+    assert await two.here.find(MAIN, NAME) is None, "one node alone asks nobody"
+    assert two.here.endpoints() == []
+
+
+@pytest.mark.parametrize(
+    ("address", "cure"),
+    [("", "Set [cluster] address on node-2"), ("http://127.0.0.1:1", "Start node-2 again")],
+)
+async def test_a_node_that_cannot_be_asked_is_named(two: Two, address: str, cure: str) -> None:
+    two.at(address)
+    with pytest.raises(FileAway) as told:
+        await two.here.find(MAIN, NAME)
+    assert str(told.value).startswith("The file is on the node node-2, which cannot be reached now.")
+    assert cure in str(told.value)
+
+
+async def test_what_is_too_large_is_left_there(two: Two) -> None:
+    two.here.largest = 3
+    two.stands("four")
+    with pytest.raises(FileAway):
+        await two.here.find(MAIN, NAME)
+    assert list(two.here.outputs(MAIN).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 200),
+        ({"file": "t1-2.txt"}, 403),
+        ({"session": "main:bob"}, 403),
+        ({"until": "99999999999"}, 403),
+        ({"sig": ""}, 403),
+        ({"sig": "0" * 64}, 403),
+        ({"home": "here"}, 403),
+    ],
+)
+async def test_only_what_was_signed_is_answered(two: Two, changes: dict[str, str], status: int) -> None:
+    two.stands("all of it")
+    two.stands("another", "t1-2.txt")
+    assert await two.asked(**changes) == status
+
+
+@pytest.mark.parametrize(("late_s", "status"), [(59, 200), (61, 403), (-59, 200), (-61, 403)])
+async def test_a_request_is_good_for_a_minute(two: Two, late_s: int, status: int) -> None:
+    """Also for a node whose clock is as far ahead."""
+    two.stands("all of it")
+    two.there.clock = FakeClock()
+    two.there.clock.advance(late_s)
+    assert await two.asked() == status
+
+
+@pytest.mark.parametrize("name", ["", "..", "../secret", "/etc/passwd", "below/inner", "link.txt", "nul\0"])
+async def test_no_name_leads_out_of_the_outputs(two: Two, name: str) -> None:
+    """Neither where it is asked for nor where it is answered, even with a good signature."""
+    folder = two.there.outputs(MAIN)
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "inner").write_text("inner")
+    (folder.parent / "secret").write_text("secret")
+    (folder / "link.txt").symlink_to(folder.parent / "secret")
+    assert await two.here.find(MAIN, name) is None
+    until = str(round(two.clock.now().timestamp()) + 30)
+    words = {"session": MAIN, "file": name, "home": "there", "until": until}
+    sig = two.there._signature(*words.values())  # pyright: ignore[reportPrivateUsage]
+    async with two.here.client.get(f"{two.url}{node_files.PATH}", params={**words, "sig": sig}) as response:
+        assert response.status == 404
