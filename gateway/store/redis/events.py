@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
 
 import redis
 from pydantic import TypeAdapter
@@ -26,6 +26,10 @@ from gateway.system.logging_setup import log
 
 LIVE = "live"
 """Channel of everything that all nodes hear, without the prefix."""
+Outgoing: TypeAlias = tuple[str, str, Callable[[], None] | None]
+"""Channel and message of an event, and what to call when no node has heard it."""
+SENT_AT_ONCE = 100
+"""Events in one request."""
 LISTEN_S = 1.0
 """Seconds of one look at the subscription."""
 PING_EVERY_S = 5.0
@@ -64,7 +68,7 @@ class RedisEventBus(LocalEventBus):
         self._everyone, self._answers = f"{prefix}{LIVE}", f"{prefix}answers/"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._mine: frozenset[str] = frozenset()
-        self._outbox: SimpleQueue[tuple[str, str, Callable[[], None] | None] | None] = SimpleQueue()
+        self._outbox: SimpleQueue[Outgoing | None] = SimpleQueue()
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=f"store-redis-{name}", daemon=True)
@@ -157,15 +161,30 @@ class RedisEventBus(LocalEventBus):
 
     def _send(self) -> None:
         client: Any = connection.connect(self._url)
-        while (one := self._outbox.get()) is not None:
-            channel, message, otherwise = one
+        while (some := self._next_events()) is not None:
+            pipeline = client.pipeline(transaction=False)
+            for channel, message, _ in some:
+                pipeline.publish(channel, message)
             try:
-                heard = client.publish(channel, message)
+                heard: list[int] = pipeline.execute()
             except redis.RedisError:
-                heard = 0  # events may be lost
-            if not heard and otherwise is not None:
-                otherwise()
+                heard = [0] * len(some)  # events may be lost
+            for (_, _, otherwise), count in zip(some, heard, strict=True):
+                if not count and otherwise is not None:
+                    otherwise()
         client.close()
+
+    def _next_events(self) -> list[Outgoing] | None:
+        """Wait for events, and return those that came meanwhile too; None at the end."""
+        if (one := self._outbox.get()) is None:
+            return None
+        some = [one]
+        with suppress(Empty):
+            while len(some) < SENT_AT_ONCE and (one := self._outbox.get_nowait()) is not None:
+                some.append(one)
+        if one is None:
+            self._outbox.put(None)
+        return some
 
     def _listen(self) -> None:
         first = True
