@@ -29,6 +29,9 @@ from gateway.errors import DragomanError, FileAway
 from gateway.ports import FindOutput, Queries
 from gateway.toolcalls.tool_set import ToolSet
 
+AWAY = "it is on a machine that cannot be reached now"
+"""Reason why a model is not given a picture of a call."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -181,8 +184,8 @@ class PromptBuilder:
         for name in names:
             try:
                 await self.find(session, name)
-            except FileAway as error:
-                away[name] = error.message.rstrip(".")
+            except FileAway:  # only owners read the names of nodes
+                away[name] = AWAY
         return away
 
     def _workspace(self, session: Session) -> Path | None:

@@ -56,7 +56,9 @@ class Payload(Generic[T]):
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
     """Write an absent sandbox as an empty string, and leave out other absent fields, as earlier rows did."""
     data = dump(request)
-    for absent in [key for key in ("summary", "parts", "prepared", "always") if not data[key] and data[key] != {}]:
+    for absent in [
+        key for key in ("summary", "parts", "prepared", "always", "node") if not data[key] and data[key] != {}
+    ]:
         del data[absent]
     action = data["action"]
     action["sandbox"] = action["sandbox"] or ""

@@ -227,8 +227,7 @@ async def test_pictures_of_calls_are_fetched_first_or_said_to_be_away(tmp_path: 
     made = await making.make(turn_view(inputs=[asked("now")], steps=[answered(0), pictured]), NOTHING)
     (one,) = [one for one in made.request.messages if isinstance(one, CallResult)]
     assert [image.data for image in one.images] == [b"png"]
-    why = "The file is on the node first, which cannot be reached now"
-    assert f"[The picture b.png cannot be given: {why}.]" in one.result.text
+    assert "[The picture b.png cannot be given: it is on a machine that cannot be reached now.]" in one.result.text
 
 
 async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) -> None:
