@@ -21,6 +21,7 @@ permission = "always"
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
+@pytest.mark.sampled(1)
 async def test_a_lost_gateway_goes_on_from_its_backup(store: str, tmp_path: Path) -> None:
     """An approval that was open when the backup was made is pressed after the restore, by its old button, and runs."""
     folder, backup = tmp_path / "redis", str(tmp_path / "it.backup")

@@ -126,6 +126,7 @@ async def test_killed_while_their_cards_are_open(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("point", "passage"), [("WOKEN", 1), ("J5", 5), ("J15", 4)])
+@pytest.mark.whole("kills at the passages of a child stay")
 async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: Path) -> None:
     """Children that only answer. One that still thinks when the first of them wakes their parent is asked once more."""
     short = [Rule(text=f"do {name}", system=CHILD, reply=Reply(text=done(name), think_s=0.8)) for name in NAMES]
@@ -177,6 +178,7 @@ async def test_no_family_loses_a_member(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("point", "passage"), [("J13", 2), ("J15", 1)])
 @pytest.mark.sampled(1)
+@pytest.mark.whole("kills at the passages of a child stay")
 async def test_a_grandchild(point: str, passage: int, tmp_path: Path) -> None:
     """The grandchild is spawned, and ends: each result goes up one step, once."""
     above = asks("Have it done", spawn("have it done below"))

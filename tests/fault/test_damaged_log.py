@@ -188,6 +188,7 @@ async def test_what_lies_before_the_damage_is_kept_by_the_runbooks_step(daemon: 
     assert await found(daemon.state) == SAID
 
 
+@pytest.mark.whole("the store's own tests of what a power cut leaves stay")
 async def test_what_a_power_cut_can_leave_opens_and_is_told(daemon: Daemon) -> None:
     """The last transaction is not whole, and no index says more: the rest is there, and a line in the log says so."""
     files = await killed_after(daemon, SAID)

@@ -163,6 +163,7 @@ async def test_killed_inside_a_stream(tmp_path: Path) -> None:
         assert (begun.text, surplus) == (SUMMARY.text, [])
 
 
+@pytest.mark.whole("a kill inside a stream, and a fallback that steps in, stay")
 async def test_killed_while_a_fallback_is_asked(tmp_path: Path) -> None:
     """The next life asks the first one again, then the second; who answered is said once, and it runs once."""
     silent = CALLS.model_copy(update={"stall_after": 5})

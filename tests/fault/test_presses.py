@@ -239,6 +239,7 @@ async def test_it_expires_under_the_presses(tmp_path: Path) -> None:
         check(wait, step, times)
 
 
+@pytest.mark.whole("one of a thousand presses that counts stays")
 async def test_two_cards_do_not_mix(tmp_path: Path) -> None:
     """The buttons of an earlier card do nothing to a later one of the same words."""
     async with crowd(tmp_path) as everybody:

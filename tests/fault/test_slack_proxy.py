@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fault.slack_rig import ANN, TO_ANN
 from tests.support.model_server import ScriptedModel
 from tests.support.proxy_server import ProxyServer
@@ -37,6 +39,7 @@ async def test_daemon_behind_proxy_answers(tmp_path: Path) -> None:
     assert all(part in asked for part in ("/chat/completions", "/api/chat.postMessage", "GET ")), proxy.asked
 
 
+@pytest.mark.whole("a daemon behind a proxy that answers stays")
 async def test_daemon_names_proxy_that_is_gone(tmp_path: Path) -> None:
     async with slack_rig(tmp_path) as rig:
         rig.config = CONFIG.split("[model]")[0]

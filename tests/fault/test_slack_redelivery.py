@@ -138,6 +138,7 @@ async def test_told_again_and_again(mode: Mode, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.whole("told again and again stays, and the kills of Slack")
 async def test_told_again_after_a_death(mode: Mode, tmp_path: Path) -> None:
     """The first one was not stored; or it was, and Slack was not told so. A command that was allowed runs once."""
     async with wire(tmp_path, mode=mode) as one:

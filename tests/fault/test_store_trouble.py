@@ -211,6 +211,7 @@ DAMAGES = times(
 
 @pytest.mark.parametrize("clean", times((False,), (True, False)), ids=lambda clean: "stopped" if clean else "killed")
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.sampled(1)
 async def test_damaged(daemon: Daemon, damage: Callable[[Path], None], clean: bool) -> None:
     """It refuses to start and says what to do, or everything that was said is still there."""
     said = [f"message {n}" for n in range(5)]

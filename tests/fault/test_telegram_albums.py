@@ -71,6 +71,7 @@ async def test_an_album_is_one_message(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.sampled(1)
 @MODES
+@pytest.mark.whole("an album that a crash cuts stays")
 async def test_an_album_in_two_polls_is_one_message(tmp_path: Path, mode: str) -> None:
     """Each picture is taken and confirmed as it comes; the turn waits."""
     async with wire(tmp_path, mode=mode, limits=NO_LIMITS) as one:
@@ -87,6 +88,7 @@ async def test_an_album_in_two_polls_is_one_message(tmp_path: Path, mode: str) -
 
 @pytest.mark.sampled(1)
 @MODES
+@pytest.mark.whole("an album that is one message, and the store's own test of a late picture, stay")
 async def test_a_late_picture_is_a_message_of_its_own(tmp_path: Path, mode: str) -> None:
     """It is never lost."""
     async with wire(tmp_path, mode=mode, limits=NO_LIMITS) as one:

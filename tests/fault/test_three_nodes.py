@@ -60,7 +60,8 @@ class Writers:
 
 
 @pytest.mark.timeout(times(120, 4 * 3600))
-@pytest.mark.parametrize("mode", ["webhook", pytest.param("polling", marks=pytest.mark.whole("webhooks stay"))])
+@pytest.mark.whole("a takeover at J4, and what two and three nodes do without deaths, stay")
+@pytest.mark.parametrize("mode", ["webhook", "polling"])
 async def test_nodes_are_killed_in_turn(mode: str, tmp_path: Path) -> None:
     """Nothing is lost, doubled or out of order in any session, whichever daemon took, ran or sent it."""
     chance = dice("F02 on Redis")

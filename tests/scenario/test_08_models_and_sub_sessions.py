@@ -253,6 +253,7 @@ async def test_when_a_model_fails_another_steps_in(world: World) -> None:
     assert "second answered" not in str(model.requests[-1].body), "that is told to people alone"
 
 
+@pytest.mark.whole("the tests of compaction stay")
 async def test_a_long_history_becomes_a_summary(world: World) -> None:
     """The model is asked for it; what it is given later is shorter and holds it; the page still shows everything."""
     model, summary = world.model, "Ann collects pebbles, and the first was green."

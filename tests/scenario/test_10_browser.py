@@ -392,6 +392,7 @@ def pid_of(daemon: Daemon) -> int:
     return daemon.process.pid
 
 
+@pytest.mark.whole("a real Chromium; what is denied, and the tests of the pool, stay")
 async def test_stop_ends_a_page_that_never_loads(by_hand: World) -> None:
     """Within two seconds; the next page opens in the same browser, which ends with the daemon."""
     pages = by_hand.pages

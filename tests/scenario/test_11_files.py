@@ -174,6 +174,7 @@ async def test_a_file_that_is_too_large_is_told_and_not_fetched(
     assert inbox(daemon) == {}
 
 
+@pytest.mark.whole("files of a thread, and kills at each point, stay")
 async def test_killed_while_a_file_comes(telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel) -> None:
     """It is fetched again, lies there once, and is answered once."""
     half_sent, killed = asyncio.Event(), asyncio.Event()

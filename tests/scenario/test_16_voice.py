@@ -94,6 +94,7 @@ async def test_a_voice_message_from_telegram_is_understood(
     assert [(one.model, one.language, one.data) for one in ear.asked] == [("whisper-1", "en", OGG)]
 
 
+@pytest.mark.whole("a voice message from Telegram stays")
 async def test_a_recording_from_slack_is_understood(tmp_path: Path, model: ScriptedModel, ear: VoiceServer) -> None:
     model.replies.append(Reply(text="Noon."))
     async with slack_rig(tmp_path, config=SLACK + settings(model, ear), limits=FAST) as rig:
