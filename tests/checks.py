@@ -31,11 +31,12 @@ from tests.support.sharing import PROCESS, Line
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--co", "--collect-only", "-h", "--help")
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""In order of preference: without a window's machinery it takes 0.5 s of CPU to open a page, with it 0.7."""
 CHROMIUM_CACHES = ("~/.cache/ms-playwright", "~/Library/Caches/ms-playwright")
 CHROMIUM_IN_CACHE = (
-    "chromium-*/chrome-linux*/chrome",
     "chromium_headless_shell-*/*/*headless*shell",
+    "chromium-*/chrome-linux*/chrome",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
 BY_THE_CLOCK = "by_the_clock"
@@ -338,7 +339,7 @@ def need_chromium() -> Outcome:
     if "DRAGOMAN_CHROMIUM" not in os.environ:
         print("no Chromium here; getting one (a few minutes, once)…", flush=True)
         captured([sys.executable, "-m", "playwright", "install", "chromium"], seconds=DOWNLOAD_S)
-        if find_chromium() or (apt_install("chromium") and find_chromium()):
+        if find_chromium() or any(apt_install(name) and find_chromium() for name in CHROMIUM_NAMES[:2]):
             return Outcome(ok=True)
     return Outcome(
         ok=False,

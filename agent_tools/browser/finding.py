@@ -11,7 +11,14 @@ from pathlib import Path
 
 from gateway.errors import NotFound
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "microsoft-edge",
+    "chromium-headless-shell",
+)
 """Names of its executable in distributions, in order of preference."""
 _IN_ITS_FOLDER = (
     "chromium-*/chrome-linux*/chrome",

@@ -15,7 +15,7 @@ from agent_tools.browser.asking import teach
 from agent_tools.browser.chromium import starter
 from tests.support.daemon import Daemon
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PHONE = (390, 844)
 DESKTOP = (1280, 800)
 SHOTS = os.environ.get("DRAGOMAN_SHOTS", "")

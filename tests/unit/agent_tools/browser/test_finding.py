@@ -62,7 +62,8 @@ def test_playwrights_own_before_the_systems_and_the_newest_of_them(
     [
         (["google-chrome", "chromium-browser"], "chromium-browser"),
         (["microsoft-edge", "google-chrome-stable"], "google-chrome-stable"),
-        (["microsoft-edge"], "microsoft-edge"),
+        (["chromium-headless-shell", "microsoft-edge"], "microsoft-edge"),
+        (["chromium-headless-shell"], "chromium-headless-shell"),
     ],
 )
 def test_the_systems_own(tmp_path: Path, machine: dict[str, str], there: list[str], found: str) -> None:
