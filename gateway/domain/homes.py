@@ -35,5 +35,5 @@ _FOR_OTHERS = {
 def files_away(why: Away, node: str, taker: str, *, for_owners: bool) -> str:
     """Return the text for a session whose files are away. Only owners read the names of nodes: these may be paths."""
     says = (_FOR_OWNERS if for_owners else _FOR_OTHERS)[why].format(node=node)
-    where = f" on the node `{taker}`" if for_owners and why is not Away.REPLACED else ""
+    where = f" on the node `{taker}`" if for_owners and taker != node else ""
     return f"{says} Work goes on with an empty folder{where}. The files do not come back by themselves."

@@ -12,6 +12,8 @@ from gateway.domain.ids import NodeId, TurnId
 
 HOME_AWAY_AFTER = timedelta(seconds=60)
 """Default time for which a node may be silent before others take the sessions whose files it holds."""
+LEFT_TIMES = 10
+"""Times as long a home keeps its sessions that was drained or ended on purpose: files survive an upgrade."""
 LIVES_FOR = timedelta(seconds=30)
 """Time after its last sign of life in which a node counts as alive."""
 

@@ -14,7 +14,7 @@ import pytest
 from gateway.domain.homes import Away, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
 from gateway.domain.messages import CONTEXT_KEPT
-from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
+from gateway.domain.nodes import LEFT_TIMES, KeyMark, KeySource, NodeEntry, Role
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import ResultStatus
@@ -206,10 +206,10 @@ async def join(
     await scene.store.join(replace(entry, home=home or HOMES[node]))
 
 
-async def pass_time(scene: Scene, seconds_: int, *alive: NodeId) -> None:
+async def pass_time(scene: Scene, seconds_: int, *alive: NodeId, step_s: int = 10) -> None:
     """Let time pass. Only these nodes give signs of life, and sweep."""
-    for _ in range(seconds_ // 10):
-        scene.clock.advance(10)
+    for _ in range(seconds_ // step_s):
+        scene.clock.advance(step_s)
         for node in alive:
             await scene.store.alive(node)
     await scene.sweep(scene.store.reclaim)
@@ -349,8 +349,8 @@ async def test_a_node_that_takes_no_work_is_away_after_a_while(scene: FamilyScen
     else:
         await join(scene, NODE, roles=frozenset({Role.INGRESS}))
     alive = HOMES if how != "ended" else [OTHER_NODE]
-    await pass_time(scene, AWAY_S, *alive)
-    assert not await scene.store.take_over(OTHER_NODE, MAIN)
+    await pass_time(scene, AWAY_S * LEFT_TIMES, *alive, step_s=20)
+    assert not await scene.store.take_over(OTHER_NODE, MAIN), "an upgrade keeps the files"
     await pass_time(scene, 10, *alive)
     assert await scene.store.take_over(OTHER_NODE, MAIN)
     told = files_away(Away.LEFT, "here", "there", for_owners=True)
@@ -393,6 +393,28 @@ async def test_a_home_is_away_by_its_own_time_too(scene: FamilyScene) -> None:
             await scene.store.alive(NODE)
         taken.append(await scene.store.take_over(OTHER_NODE, MAIN))
     assert taken.index(True) * 2 + 2 == 70 + AWAY_S + 2
+
+
+@pytest.mark.parametrize("how", ["killed", "ended"])
+async def test_a_node_that_lost_its_state_folder_is_said_to(scene: FamilyScene, how: str) -> None:
+    """Its name is back with another place. What the earlier one had is away as long after its last sign of life."""
+    await both(scene)
+    await parked_at_home(scene)
+    await pass_time(scene, 40, OTHER_NODE)
+    if how == "ended":
+        await scene.store.resign(NODE)
+    again = NodeId("here#2")
+    await join(scene, again, home="place-new")
+    assert await scene.store.astray(OTHER_NODE) == []
+    await pass_time(scene, 20 if how == "killed" else AWAY_S, again, OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == []
+    await pass_time(scene, 10, again, OTHER_NODE)
+    if how == "killed":
+        assert await scene.store.astray(OTHER_NODE) == [MAIN]
+        await pass_time(scene, AWAY_S, again, OTHER_NODE)
+    assert await scene.store.take_over(again if how == "killed" else OTHER_NODE, MAIN)
+    told = files_away(Away.REPLACED, "here", "here" if how == "killed" else "there", for_owners=True)
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [told]
 
 
 async def test_after_an_outage_of_the_store_nobody_is_hasty(scene: FamilyScene) -> None:

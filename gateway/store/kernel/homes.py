@@ -5,15 +5,15 @@ A place is named by the id that stands beside its workspaces. Only a node at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from gateway.domain.children import child_place
 from gateway.domain.homes import Away, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
 from gateway.domain.messages import Conversation, Inbound
-from gateway.domain.nodes import Place, Role, name_of
+from gateway.domain.nodes import LEFT_TIMES, Place, Role, name_of
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
@@ -82,31 +82,43 @@ def _place(part: Part, home: str) -> Place:
 
 
 def _name(part: Part, home: str) -> str:
-    fact = part.facts.get((PLACES, home))
-    return home if fact is None else str(load_json(fact.value)["name"])
+    place = _place_at(part, home)
+    return home if place is None else str(place["name"])
 
 
 def _members(part: Part) -> list[dict[str, Any]]:
     return [load_json(fact.value) for _, fact in part.facts_in(MEMBERS) if fact.until is None or fact.until > part.now]
 
 
+def _place_at(part: Part, home: str) -> dict[str, Any] | None:
+    fact = part.facts.get((PLACES, home))
+    return None if fact is None else load_json(fact.value)
+
+
 def _is_away(part: Part, home: str, taker: Mapping[str, Any]) -> bool:
     """Return whether nobody at this place takes work, for as long as it and the taker say.
 
-    The home may give signs of life by a longer time of its own, after an outage of the store too.
+    The home may give signs of life by a longer time of its own, after an outage of the store too. One that was drained
+    or ended keeps its sessions for longer: it may come back from an upgrade.
     """
-    signs: list[datetime] = []
-    here = [row for row in _members(part) if row["home"] == home]
+    members, place = _members(part), _place_at(part, home)
+    here = [row for row in members if row["home"] == home]
     after = timedelta(seconds=max(row["away_after"] for row in (taker, *here)))
-    fact = part.facts.get((PLACES, home))
-    left = None if fact is None else load_json(fact.value)["left"]
-    if left is not None:
-        signs.append(from_us(left))
+    signs = [from_us(taker["steady"])]
     for row in here:
         if Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None:
             signs.append(from_us(row["alive"]))
-    signs.append(from_us(taker["steady"]))
+    if place is not None:
+        signs += [from_us(place["seen"])] if place.get("seen") is not None else []
+        if place["left"] is not None:
+            times = 1 if _is_replaced(members, home, place) else LEFT_TIMES
+            signs.append(from_us(place["left"]) + after * (times - 1))
     return all(part.now - sign > after for sign in signs)
+
+
+def _is_replaced(members: Sequence[Mapping[str, Any]], home: str, place: Mapping[str, Any]) -> bool:
+    """Return whether the node of a place has another place now."""
+    return any(name_of(row["node"]) == place["name"] and row["home"] != home for row in members)
 
 
 # --- a home that is away ----------------------------------------------------------------------
@@ -163,14 +175,14 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
 
 def _says(part: Part, row: SessionRow, taker: str) -> str:
     """Return what is told about a family whose home is away."""
-    fact = part.facts.get((PLACES, row.homes[-1]))
-    place = None if fact is None else load_json(fact.value)
+    home, for_owners = row.homes[-1], row.session.kind is SessionKind.MAIN
+    place = _place_at(part, home)
     if place is None:
-        why, name = Away.GONE, ""
-    else:
-        name = place["name"]
-        why = Away.REPLACED if name == taker else Away.SILENT if place["left"] is None else Away.LEFT
-    return files_away(why, name, taker, for_owners=row.session.kind is SessionKind.MAIN)
+        return files_away(Away.GONE, "", taker, for_owners=for_owners)
+    why = Away.SILENT if place["left"] is None else Away.LEFT
+    if _is_replaced(_members(part), home, place):
+        why = Away.REPLACED
+    return files_away(why, place["name"], taker, for_owners=for_owners)
 
 
 def _let_go_of(part: Part, row: TurnRow) -> bool:

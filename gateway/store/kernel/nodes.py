@@ -19,7 +19,8 @@ KEY = ("gateway", "key")
 MEMBERS, DRAINED = "member", "drained"
 """Namespaces of facts, by name of the node."""
 PLACES = "place"
-"""Namespace of facts: by home the name of its node, and since when that takes no work on purpose."""
+"""Namespace of facts: by home the name of its node, since when that takes no work on purpose, and its last sign of life
+when another node has its name now."""
 KEPT_FOR = timedelta(days=1)
 """Time for which a node that is silent stands in the list."""
 
@@ -32,7 +33,10 @@ def join(part: Part, entry: NodeEntry) -> NodeLine:
         _check_key(part, entry.key, bool(others))
         _check_name(part, entry)
     now = to_us(part.now)
+    before = _row_of(part, name)
     row = _row(entry) | {"since": now, "alive": now, "steady": now}
+    if before is not None and before["home"] != entry.home:
+        _record_last_sign(part, before)
     _put(part, name, row)
     _record_place(part, row)
     return _line(part, name, {})
@@ -126,6 +130,14 @@ def drain(part: Part, named: str, drained: bool) -> str:
     if row is not None:
         _record_place(part, row)
     return found[0]
+
+
+def _record_last_sign(part: Part, row: Mapping[str, Any]) -> None:
+    """Record when the node of a place lived last: its entry goes to a node of the same name at another place."""
+    key = (PLACES, row["home"])
+    fact = part.facts.get(key)
+    if fact is not None and (place := load_json(fact.value))["name"] == name_of(row["node"]):
+        part.facts.put(key, Fact(dump_json(place | {"seen": row["alive"]}), fact.until))
 
 
 def _record_place(part: Part, row: Mapping[str, Any], *, left: bool = False) -> None:
