@@ -16,6 +16,7 @@ from gateway.ports import Store, Waiting
 from tests.contract.family import SESSION, FamilyScene
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
+from tests.support.lazy_store import LazyStore
 from tests.support.makers import (
     ANN_SLACK,
     ANN_TELEGRAM,
@@ -466,3 +467,17 @@ async def test_a_message_counts_as_given_before_the_step_that_got_it(scene: Scen
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0, None]
     await scene.store.plan(lease, answer(calls=0), given=[InboundId(later.inbound)], slots=[])
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0, 2]
+
+
+async def test_a_message_costs_the_same_beside_many_queued(clock: FakeClock) -> None:
+    """A transition runs once more for each row that it misses."""
+    store = LazyStore(clock)
+    scene, runs = Scene(store, clock), list[int]()
+    await scene.running()
+    for count in (30, 60):
+        for _ in range(count):
+            await scene.say()
+        before = store.runs
+        await scene.say()
+        runs.append(store.runs - before)
+    assert runs[0] == runs[1]

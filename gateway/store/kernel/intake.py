@@ -37,6 +37,9 @@ from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot, show_given_up
 
+GATHERING_AMONG = 20
+"""Newest turns of each lane among which the one is that waits for the rest of a message: it waits for 1.5 s."""
+
 
 def accept(
     part: Part, route: Route, message: Inbound, kind: TurnKind, running: WhileRunning, say: Waiting | None
@@ -104,7 +107,8 @@ def _reply_that_it_waits(part: Part, session: SessionId, message: Inbound, parke
 
 def _continued(part: Part, session: SessionRow, message: Inbound, kind: TurnKind) -> TurnRow | None:
     """Return the turn that waits for this continuation. If the message is none, that turn waits no longer."""
-    rows = [part.turns[turn] for turn in turns.unended(session)]
+    newest = (*session.turns[-GATHERING_AMONG:], *session.commands[-GATHERING_AMONG:])
+    rows = [part.turns[turn] for turn in newest]
     for row in sorted(rows, key=lambda row: row.ord, reverse=True):
         waits = row.gathers_until is not None and row.gathers_until > part.now
         theirs = (row.turn.principal, row.turn.conversation) == (message.principal, message.conversation)
