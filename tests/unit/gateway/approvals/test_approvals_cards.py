@@ -64,6 +64,13 @@ def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_th
     )
 
 
+def test_a_card_names_the_node_that_has_the_files(asking: Approvals) -> None:
+    one = wait()
+    assert one.approval is not None
+    row = asking.row(replace(one, approval=replace(one.approval, node="node-1")), "o1")
+    assert row.facts[1:3] == (("Node", "node-1"), ("Folder", "/w"))
+
+
 @pytest.mark.parametrize(
     ("sandbox", "words"),
     [

@@ -366,3 +366,30 @@ def test_long_last_words_of_a_child_lose_their_middle(tmp_path: Path, state: str
     assert isinstance(found, ToolResult)
     assert (found.hint, found.dropped_bytes) == (hint, 40_000 - 32_768)
     assert found.text == "a" * 16_384 + "\n[… 7,232 bytes left out …]\n" + "b" * 16_384
+
+
+# --- a call whose files are elsewhere -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approval_of", ["here", "elsewhere"])
+@pytest.mark.parametrize("state", [StepState.ASKED, StepState.STARTED])
+def test_an_approval_is_good_where_its_files_are(tmp_path: Path, approval_of: str, state: StepState) -> None:
+    """Another place has other files at the same path, also for a call that a crash cut in half."""
+    by, one = deciding(tmp_path / "here", tool(effect=Effect.IDEMPOTENT)), step()
+    by.node = "node-1"
+    request = asked(deciding(tmp_path / approval_of, tool(effect=Effect.IDEMPOTENT)), one)
+    now = replace(one, state=state, started_at=EPOCH if state is StepState.STARTED else None)
+    used = WaitState.CONSUMED if state is StepState.STARTED else WaitState.APPROVED
+    found = by.later(turn_view(steps=[now]), now, waiting(used, approval=request))
+    if approval_of == "here":
+        assert isinstance(found, Runnable)
+        return
+    assert isinstance(found, ToolResult)
+    assert (found.status, found.code) == ((UNKNOWN, "unknown") if state is StepState.STARTED else (DENIED, "elsewhere"))
+
+
+def test_a_card_names_the_node_while_there_are_others(tmp_path: Path) -> None:
+    by, one = deciding(tmp_path), step()
+    assert asked(by, one).node == ""
+    by.node = "node-1"
+    assert asked(by, one).node == "node-1"
