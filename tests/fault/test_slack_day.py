@@ -175,7 +175,8 @@ async def a_day(folder: Path, mode: Mode) -> AsyncGenerator[Day]:
 
 @pytest.mark.by_the_clock
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("mode", ["socket", pytest.param("http", marks=pytest.mark.whole("the day by socket stays"))])
+@pytest.mark.whole("kills, limits and redelivery on Slack, and the scenario of Slack, stay")
+@pytest.mark.parametrize("mode", ["socket", "http"])
 async def test_a_day(mode: Mode, tmp_path: Path) -> None:
     """Nine deaths later everybody was answered, once, where it was asked, and nothing ran that should not."""
     async with a_day(tmp_path, mode) as today, asyncio.timeout(110):

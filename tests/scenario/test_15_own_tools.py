@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scenario.conftest import until
 from tests.support.daemon import Daemon, Page, page_of
 
@@ -45,6 +47,7 @@ async def result(page: Page, text: str, id: str = "") -> dict[str, Any]:
     return (await page.until_row("step", is_new))["result"]
 
 
+@pytest.mark.whole("test_own_tools has workers and files that change, and the guides' tool stays")
 async def test_an_owners_file_is_a_tool_that_follows_its_file(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
