@@ -11,11 +11,18 @@ from redis import exceptions
 
 from gateway.domain.durability import Durability, StoreTerms
 from gateway.domain.ids import mint
+from gateway.domain.nodes import LIVES_FOR
 from gateway.errors import ConfigError, StoreError, StoreTooNew
+from gateway.store.codec import from_us
+from gateway.store.kernel.nodes import MEMBERS, is_alive
+from gateway.store.redis import indexes
 from gateway.store.redis.connection import address_of, connect, failure, shown
 from gateway.store.redis.life import LIFE, Life, life_of
+from gateway.store.redis.rows import FACT
 
-SCHEMA = 1
+SCHEMA = 2
+"""Form of the rows. Those of earlier schemas are read too (`rows`); an earlier version reads no later ones."""
+KILLED = f"One that was killed counts for {LIVES_FOR.total_seconds():.0f} s more."
 OLDEST = (6, 2)
 """Oldest version of Redis that the scripts run on."""
 FILLING = "filling"
@@ -168,6 +175,24 @@ def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool)
             f"The store in Redis at {shown(url)} is half filled: a copy into it is under way, or did not end.",
             cure="Give the same `dragoman migrate` or `dragoman restore` again: it begins anew.",
         )
+    elif begins and int(found) < SCHEMA:
+        if name := living_node(client, prefix):
+            raise StoreError(
+                f"The node {name} uses the store in Redis at {shown(url)} with an earlier version of Dragoman.",
+                cure=f"Stop all daemons of that version, then start this one. {KILLED}",
+            )
+        client.hset(f"{prefix}meta", "schema", SCHEMA)
+
+
+def living_node(client: Any, prefix: str) -> str | None:
+    """Return a node that uses a store, by the list of nodes and the clock of the server."""
+    seconds, micros = client.time()
+    now = from_us(seconds * 1_000_000 + micros)
+    keys = client.zrange(f"{prefix}{indexes.facts_of(MEMBERS)}", 0, -1)
+    found = client.mget([prefix + key for key in keys]) if keys else ()
+    rows = [None if fact is None else FACT.load(0, fact.partition(" ")[2]) for fact in found]
+    alive = (key for key, row in zip(keys, rows, strict=True) if row is not None and is_alive(row, now))
+    return next((indexes.fact_key(key)[1] for key in alive), None)
 
 
 def escaped(prefix: str) -> str:

@@ -16,17 +16,15 @@ import redis
 
 from gateway.domain.audit import AuditHead
 from gateway.domain.ids import SessionId, mint
-from gateway.domain.nodes import LIVES_FOR
 from gateway.errors import StoreError
-from gateway.store.codec import EPOCH, dump_json, from_us, load_json
-from gateway.store.kernel.nodes import MEMBERS, is_alive
+from gateway.store.codec import EPOCH, dump_json, load_json
 from gateway.store.records import Record, Snapshot, batches, list_key
 from gateway.store.redis import indexes
-from gateway.store.redis.checks import FILLING, check_server, escaped
+from gateway.store.redis.checks import FILLING, KILLED, check_server, escaped, living_node
 from gateway.store.redis.commit import CHANGED, COPYING, EVENTS_KEPT
 from gateway.store.redis.connection import Script, address_of, connect, failure, shown
 from gateway.store.redis.folds import expanded
-from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, KINDS, NEW
+from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, KINDS, NEW
 from gateway.store.redis.source import HEAD
 
 COPY_LASTS_S = 60
@@ -182,15 +180,10 @@ class RedisCopy:
 
     def refuse_running(self) -> None:
         """Raise `StoreError` while a daemon uses the store, by the list of nodes and the clock of the server."""
-        seconds, micros = self.client.time()
-        now = from_us(seconds * 1_000_000 + micros)
-        keys = self.client.zrange(self.key(indexes.facts_of(MEMBERS)), 0, -1)
-        for key, fact in zip(keys, self.client.mget([self.key(one) for one in keys]) if keys else (), strict=True):
-            if fact is not None and is_alive(FACT.load(_IMPORTED, fact.partition(" ")[2]), now):
-                raise StoreError(
-                    f"The node {indexes.fact_key(key)[1]} uses the store in Redis at {shown(self.url)}.",
-                    cure=f"Stop all daemons; one that was killed counts for {LIVES_FOR.total_seconds():.0f} s more.",
-                )
+        if name := living_node(self.client, self.prefix):
+            raise StoreError(
+                f"The node {name} uses the store in Redis at {shown(self.url)}.", cure=f"Stop all daemons. {KILLED}"
+            )
 
     # --- filling ----------------------------------------------------------------------------
 
@@ -249,11 +242,7 @@ def _record(key: str, value: str | None) -> Record | tuple[str, str]:
     if value is None:
         return kind, rest
     stamp, _, text = value.partition(" ")
-    values: list[Any] = load_json(text)
-    for place in KINDS[kind].places:
-        if (rev := values[place]) is not None and rev < 0:
-            values[place] = int(stamp) - rev
-    return Record(kind=kind, key=rest, values=values)
+    return Record(kind=kind, key=rest, values=KINDS[kind].stored(int(stamp), text))
 
 
 def _parent(record: Record) -> SessionId | None:

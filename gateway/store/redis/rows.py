@@ -41,6 +41,8 @@ Values: TypeAlias = list[Any]
 
 UNNUMBERED = 1 << 60
 """Revisions above this are offsets of the commit that is being prepared."""
+_LISTS_OF_SESSION, _LISTS_OF_TURN = 4, 7
+"""Lists behind the columns."""
 NEW = UNNUMBERED
 """Score of a place that its row is given once, in the order in which rows are made."""
 
@@ -58,6 +60,8 @@ class Kind(Generic[K, R]):
     """Fields that hold revisions, named like their columns."""
     columns: tuple[str, ...] = ()
     """Names of the values, in their order, as far as they have names."""
+    complete: Callable[[Values], None] | None = None
+    """Adds what rows of earlier versions lack."""
 
     @cached_property
     def places(self) -> tuple[int, ...]:
@@ -78,11 +82,17 @@ class Kind(Generic[K, R]):
 
     def load(self, stamp: int, text: str) -> R:
         """Return the row of a stored value."""
+        return self.make(self.stored(stamp, text))
+
+    def stored(self, stamp: int, text: str) -> Values:
+        """Return the columns and lists of a stored value, revisions as they are."""
         values = load_json(text)
         for place in self.places:
             if (rev := values[place]) is not None and rev < 0:
                 values[place] = stamp - rev
-        return self.make(values)
+        if self.complete is not None:
+            self.complete(values)
+        return values
 
     def numbered(self, row: R, stamp: int) -> R:
         """Return a row as it was stored by the commit of this number."""
@@ -123,6 +133,21 @@ def _session(values: Values) -> SessionRow:
         live_below=tuple(below),
         homes=tuple(load_json(named["homes"])),
     )
+
+
+def _complete_session(values: Values) -> None:
+    """Add the homes that schema 1 had not."""
+    if len(values) == len(columns.SESSIONS.names) + _LISTS_OF_SESSION - 1:
+        values.insert(columns.SESSIONS.names.index("homes"), "[]")
+
+
+def _complete_turn(values: Values) -> None:
+    """Add the home and the list of slots that schema 1 had not."""
+    missing = len(columns.TURNS.names) + _LISTS_OF_TURN - len(values)
+    if missing > 1:
+        values.insert(columns.TURNS.names.index("home"), "")
+    if missing > 0:
+        values.append([])
 
 
 def _turn_values(row: TurnRow) -> Values:
@@ -228,10 +253,16 @@ def _list(key: Sequence[str]) -> str:
 SpentKey: TypeAlias = tuple[date, str, str]
 
 SESSION = Kind[SessionId, SessionRow](
-    "session", str, _session_values, _session, ("summary_rev",), columns.SESSIONS.names
+    "session", str, _session_values, _session, ("summary_rev",), columns.SESSIONS.names, _complete_session
 )
 TURN = Kind[TurnId, TurnRow](
-    "turn", str, _turn_values, _turn, ("ord", "rev", "queued_rev", "ended_rev"), columns.TURNS.names
+    "turn",
+    str,
+    _turn_values,
+    _turn,
+    ("ord", "rev", "queued_rev", "ended_rev"),
+    columns.TURNS.names,
+    _complete_turn,
 )
 MESSAGE = Kind[InboundId, MessageRow](
     "message", str, columns.MESSAGES.values, _message, ("ord", "rev"), columns.MESSAGES.names

@@ -149,6 +149,15 @@ class Lock:
 
 
 @contextmanager
+def _up_to_date(db: sqlite3.Connection, sql: Mapping[str, str]) -> Generator[sqlite3.Connection]:
+    """Open a copy of a store of an earlier schema, brought up to date. Its file has no name, and ends with it."""
+    with closing(connect("")) as copy:
+        db.backup(copy)
+        migrate(copy, sql, load_migrations())
+        yield copy
+
+
+@contextmanager
 def read_file(path: str, *, alone: bool = False) -> Generator[SqliteSnapshot]:
     """Open a snapshot of a store. `alone`: raise `StoreInUse` while a daemon has it; else it may go on writing.
 
@@ -165,12 +174,11 @@ def read_file(path: str, *, alone: bool = False) -> Generator[SqliteSnapshot]:
             raise StoreInUse(f"A daemon has the store {path}.", cure="Stop the daemon: a copy must not miss anything.")
         with closing(open_reader(path, sql)) as db:
             ((version,),) = db.execute(sql["read_user_version"])
-            if version != len(load_migrations()):
-                raise StoreError(
-                    f"The store {path} has schema {version}; this version writes {len(load_migrations())}.",
-                    cure="Start the daemon of this version on it once: it brings the file up to date.",
-                )
-            yield SqliteSnapshot(db)
+            if version == len(load_migrations()):
+                yield SqliteSnapshot(db)
+            else:
+                with _up_to_date(db, sql) as copy:
+                    yield SqliteSnapshot(copy)
     except FAILURES as error:
         raise store_error(error, path) from error
     finally:

@@ -159,7 +159,7 @@ def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigra
                 db.execute(sql[name]).fetchall()
             db.execute(sql["wal_autocheckpoint"]).fetchall()
             _verify(db, path, sql, {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000})
-            migrate(db, sql, migrations)
+            _bring_up_to_date(db, path, sql, migrations)
             _check_after_crash(db, path, sql)
             db.execute(sql["mark_open"])
         except BaseException:
@@ -219,6 +219,21 @@ def migrate(
             with suppress(sqlite3.Error):
                 db.execute(sql["rollback"])
             raise
+
+
+def _bring_up_to_date(
+    db: sqlite3.Connection, path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigration, ...]
+) -> None:
+    """Migrate. Raises `StoreError` for a file that has what a migration makes: it is from between two releases."""
+    try:
+        migrate(db, sql, migrations)
+    except sqlite3.OperationalError as error:
+        if not any(words in str(error) for words in ("duplicate column", "already exists", "no such index")):
+            raise
+        raise StoreError(
+            f"The store {path} cannot be brought to this version: {error}. A version between two releases made it.",
+            cure="Copy it with that version to an empty Redis (`dragoman migrate`), and with this one back to a file.",
+        ) from error
 
 
 def _refuse_foreign(

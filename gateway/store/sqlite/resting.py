@@ -37,6 +37,7 @@ def resting_session(path: str, session: SessionId, clock: Clock) -> tuple[Sessio
     lock = FileLock(path)
     try:
         with _reader(path, clock) as reader:
+            _refuse_older(path, reader)
             found = reader.one("session", session)
             return None if found is None else (session_of(found), live_grants(reader, GRANTS_READ))
     except sqlite3.Error as error:
@@ -45,6 +46,15 @@ def resting_session(path: str, session: SessionId, clock: Clock) -> tuple[Sessio
         raise StoreError(f"The session {session} cannot be read: {type(error).__name__}.") from error
     finally:
         lock.release()
+
+
+def _refuse_older(path: str, reader: ReadTx) -> None:
+    version, newest = reader.one("read_user_version"), len(load_migrations())
+    if version is not None and version[0] < newest:
+        raise StoreError(
+            f"The store {path} has schema {version[0]}; this version reads {newest}.",
+            cure="Start the daemon of this version on it once: it brings the file up to date.",
+        )
 
 
 @contextmanager

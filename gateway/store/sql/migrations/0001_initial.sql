@@ -21,8 +21,7 @@ INSERT INTO meta (one, rev, clean, probes, audit_since) VALUES (1, 0, 1, 0, 0);
 -- sessions that spawned it, the root's first) and `tools_off` are JSON arrays. `context` names the overheard messages
 -- since the last model turn, as a JSON array. `summary` stands for the turns of this epoch that ended up to
 -- `summary_rev` (their `ended_rev`). For a child: `lineage` as JSON, its parent and root, the turn of its task, in mode
--- RUN the wait of its parent. `live` is 1 until that turn has ended. For a root: `homes` names the places that held the
--- files of its family, as a JSON array, the present one last.
+-- RUN the wait of its parent. `live` is 1 until that turn has ended.
 CREATE TABLE sessions (
     seq          INTEGER PRIMARY KEY,
     id           TEXT NOT NULL UNIQUE,
@@ -47,8 +46,7 @@ CREATE TABLE sessions (
     root         TEXT,
     task_turn    TEXT,
     parent_wait  TEXT,
-    live         INTEGER NOT NULL,
-    homes        TEXT NOT NULL
+    live         INTEGER NOT NULL
 );
 CREATE INDEX sessions_children ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_live ON sessions (root) WHERE live = 1;
@@ -79,8 +77,7 @@ CREATE TABLE poison (
 
 -- `head` is 1 for a turn that its lane lets run as far as order goes: every command turn, and of the model turns of a
 -- session the oldest that has not ended. `gathers_until` is set while a new turn waits for the rest of a message. For
--- the task of a child: the turn and the step that gave it. `hops`: messages between sessions that led to it. `home`: the
--- place that holds the files of its session; empty while none does.
+-- the task of a child: the turn and the step that gave it. `hops`: messages between sessions that led to it.
 CREATE TABLE turns (
     ord            INTEGER PRIMARY KEY,
     id             TEXT NOT NULL UNIQUE,
@@ -108,8 +105,7 @@ CREATE TABLE turns (
     ended_rev      INTEGER,
     given_by       TEXT,
     given_n        INTEGER NOT NULL,
-    hops           INTEGER NOT NULL,
-    home           TEXT NOT NULL
+    hops           INTEGER NOT NULL
 );
 CREATE INDEX turns_given ON turns (given_by) WHERE given_by IS NOT NULL;
 CREATE INDEX turns_ord ON turns (session);
@@ -117,7 +113,6 @@ CREATE INDEX turns_changed ON turns (session, rev) WHERE rev > ord;
 CREATE INDEX turns_lane ON turns (session, kind) WHERE ended_rev IS NULL;
 CREATE INDEX turns_active ON turns (state, head, queued_rev) WHERE state IN ('queued', 'running', 'stopping');
 CREATE INDEX turns_ended ON turns (session, epoch, ended_rev) WHERE ended_rev IS NOT NULL;
-CREATE INDEX turns_homed ON turns (home) WHERE home <> '' AND ended_rev IS NULL;
 CREATE INDEX turns_gathering ON turns (session) WHERE gathers_until IS NOT NULL;
 
 -- `unread` says what came with it and cannot be read. `cut`: its platform's limit cut it off; `continues`: it is the
@@ -249,7 +244,7 @@ CREATE INDEX slots_changed ON slots (session, rev) WHERE rev > ord;
 CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due' AND kind <> 'refusal';
 CREATE INDEX slots_refusals ON slots (state, seq) WHERE kind = 'refusal' AND state IN ('due', 'sending');
 CREATE INDEX slots_unsent ON slots (conversation, seq, state) WHERE state IN ('due', 'sending');
-CREATE INDEX slots_turn ON slots (turn) WHERE turn IS NOT NULL;
+CREATE INDEX slots_early ON slots (turn) WHERE early > 0;
 CREATE INDEX slots_again ON slots (again_at) WHERE again_at IS NOT NULL;
 CREATE INDEX slots_dead ON slots (seq) WHERE state = 'dead';
 
@@ -259,7 +254,6 @@ CREATE TABLE cards (
     slot  INTEGER NOT NULL REFERENCES slots (seq),
     PRIMARY KEY (wait, slot)
 ) WITHOUT ROWID;
-CREATE INDEX cards_slot ON cards (slot);
 
 -- Small values by namespace and key: sign-ins (only hashes of secrets), last contacts, named leases, notes of channels.
 -- `until` is NULL for those that stay.
@@ -303,8 +297,6 @@ CREATE TABLE grants (
 ) WITHOUT ROWID;
 CREATE INDEX grants_held ON grants (held_by) WHERE ended = 0;
 CREATE INDEX grants_live ON grants (expires_at) WHERE ended = 0;
-CREATE INDEX grants_wait ON grants (wait);
-CREATE INDEX grants_session ON grants (session);
 
 -- Tokens and millionths of the currency, by day (ISO, UTC), person and model.
 CREATE TABLE spent (

@@ -23,18 +23,19 @@ from tests.support.proof import figure
 
 SQL = load_statements()
 NODE = NodeId("here#1")
+LAST = len(load_migrations())
 NEXT = SchemaMigration(
-    number=2,
+    number=LAST + 1,
     name="made_up",
     statements=(
         "ALTER TABLE messages ADD COLUMN mood TEXT NOT NULL DEFAULT ''",
         "CREATE TABLE moods (mood TEXT PRIMARY KEY) WITHOUT ROWID",
         "CREATE INDEX messages_mood ON messages (mood) WHERE mood <> ''",
         "INSERT INTO moods (mood) SELECT DISTINCT mood FROM messages",
-        "PRAGMA user_version = 2",
+        f"PRAGMA user_version = {LAST + 1}",
     ),
 )
-"""A made-up second version: there is no real one yet."""
+"""A made-up next version."""
 
 
 @pytest.fixture
@@ -65,9 +66,9 @@ async def test_failure_at_any_statement_keeps_the_version(path: str, old: sqlite
         with pytest.raises(KeyboardInterrupt):
             migrate(old, SQL, migrations, before)
         assert old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall() == schema
-        assert old.execute(SQL["read_user_version"]).fetchone() == (1,)
+        assert old.execute(SQL["read_user_version"]).fetchone() == (LAST,)
     migrate(old, SQL, migrations)
-    assert old.execute(SQL["read_user_version"]).fetchone() == (2,)
+    assert old.execute(SQL["read_user_version"]).fetchone() == (LAST + 1,)
     assert old.execute("SELECT text, mood FROM messages").fetchone() == ("hello", "")
     figure("F28", "stores left between two versions", 0, 0, of=len(statements))
 

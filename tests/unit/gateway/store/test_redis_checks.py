@@ -16,7 +16,7 @@ from redis import exceptions
 from gateway.domain.durability import Durability, StoreTerms
 from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
-from gateway.store.redis.checks import FILLING, check_server
+from gateway.store.redis.checks import FILLING, SCHEMA, check_server
 from gateway.store.redis.connection import address_of, failure
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
@@ -73,7 +73,7 @@ async def test_an_opened_store_is_marked_as_ours(server: RedisServer, client: An
         store = open_store(server.url, SystemClock())
         await store.probe()
         await store.close()
-    assert client.hget("{dragoman}:meta", "schema") == "1"
+    assert client.hget("{dragoman}:meta", "schema") == str(SCHEMA)
 
 
 def test_several_nodes_begin_on_an_empty_redis(server: RedisServer, client: Any) -> None:
@@ -103,8 +103,8 @@ def test_foreign_keys_under_the_prefix_are_refused(server: RedisServer, client: 
 
 
 def test_the_store_of_a_newer_version_is_refused(server: RedisServer, client: Any) -> None:
-    client.hset("{dragoman}:meta", "schema", 2)
-    with pytest.raises(StoreTooNew, match="schema 2"):
+    client.hset("{dragoman}:meta", "schema", SCHEMA + 1)
+    with pytest.raises(StoreTooNew, match=f"schema {SCHEMA + 1}"):
         check_store(server.url)
 
 
