@@ -14,6 +14,13 @@ CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
 STATE_VARIABLE = "DRAGOMAN_STATE"
 STORE_BYTES = 504
 """Longest path of a store in bytes: SQLite takes 512, including the suffix of its journal."""
+_SERVER = (r"[^/?#\s]+(/[0-9]*)?(\?(prefix|ca|cert|key)=[^#\s]+)?", "redis://user:password@host:6379/0")
+_SENTINELS = (
+    r"[^/?#\s]+/[\w.-]+(\?(prefix|db|ca|cert|key)=[^#\s]+)?",
+    "redis+sentinel://user:password@one:26379,two:26379/name",
+)
+REDIS_URLS = {"redis": _SERVER, "rediss": _SERVER, "redis+sentinel": _SENTINELS, "rediss+sentinel": _SENTINELS}
+"""Pattern of the rest of a store's URL on Redis, and an example, by scheme."""
 _UNIT_CONFIG = "/etc/dragoman/config.toml"
 """Configuration path of the systemd unit, which sets it by variable."""
 _NAME_BYTES = 255

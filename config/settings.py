@@ -32,7 +32,7 @@ from channels._shared.settings import is_name
 from config.basics import Table, address, is_address, is_loopback
 from config.cluster import ClusterSettings
 from config.model import ModelSettings
-from config.places import STORE_BYTES, too_long
+from config.places import REDIS_URLS, STORE_BYTES, too_long
 from config.values import Flaw
 from config.voice import VoiceSettings
 from gateway.domain.approvers import QUORUM_AT_MOST
@@ -94,9 +94,9 @@ def _proxy(text: str) -> str:
 
 def _store_url(text: str) -> str:
     scheme, _, rest = text.partition("://")
-    if scheme in {"redis", "rediss"}:
-        if not re.fullmatch(r"[^/?#\s]+(/[0-9]*)?(\?(prefix|ca|cert|key)=[^#\s]+)?", rest):
-            raise Flaw("this is no address of a Redis", 'Write "redis://user:password@host:6379/0"')
+    if scheme in REDIS_URLS:
+        if not re.fullmatch(REDIS_URLS[scheme][0], rest):
+            raise Flaw("this is no address of a Redis", f'Write "{REDIS_URLS[scheme][1]}"')
         return text
     if scheme == "sqlite" and re.fullmatch(r"/[^?#\x00]*[^/?#\x00]", rest):
         if why := too_long(rest, STORE_BYTES, "-journal"):

@@ -38,6 +38,10 @@ class StoreTerms:
     replicas: int = 0
     """Replicas that must have a write before it counts."""
 
+    def keeps(self, *, restarted: bool) -> bool:
+        """Return whether a server knows all that was acknowledged, once it restarted, or took over as a replica."""
+        return self.durability is Durability.ALWAYS if restarted else self.replicas > 0
+
     @property
     def warning(self) -> str:
         """Return what people are told of a store that may lose something."""

@@ -119,8 +119,9 @@ class Loss:
     def sentence(self) -> str:
         """Return what the owners are told."""
         when = self.at.strftime("%Y-%m-%d %H:%M")
+        count = f"at least {self.revisions}" if self.revisions else "nobody knows how many"
         return (
-            f"Redis lost its last changes, at least {self.revisions} (noticed {when} UTC). Messages and decisions of "
+            f"Redis lost its last changes, {count} (noticed {when} UTC). Messages and decisions of "
             "the moments before may be missing. Approvals that were not used yet are asked anew. A call that may have "
             "run is not run again, unless a repetition is harmless."
         )

@@ -12,7 +12,7 @@ from gateway.domain.sessions import Session
 from gateway.errors import ConfigError, StoreError
 from gateway.ports import Clock, Store
 
-REDIS = ("redis://", "rediss://")
+REDIS = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 """Beginnings of the URL of a store on Redis."""
 
 

@@ -19,7 +19,7 @@ from gateway.store.codec import EPOCH
 from gateway.store.decode import audit_row_of
 from gateway.store.records import Snapshot, Tally
 
-SQLITE, REDIS = "sqlite://", ("redis://", "rediss://")
+SQLITE, REDIS = "sqlite://", ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 STAGED = ".rows"
 """Ends the name of the file that keeps rows of a copy meanwhile."""
 

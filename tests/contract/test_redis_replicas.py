@@ -13,13 +13,16 @@ import pytest
 import redis
 
 from gateway.domain.durability import StoreTerms
+from gateway.domain.ids import SessionId
 from gateway.domain.messages import Received
+from gateway.domain.waits import WaitState
 from gateway.errors import StoreError
 from gateway.store.redis import RedisStore, open_redis
 from gateway.store.redis.connection import TooFewReplicas
 from gateway.store.redis.replicas import Waiting
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
+from tests.support.makers import route
 from tests.support.ram import ram
 from tests.support.redis_server import RedisServer, until_linked
 
@@ -79,3 +82,60 @@ def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
             waiting.check(short)
     with pytest.raises(TooFewReplicas):
         Waiting(2, on_disk=False).check(1)
+
+
+# --- promotions -----------------------------------------------------------------------------------
+
+
+def _promote(first: RedisServer, second: RedisServer) -> None:
+    """The primary dies, its replica takes over under its address."""
+    replica: Any = redis.Redis(port=second.port)
+    with replica:
+        until_linked(second.port)
+        first.kill()
+        replica.replicaof("NO", "ONE")
+        replica.config_set("port", first.port)
+
+
+def _follow(third: RedisServer, port: int) -> None:
+    """Let a replica copy the server at a port."""
+    opened: Any = redis.Redis(port=third.port)
+    with opened:
+        opened.replicaof("127.0.0.1", port)
+
+
+async def test_a_promotion_without_replicas_voids_approvals(clock: FakeClock) -> None:
+    """What it did not know yet may have been used by a node that is gone: nobody can tell."""
+    async with _pair() as (first, second):
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        asked = await scene.parked()
+        await scene.press(asked.wait)
+        _promote(first, second)
+        await scene.say("later", to=route(SessionId("chat:later")))
+        assert await scene.wait_state(asked.wait) is WaitState.SUPERSEDED
+        loss = await store.tell_loss({})
+        assert loss is not None
+        assert "nobody knows how many" in loss.sentence
+        await store.close()
+
+
+async def test_a_promotion_of_a_replica_that_has_all_voids_nothing(clock: FakeClock) -> None:
+    """Leases are good for as long as one lasts, so that holders that were cut off renew them before they are missed."""
+    async with _pair() as (first, second), _store(first.url, clock) as store:
+        with second.replica(second.folder / "third") as third:
+            until_linked(third.port)
+            scene = Scene(store, clock)
+            asked = await scene.parked()
+            await scene.press(asked.wait)
+            lease = await scene.claim()
+            _promote(first, second)
+            _follow(third, first.port)
+            await scene.say("later", to=route(SessionId("chat:later")))
+            assert await scene.wait_state(asked.wait) is WaitState.APPROVED
+            assert await store.tell_loss({}) is None
+            clock.advance(14.9)
+            assert await store.reclaim() == 0
+            await store.renew(lease)
+            clock.advance(15)
+            assert await store.reclaim() == 1

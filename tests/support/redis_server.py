@@ -55,7 +55,7 @@ class RedisServer:
     def __init__(self, folder: Path, *options: str) -> None:
         """Take the folder and options after those of a durable server; `with` starts it."""
         folder.mkdir(exist_ok=True)
-        self._folder, self._options = folder, options
+        self.folder, self._options = folder, options
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +68,7 @@ class RedisServer:
         """Start it and wait until it answers."""
         program = shutil.which("redis-server")
         assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
-        where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", "")
+        where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
         command = [program, *where, "--databases", "4000", *DURABLE, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until_it_answers(self.port)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, SlotId, TurnId
 from gateway.domain.messages import NEXT_PART_WITHIN
+from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
@@ -50,7 +51,12 @@ def _expired(part: Part, wait: Wait) -> bool:
 
 
 def reclaim(part: Part) -> int:
-    """Take back turns and slots of dead holders, and stop live children that nobody waits for."""
+    """Take back turns and slots of dead holders, and stop live children that nobody waits for.
+
+    Holders that were cut off have the time of a lease to renew theirs, once the backend's server is back.
+    """
+    if part.back_since is not None and part.now < part.back_since + LEASE_LASTS:
+        return 0
     held = [turn for turn, _ in part.index.held_turns(lapsed=part.now)[:AT_ONCE]]
     sending = [slot for slot, _ in part.index.sending_slots(lapsed=part.now)[: AT_ONCE - len(held)]]
     orphans = part.index.orphans(AT_ONCE - len(held) - len(sending))

@@ -121,11 +121,12 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT) -> RedisStore
     """Open the store on the Redis at `url`. Raises `ConfigError` or `StoreError` with a cure."""
     address, prefix = address_of(url)
     found = check_server(address, prefix, terms, begins=True)
-    node, server_clock, known = mint("n"), ServerClock(clock), Known(life_at(address, prefix))
+    node, server_clock, terms = mint("n"), ServerClock(clock), replace(terms, durability=found.durability)
+    known = Known(life_at(address, prefix), terms)
     server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (
         Worker(address, prefix, f"{node}/{name}", server_clock, live, known, waiting=waiting, guesses=name == "write")
         for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
-    return RedisStore(server_clock, writer, reader, live, replace(terms, durability=found.durability))
+    return RedisStore(server_clock, writer, reader, live, terms)

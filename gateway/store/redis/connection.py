@@ -7,12 +7,13 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from gateway.domain.text import without_password
 from gateway.errors import ConfigError, StoreError, StoreFull
@@ -31,11 +32,24 @@ TRY_FOR_S = 15.0
 """How long a request is sent again while Redis is away, in seconds."""
 BETWEEN_S = 0.1
 """Seconds between two attempts."""
+OPTIONS: dict[str, Any] = {
+    "decode_responses": True,
+    "protocol": 2,
+    "socket_connect_timeout": CONNECT_S,
+    "socket_timeout": ANSWER_S,
+    "max_connections": 1,
+}
+"""Options of each connection to a server."""
+SENTINELS = ("redis+sentinel", "rediss+sentinel")
+"""Schemes of URLs that name Sentinels, which name the primary."""
+SENTINEL_PORT = "26379"
 DEFAULT_PREFIX = "{dragoman}:"
 LOST = (redis.ConnectionError, redis.TimeoutError)
 """Errors after which a request may or may not have been done."""
-AWAY = (*LOST, exceptions.BusyLoadingError)
-"""Errors of a server that is gone, or begins."""
+AWAY = (*LOST, exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.MasterDownError)
+"""Errors of a server that is gone, begins, or is no primary any more."""
+AWAY_WORDS = ("READONLY", "NOREPLICAS", "UNBLOCKED")
+"""The same in errors that the library has no class for, or that a script passes on."""
 FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 """Options of the URL that name files for TLS, and what the library calls them."""
 RUNBOOK = "deploy/RUNBOOK.md (A store on Redis) says what Redis needs."
@@ -50,7 +64,8 @@ def address_of(url: str) -> tuple[str, str]:
         raise ConfigError(
             f"The store's URL has an unknown option: {', '.join(unknown)}.",
             cure="Use `redis://user:password@host:port/0`, with `?prefix=` where several gateways share a Redis, and "
-            "`rediss://` with `?ca=FILE`, `&cert=FILE` and `&key=FILE` for TLS.",
+            "`rediss://` with `?ca=FILE`, `&cert=FILE` and `&key=FILE` for TLS. With Sentinels: "
+            "`redis+sentinel://user:password@one:26379,two:26379/name`.",
         )
     for name, option in FILES.items():
         if (file := options.pop(name, None)) is not None:
@@ -61,7 +76,7 @@ def address_of(url: str) -> tuple[str, str]:
 
 
 def _check_file(name: str, file: str, scheme: str) -> None:
-    if scheme != "rediss":
+    if not scheme.startswith("rediss"):
         raise ConfigError(f"The store's URL has `{name}=` and no TLS.", cure="Begin it with `rediss://`.")
     if not os.path.isfile(file):
         raise ConfigError(f"The store's URL names a file that is not there: {name}={file}.", cure="Correct its path.")
@@ -72,22 +87,60 @@ def shown(url: str) -> str:
     return without_password(url).partition("?")[0]
 
 
-def connect(url: str) -> redis.Redis:
+class Line:
+    """Connection of a thread that must know when it is a new one: the library makes one without a word."""
+
+    def __init__(self) -> None:
+        """Begin without a connection."""
+        self.is_cut = True
+        """Whether a new connection may be made: its thread looks then which server it is to."""
+
+    def made(self, connection: Any) -> None:
+        """Take a new connection. Raises `redis.ConnectionError` when the thread does not know of the end of the old."""
+        if not self.is_cut:
+            raise redis.ConnectionError("the connection was cut")
+        connection.on_connect()
+
+
+def connect(url: str, line: Line | None = None) -> redis.Redis:
     """Return a client with one connection, made at the first command. Raises `ConfigError` for a wrong URL."""
+    options = OPTIONS if line is None else OPTIONS | {"redis_connect_func": line.made}
     try:
+        if urlsplit(url).scheme in SENTINELS:
+            return _through_sentinels(url, options)
         return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - untyped in the library
-            url,
-            decode_responses=True,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=CONNECT_S,
-            socket_timeout=ANSWER_S,
-            max_connections=1,
+            url, retry=Retry(NoBackoff(), 0), **options
         )
     except ValueError as error:
         raise ConfigError(
             f"The store's URL {shown(url)} is wrong: {error}.", cure="Use `redis://user:password@host:port/0`."
         ) from None
+
+
+def _through_sentinels(url: str, given: dict[str, Any]) -> redis.Redis:
+    """Return a client of the primary that the Sentinels name, asked for it at each connection."""
+    parts = urlsplit(url)
+    signing_in, _, places = parts.netloc.rpartition("@")
+    user, _, password = (unquote(one) for one in signing_in.partition(":"))
+    hosts = [_place(one) for one in places.split(",")]
+    timeouts = {"socket_connect_timeout": CONNECT_S, "socket_timeout": CONNECT_S, "retry": Retry(NoBackoff(), 0)}
+    sentinels: Any = Sentinel(hosts, sentinel_kwargs=timeouts)
+    options = dict(parse_qsl(parts.query))
+    return sentinels.master_for(
+        parts.path.removeprefix("/"),
+        ssl=parts.scheme.startswith("rediss"),
+        db=int(options.pop("db", "0")),
+        username=user or None,
+        password=password or None,
+        retry=Retry(NoBackoff(), 0),
+        **options,
+        **given,
+    )
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":") if re.search(r":\d+$", text) else (text, "", SENTINEL_PORT)
+    return host.strip("[]"), int(port)
 
 
 def failure(error: redis.RedisError, url: str) -> StoreError:
@@ -131,16 +184,24 @@ def _right_for(text: str) -> str:
     return f"Allow it the {what}, or those of its prefix. {RUNBOOK}"
 
 
-def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool]) -> T:
-    """Call a command that may be repeated, until Redis answers or has been away for too long."""
+def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool], cut: Callable[[], None]) -> T:
+    """Call a command that may be repeated, until Redis answers or has been away for too long.
+
+    `cut`: called before each repetition. The next connection may be to another server.
+    """
     deadline = time.monotonic() + TRY_FOR_S
     while True:
         try:
             return command()
-        except AWAY:
-            if is_closed() or time.monotonic() > deadline:
+        except redis.RedisError as error:
+            if not _is_away(error) or is_closed() or time.monotonic() > deadline:
                 raise
+            cut()
             time.sleep(BETWEEN_S)
+
+
+def _is_away(error: redis.RedisError) -> bool:
+    return isinstance(error, AWAY) or any(word in str(error) for word in AWAY_WORDS)
 
 
 class Script:

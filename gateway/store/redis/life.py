@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
+from gateway.domain.durability import StoreTerms
 from gateway.errors import StoreError
-from gateway.store.redis.connection import Script, shown, until_answered
+from gateway.ports import Clock
+from gateway.store.codec import from_us, to_us
+from gateway.store.redis.connection import Line, Script, shown, until_answered
 
-LIFE, LOST = "life", "lost"
-"""Fields of the store's description: its life, and revisions that were lost before that."""
+LIFE, LOST, SERVER, SINCE = "life", "lost", "server", "since"
+"""Fields of the store's description: its life, and revisions that were lost before that; the id of the history that the
+server has, and when a node first met it."""
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
@@ -62,9 +67,11 @@ class Lost(Exception):
 class Known:
     """Knowledge of the store that all threads of a node share."""
 
-    def __init__(self, life: Life) -> None:
-        """Take the life in which it joined."""
-        self.life = life
+    def __init__(self, life: Life, terms: StoreTerms) -> None:
+        """Take the life in which it joined, and what the server may lose."""
+        self.life, self.terms = life, terms
+        self.back_since: datetime | None = None
+        """When a server was first seen that had started anew, or taken over; None for never."""
         self.trouble: StoreError | None = None
         """Why the store is not the one that it joined; None while it is."""
 
@@ -72,9 +79,9 @@ class Known:
 class Lives:
     """Knowledge of one thread about the life of the store."""
 
-    def __init__(self, client: Any, url: str, prefix: str, shared: Known) -> None:
-        """Take the thread's connection, the prefix of all keys, and what the node knows."""
-        self._client, self._url, self._shared = client, url, shared
+    def __init__(self, client: Any, line: Line, url: str, prefix: str, clock: Clock, shared: Known) -> None:
+        """Take the thread's connection, the prefix of all keys, the store's clock, and what the node knows."""
+        self._client, self._line, self._url, self._clock, self._shared = client, line, url, clock, shared
         self._keys = [f"{prefix}meta", f"{prefix}rev"]
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
@@ -89,6 +96,39 @@ class Lives:
     def believe(self) -> None:
         """Note that the store is the one that the node joined."""
         self._shared.trouble = None
+
+    @property
+    def back_since(self) -> datetime | None:
+        """Return when a server was first seen that had started anew, or taken over."""
+        return self._shared.back_since
+
+    def cut(self) -> None:
+        """Note that the connection is gone: the next one may be to another server. Closes what is left of it."""
+        self._line.is_cut = True
+        self._client.connection_pool.disconnect()
+
+    def look(self) -> None:
+        """Look whether another server answers than before, after each cut. Raises `Lost`, and `redis.RedisError`.
+
+        What it does not know can be in nobody's memory: the next life begins, unless the terms say that it knows all.
+        """
+        while self._line.is_cut:
+            about = self._client.info("replication")
+            server, restarted = str(about.get("master_replid", "")), not str(about.get("master_replid2", "")).strip("0")
+            life, known, since = self._client.hmget(self._keys[0], LIFE, SERVER, SINCE)
+            self._shared.back_since = from_us(int(since)) if since else None
+            if server in ("", known):
+                self._line.is_cut = False
+            elif life is None:
+                raise Lost("")
+            elif known is None:
+                self._client.hset(self._keys[0], SERVER, server)
+            else:
+                keeps = self._shared.terms.keeps(restarted=restarted)
+                following = self.known if keeps else self.known.after(self.known)
+                found = self._send(self.known, following, 0 if keeps else JUMP, server)
+                if found != str(self.known):
+                    raise Lost(found)
 
     def head(self, number: int, needs: int, *, asks_time: bool) -> tuple[int | str, ...]:
         """Return what a commit says before its lists. `number` 0: it only checks."""
@@ -125,12 +165,15 @@ class Lives:
         self.known = self.known.cleared()
 
     def _change(self, life: Life, following: Life, jump: int) -> str:
-        words = [str(life), str(following), self._told, jump]
-        return str(self._ask(lambda: self._script.call(self._keys, words)))
+        return str(self._ask(lambda: self._send(life, following, jump)))
+
+    def _send(self, life: Life, following: Life, jump: int, server: str = "") -> str:
+        words = [str(life), str(following), self._told, jump, server, to_us(self._clock.now())]
+        return str(self._script.call(self._keys, words))
 
     def _ask(self, command: Callable[[], Any]) -> Any:
         """Ask until Redis answers: each request may be repeated."""
-        return until_answered(command, is_closed=lambda: False)
+        return until_answered(command, is_closed=lambda: False, cut=self.cut)
 
     def _same_store(self, found: str) -> Life:
         if not found:

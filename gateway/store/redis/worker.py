@@ -115,12 +115,13 @@ class Worker:
         """
         self._guesses = guesses
         self._url, self._prefix, self._clock, self._events = url, prefix, clock, events
-        self._client: Any = connection.connect(url)
+        line = connection.Line()
+        self._client: Any = connection.connect(url, line)
         text = files("gateway.store.redis").joinpath("lua/commit.lua").read_text()
         self._commit_script = connection.Script(self._client, text)
         self._keys = [f"{prefix}{name}" for name in ("rev", f"lane:{lane}", COPYING, CHANGED, "meta")]
         self._waiting = waiting
-        self._lives = Lives(self._client, url, prefix, known)
+        self._lives = Lives(self._client, line, url, prefix, clock, known)
         self._number = 0
         self._kept = Kept()
         self.turns, self.slots = WaitingClaims(), WaitingClaims()
@@ -207,6 +208,7 @@ class Worker:
         """Run a batch in the life that the store has now. Raises `StoreError` when it is not the store any more."""
         while True:
             try:
+                self._until_answered(self._lives.look)
                 if self._lives.known.voids:
                     self._take_back(jobs[0].loop)
                 if self._lives.is_in_doubt:
@@ -339,7 +341,7 @@ class Worker:
     def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
         part = RedisPart(source, now, rev, minted=iter(job.minted))
-        part.life = self._lives.known.number
+        part.life, part.back_since = self._lives.known.number, self._lives.back_since
         job.error = job.touched = None
         try:
             job.result = job.work(part)
@@ -380,14 +382,16 @@ class Worker:
                 pipeline.execute_command(*command)
             return pipeline.execute()
 
-        return connection.until_answered(ask, is_closed=lambda: self._closed)
+        return self._until_answered(ask)
 
     def _mget(self, keys: Sequence[str]) -> list[str | None]:
         return expanded(keys, self._mget_stored(keys), self._mget_stored)
 
     def _mget_stored(self, keys: Sequence[str]) -> list[str | None]:
         named = [self._prefix + key for key in keys]
-        return connection.until_answered(lambda: self._client.mget(named), is_closed=lambda: self._closed)
+        return connection.until_answered(
+            lambda: self._client.mget(named), is_closed=lambda: self._closed, cut=self._lives.cut
+        )
 
     def _stored(self, key: str, value: str | None) -> Stored:
         if value is None:
@@ -427,12 +431,18 @@ class Worker:
 
     def _call(self, words: list[Word]) -> list[str]:
         """Return what the commit script answers. Raises `Lost`."""
-        answer = connection.until_answered(lambda: self._send(words), is_closed=lambda: self._closed)
+        answer = connection.until_answered(
+            lambda: self._send(words), is_closed=lambda: self._closed, cut=self._lives.cut
+        )
         if answer[0] == "lost":
             raise Lost(answer[5])
         return answer
 
+    def _until_answered(self, command: Callable[[], T]) -> T:
+        return connection.until_answered(command, is_closed=lambda: self._closed, cut=self._lives.cut)
+
     def _send(self, words: list[Word]) -> list[str]:
+        self._lives.look()
         if self._waiting is None:
             return self._commit_script.call(self._keys, words)
         answer, waited = self._commit_script.call_and(self._waiting.command, self._keys, words)

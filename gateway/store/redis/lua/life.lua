@@ -2,7 +2,7 @@
 --
 -- KEYS: description of the store, counter of revisions.
 -- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
--- ('0': it stays).
+-- ('0': it stays); the server that is met now ('': the same as before), and the time.
 local known = redis.call('HGET', KEYS[1], 'life') or ''
 if known ~= ARGV[1] then
     return known
@@ -11,6 +11,9 @@ local rev, told, jump = tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(AR
 redis.call('HSET', KEYS[1], 'life', ARGV[2])
 if jump > 0 then
     redis.call('SET', KEYS[2], string.format('%d', math.max(rev, told) + jump))
-    redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 1)))
+    redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 0)))
+end
+if ARGV[5] ~= '' then
+    redis.call('HSET', KEYS[1], 'server', ARGV[5], 'since', ARGV[6])
 end
 return ARGV[2]
