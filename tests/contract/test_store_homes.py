@@ -417,6 +417,21 @@ async def test_a_node_that_lost_its_state_folder_is_said_to(scene: FamilyScene, 
     assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [told]
 
 
+async def test_a_place_is_forgotten_a_month_after_its_end(scene: FamilyScene) -> None:
+    """Not while its node lives. Its sessions are taken then as well."""
+    await both(scene)
+    await parked_at_home(scene)
+    await pass_time(scene, 32 * 86_400, *HOMES, step_s=43_200)
+    assert [place.name for place in await scene.store.places_of(MAIN)] == ["here"]
+    await pass_time(scene, 32 * 86_400, OTHER_NODE, step_s=43_200)
+    assert [place.name for place in await scene.store.places_of(MAIN)] == [HERE]
+    await pass_time(scene, AWAY_S + 10, OTHER_NODE)
+    assert await scene.store.astray(OTHER_NODE) == [MAIN]
+    assert await scene.store.take_over(OTHER_NODE, MAIN)
+    told = files_away(Away.GONE, "", "there", for_owners=True)
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [told]
+
+
 async def test_after_an_outage_of_the_store_nobody_is_hasty(scene: FamilyScene) -> None:
     """No node could say that it lives: the first one that can is not the only one that does."""
     await both(scene)

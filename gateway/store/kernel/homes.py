@@ -95,13 +95,13 @@ def _place_at(part: Part, home: str) -> dict[str, Any] | None:
     return None if fact is None else load_json(fact.value)
 
 
-def _is_away(part: Part, home: str, taker: Mapping[str, Any]) -> bool:
+def _is_away(part: Part, home: str, taker: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether nobody at this place takes work, for as long as it and the taker say.
 
     The home may give signs of life by a longer time of its own, after an outage of the store too. One that was drained
     or ended keeps its sessions for longer: it may come back from an upgrade.
     """
-    members, place = _members(part), _place_at(part, home)
+    place = _place_at(part, home)
     here = [row for row in members if row["home"] == home]
     after = timedelta(seconds=max(row["away_after"] for row in (taker, *here)))
     signs = [from_us(taker["steady"])]
@@ -129,8 +129,10 @@ def astray(part: Part, node: NodeId) -> list[SessionId]:
     own = _taker(part, node)
     if own is None:
         return []
-    known = [home for home, _ in part.facts_in(PLACES) if home != own["home"]]
-    away = [home for home in known if _is_away(part, home, own)]
+    # Not all places that ever were: in a cluster of short-lived machines these are thousands.
+    homes = [home for home in part.index.homes_at_work() if home != own["home"]]
+    members = _members(part) if homes else []
+    away = [home for home in homes if _is_away(part, home, own, members)]
     found = [turn for home in away for turn in part.index.turns_at(home, AT_ONCE)][:AT_ONCE]
     return list(dict.fromkeys(works_in(part.sessions[part.turns[turn].turn.session].session) for turn in found))
 
@@ -160,7 +162,7 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
         return False
     family = list(_turns_of(part, row))
     held = any(one.turn.state in HELD for one in family)
-    if held or not _is_away(part, row.homes[-1], own):
+    if held or not _is_away(part, row.homes[-1], own, _members(part)):
         return False
     text = _says(part, row, name_of(node))
     _move(part, row, own["home"])

@@ -23,6 +23,8 @@ PLACES = "place"
 when another node has its name now."""
 KEPT_FOR = timedelta(days=1)
 """Time for which a node that is silent stands in the list."""
+PLACE_KEPT_FOR = timedelta(days=30)
+"""Time after its last node lived for which the name of a place is known."""
 
 
 def join(part: Part, entry: NodeEntry) -> NodeLine:
@@ -95,6 +97,7 @@ def alive(part: Part, node: NodeId) -> NodeLine | None:
     now = to_us(part.now)
     silent = part.now - from_us(row["alive"]) > min(LIVES_FOR, timedelta(seconds=row["away_after"]) / 2)
     _put(part, name, row | {"alive": now, "steady": now if silent else row["steady"]})
+    _keep_place(part, row["home"])
     return _line(part, name, {})
 
 
@@ -147,7 +150,14 @@ def _record_place(part: Part, row: Mapping[str, Any], *, left: bool = False) -> 
     name = name_of(row["node"])
     works = not left and Role.WORKER in row["roles"] and part.facts.get((DRAINED, name)) is None
     since = None if works else to_us(part.now)
-    part.facts.put((PLACES, row["home"]), Fact(dump_json({"name": name, "left": since})))
+    part.facts.put((PLACES, row["home"]), Fact(dump_json({"name": name, "left": since}), part.now + PLACE_KEPT_FOR))
+
+
+def _keep_place(part: Part, home: str) -> None:
+    """Keep what is known of the place of a node that lives. Written twice a month."""
+    fact = part.facts.get((PLACES, home))
+    if fact is not None and fact.until is not None and fact.until - part.now < PLACE_KEPT_FOR / 2:
+        part.facts.put((PLACES, home), Fact(fact.value, part.now + PLACE_KEPT_FOR))
 
 
 # --- rows -------------------------------------------------------------------------------------

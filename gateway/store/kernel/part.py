@@ -85,7 +85,11 @@ class Index(Protocol):
         ...
 
     def turns_at(self, home: str, limit: int) -> Sequence[TurnId]:
-        """Return turns of a home that have not ended, oldest first."""
+        """Return turns of a home that have not ended, in any order."""
+        ...
+
+    def homes_at_work(self) -> Sequence[str]:
+        """Return the homes of turns that have not ended."""
         ...
 
     def claimable_slots(

@@ -160,6 +160,10 @@ class MemoryIndex(KernelStore):
         """Return turns of a home that have not ended."""
         return [row.turn.id for row in sorted(self.unended, key=lambda row: row.ord) if row.home == home][:limit]
 
+    def homes_at_work(self) -> Sequence[str]:
+        """Return the homes of turns that have not ended."""
+        return sorted({row.home for row in self.unended if row.home})
+
     def _has_room(self, row: TurnRow) -> bool:
         held = self.sessions_by_id[row.turn.session].held_commands
         return row.turn.kind is TurnKind.MODEL or held < COMMANDS_AT_ONCE

@@ -24,6 +24,8 @@ Score: TypeAlias = int
 ROOTS, LIVE_CHILDREN, PAST_CHILDREN = "sessions:roots", "sessions:live", "sessions:past"
 UNFOLDED = "turns:unfolded"
 QUEUED, READY, GATHERING = "turns:queued", "turns:ready", "turns:gathering"
+HOMED = "turns:homed"
+"""Turns that have a home and have not ended, all at score 0: read in the order of their names (`at_home`)."""
 READY_SOMEWHERE = "turns:ready-somewhere"
 """Ready turns of all homes; `READY` has those of none."""
 HELD_TURNS, PARKED, STARTED = "turns:held", "turns:parked", "steps:started"
@@ -42,9 +44,15 @@ def ready_at(home: str) -> str:
     return f"turns:ready:{home}"
 
 
-def turns_at(home: str) -> str:
-    """Name the turns of a home that have not ended."""
-    return f"turns:at:{home}"
+def at_home(home: str, turn: str = "") -> str:
+    """Name a turn of a home among those of all. Those of one home stand together, by their ids."""
+    return f"{home} {turn}"
+
+
+def home_in(member: str) -> tuple[str, str]:
+    """Return home and turn of such a name."""
+    home, _, turn = member.partition(" ")
+    return home, turn
 
 
 def by_rev(session: SessionId) -> str:
@@ -135,7 +143,7 @@ def _of_turn(key: str, row: TurnRow) -> Places:
     turn = row.turn
     yield from _shown(turn.session, key, row.ord, row.rev)
     if row.home and turn.state not in ENDED:
-        yield (turns_at(row.home), turn.id), row.ord
+        yield (HOMED, at_home(row.home, turn.id)), 0
     if turn.state is TurnState.QUEUED:
         yield (QUEUED, turn.id), to_us(row.queued_at)
         if row.head and row.home:

@@ -294,7 +294,20 @@ class RedisSource:
 
     def turns_at(self, home: str, limit: int) -> list[TurnId]:
         """Return turns of a home that have not ended."""
-        return [TurnId(turn) for turn in self.members(indexes.turns_at(home), 0, limit - 1)]
+        first = indexes.at_home(home)
+        found = self._homed(f"[{first}", f"({first}\x7f", limit)
+        return [TurnId(indexes.home_in(member)[1]) for member in found]
+
+    def homes_at_work(self) -> list[str]:
+        """Return the homes of turns that have not ended: one question for each, however many turns there are."""
+        homes, after = list[str](), "-"
+        while found := self._homed(after, "+", 1):
+            homes.append(indexes.home_in(found[0])[0])
+            after = f"({indexes.at_home(homes[-1])}\x7f"
+        return homes
+
+    def _homed(self, first: str, last: str, limit: int) -> list[str]:
+        return self.ask("ZRANGEBYLEX", indexes.HOMED, first, last, "LIMIT", 0, limit)
 
     def leaves_turns(self, now: datetime) -> bool:
         """Return whether another claim may take a turn because of this batch. Called while `only_new`."""

@@ -18,6 +18,10 @@ ORDER BY t.queued_rev LIMIT ?3;
 -- Turns of a home that have not ended.
 SELECT id FROM turns INDEXED BY turns_homed WHERE home <> '' AND ended_rev IS NULL AND home = ? ORDER BY ord LIMIT ?;
 
+-- name: homes_at_work
+-- Homes of turns that have not ended.
+SELECT DISTINCT home FROM turns INDEXED BY turns_homed WHERE home <> '' AND ended_rev IS NULL;
+
 -- name: held_turns
 SELECT id, node FROM turns INDEXED BY turns_active
 WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') ORDER BY held_since, queued_rev;

@@ -179,8 +179,7 @@ class SqliteSource:
         return audit_head(self.tx)
 
     def _load(self, name: str, make: Callable[[Columns], R], *key: Any) -> R | None:
-        found = self.tx.one(name, *key)
-        return None if found is None else make(found)
+        return None if (found := self.tx.one(name, *key)) is None else make(found)
 
     def _load_grant(self, key: GrantId) -> Grant | None:
         found = readable(grant_of, self.tx.run("grant_row", key), "grant")
@@ -301,6 +300,10 @@ class SqliteSource:
         """Return turns of a home that have not ended."""
         return self._ids("turns_of_home", home, limit)
 
+    def homes_at_work(self) -> Sequence[str]:
+        """Return the homes of turns that have not ended."""
+        return self._ids("homes_at_work")
+
     def held_turns(self, lapsed: datetime | None = None) -> Sequence[tuple[TurnId, NodeId]]:
         """Return leased turns with their holders."""
         if lapsed is None:
@@ -350,9 +353,8 @@ class SqliteSource:
 
     def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> Sequence[TurnId]:
         """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
-        if last == 0:
-            return self._ids("old_turns", session, passed, limit)
-        return self._ids("old_turns_but", session, passed, limit, last)
+        key = session, passed, limit
+        return self._ids("old_turns_but", *key, last) if last else self._ids("old_turns", *key)
 
     def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[Sequence[InboundId], Sequence[SlotId]]:
         """Return the oldest messages and slots of a session that belong to no turn."""

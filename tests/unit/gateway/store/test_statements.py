@@ -26,7 +26,8 @@ SQL = load_statements()
 NODE = NodeId("here#1")
 GROWING = "turns|messages|steps|waits|slots|events|cards|facts|poison|grants"
 PARTIAL = (
-    "turns_(lane|active|gathering)|waits_(asked|questions|due|timers|approved|open)|grants_live|slots_(due|unsent|dead)"
+    "turns_(lane|active|gathering|homed)|waits_(asked|questions|due|timers|approved|open)|"
+    "grants_live|slots_(due|unsent|dead)"
 )
 
 
