@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import SlotId, TurnId, main_session
+from gateway.domain.ids import SlotId, main_session
 from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, RenderedSlot, SlotKind, SlotState
@@ -377,13 +377,13 @@ class SlowEdits(FakeChannel):
 @asynccontextmanager
 async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
     """Return an answer that was finished while a live edit of it is under way."""
-    delivery, turn = engine.delivery(channel), TurnId("t1")
+    await engine.say()
+    delivery, turn = engine.delivery(channel), (await engine.claim()).turn
     delivery.messages.edit_patience_s = patience_s
 
     def says(start: int, text: str) -> None:
         engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
 
-    await engine.say()
     async with in_background(engine.live_edits(delivery).run()), in_background(delivery.run()):
         await asyncio.sleep(0.01)
         engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
