@@ -27,6 +27,7 @@ KINDS: dict[type[Any], Kind[Any, Any]] = {
     AuditRow: AUDIT,
     AuditHead: AUDIT_HEAD,
 }
+st.register_type_strategy(float, st.floats(0, 1e9))
 st.register_type_strategy(int, st.integers(0, 1 << 40))
 st.register_type_strategy(str, st.text("aé\n\"'\\ {}😀", max_size=6))
 st.register_type_strategy(date, st.dates(date(2000, 1, 1), date(2100, 1, 1)))
