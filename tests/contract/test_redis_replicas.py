@@ -90,8 +90,10 @@ def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
 def _promote(first: RedisServer, second: RedisServer) -> None:
     """The primary dies, its replica takes over under its address."""
     replica: Any = redis.Redis(port=second.port)
-    with replica:
-        until_linked(second.port)
+    primary: Any = redis.Redis(port=first.port)
+    with replica, primary:
+        primary.set("theirs", "1")
+        assert primary.wait(1, 10_000) >= 1, "the replica has all that was written before"
         first.kill()
         replica.replicaof("NO", "ONE")
         replica.config_set("port", first.port)
