@@ -42,7 +42,13 @@ def migrate(source: str, target: str) -> None:
     from gateway.domain.text import without_password
     from gateway.store.copying import migrate as copy
 
-    click.echo(f"Copied to {without_password(target)}: {_said(copy(source, target))}")
+    copied = copy(source, target)
+    click.echo(f"Copied to {without_password(target)}: {_said(copied)}")
+    if copied.homeless:
+        click.echo(
+            f"{copied.homeless} sessions have files on the nodes that worked for them. The lone daemon uses its own "
+            "state folder: copy the folders in workspaces and outputs of the other nodes there before it starts."
+        )
     click.echo("Now set store.url to it, and start no daemon on the old store again.")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from gateway.domain.audit import AuditHead, AuditRow
@@ -34,6 +34,8 @@ class Copied:
     """Last revision of the store."""
     audit: AuditHead
     """End of the audit, whose chain is whole."""
+    homeless: int = 0
+    """Sessions whose files are at a place that the copy does not name any more."""
 
 
 class Chain:
@@ -84,10 +86,12 @@ def export(source: str, path: str, about: Callable[[Copied], Mapping[str, str]] 
 def migrate(source: str, target: str) -> Copied:
     """Copy a store that no daemon uses to an empty one. Raises `ConfigError` or `StoreError`."""
     if path := path_of(target):
-        from gateway.store.sqlite.copying import new_file
+        from gateway.store.sqlite.copying import clear_homes, new_file
 
         with new_file(path) as made:
-            return _to_file(source, made, alone=True)
+            copied = _to_file(source, made, alone=True)
+            # A lone daemon takes every turn in its own folders: back on Redis an old home would hide the newer files.
+            return replace(copied, homeless=clear_homes(made))
     return _to_redis(source, target)
 
 

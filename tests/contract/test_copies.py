@@ -132,6 +132,26 @@ async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: Red
             assert was == is_
 
 
+async def test_a_lone_daemon_gets_sessions_without_homes(redis_server: RedisServer, tmp_path: Path) -> None:
+    """It works in its own folders. Back on Redis the first node that acts is the home, not the one of long ago."""
+    url, file, clock = f"{redis_server.url}?prefix={mint('homes')}", tmp_path / "dragoman.db", FakeClock()
+    store = open_store(url, clock)
+    scene = Scene(store, clock)
+    await scene.say()
+    (claimed,) = await store.claim(NODE, home="here")
+    await scene.plan(claimed.lease)
+    await scene.start(claimed.lease, 1)
+    await store.close()
+    copied = await asyncio.to_thread(migrate, url, str(file))
+    assert copied.homeless == 1
+    alone = open_store(f"sqlite://{file}", clock)
+    assert await alone.places_of(claimed.lease.session) == []
+    clock.advance(60)
+    await alone.reclaim()
+    assert [one.lease.turn for one in await alone.claim(NODE, home="there")] == [claimed.lease.turn]
+    await alone.close()
+
+
 def _sorted(records: Iterable[Record]) -> list[tuple[Any, ...]]:
     """Return records to compare, without the numbers of sessions: those of roots mean nothing."""
     listed = sorted(records, key=lambda one: (one.kind, one.key))

@@ -279,6 +279,18 @@ def fill_file(snapshot: Snapshot, path: str) -> None:
         db.execute(sql["journal_mode"]).fetchall()
 
 
+def clear_homes(path: str) -> int:
+    """Take the homes from all sessions and turns of a closed file. Return how many sessions had one."""
+    sql = _statements()
+    with _written(path) as db:
+        db.execute(sql["begin"])
+        cleared = db.execute(sql["clear_homes"]).rowcount
+        db.execute(sql["clear_homes_of_turns"])
+        db.execute(sql["commit"])
+        db.execute(sql["checkpoint"]).fetchall()
+        return cleared
+
+
 def _in_order(records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records, sessions in the order in which they were made: their table numbers them."""
     sessions = list[Record]()

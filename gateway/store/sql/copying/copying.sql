@@ -82,3 +82,10 @@ SELECT name, value FROM backup;
 
 -- name: drop_about
 DROP TABLE backup;
+
+-- name: clear_homes
+-- Sessions forget the places of their files: a lone daemon has its own folders only.
+UPDATE sessions SET homes = '[]' WHERE homes <> '[]';
+
+-- name: clear_homes_of_turns
+UPDATE turns SET home = '' WHERE home <> '';
