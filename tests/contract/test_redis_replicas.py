@@ -89,21 +89,12 @@ def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
 
 def _promote(first: RedisServer, second: RedisServer) -> None:
     """The primary dies, its replica takes over under its address."""
-    replica: Any = redis.Redis(port=second.port)
     primary: Any = redis.Redis(port=first.port)
-    with replica, primary:
+    with primary:
         primary.set("theirs", "1")
         assert primary.wait(1, 10_000) >= 1, "the replica has all that was written before"
-        first.kill()
-        replica.replicaof("NO", "ONE")
-        replica.config_set("port", first.port)
-
-
-def _follow(third: RedisServer, port: int) -> None:
-    """Let a replica copy the server at a port."""
-    opened: Any = redis.Redis(port=third.port)
-    with opened:
-        opened.replicaof("127.0.0.1", port)
+    first.kill()
+    second.take_over(first.port)
 
 
 async def test_a_promotion_without_replicas_voids_approvals(clock: FakeClock) -> None:
@@ -132,7 +123,7 @@ async def test_a_promotion_of_a_replica_that_has_all_voids_nothing(clock: FakeCl
             await scene.press(asked.wait)
             lease = await scene.claim()
             _promote(first, second)
-            _follow(third, first.port)
+            third.follow(first.port)
             await scene.say("later", to=route(SessionId("chat:later")))
             assert await scene.wait_state(asked.wait) is WaitState.APPROVED
             assert await store.tell_loss({}) is None

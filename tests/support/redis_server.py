@@ -13,6 +13,8 @@ from types import TracebackType
 from tests.support.ports import free_port
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
+AT_ONCE = ("--repl-diskless-sync-delay", "0")
+"""A replica gets everything when it asks, not five seconds later."""
 SHARED: set[int] = set()
 """Servers that several tests use: the session ends them, not the test that began them."""
 START_S = 20.0
@@ -69,13 +71,26 @@ class RedisServer:
         program = shutil.which("redis-server")
         assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
         where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
-        command = [program, *where, "--databases", "4000", *DURABLE, *self._options]
+        command = [program, *where, "--databases", "4000", *AT_ONCE, *DURABLE, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until_it_answers(self.port)
 
     def replica(self, folder: Path, *options: str) -> RedisServer:
         """Return a server that copies this one, once it is started."""
         return RedisServer(folder, "--replicaof", "127.0.0.1", str(self.port), *options)
+
+    def follow(self, port: int) -> None:
+        """Let it copy the server on a loopback port. Where nobody listens, it keeps what it has, as behind a cut."""
+        self._told(f"REPLICAOF 127.0.0.1 {port}")
+
+    def take_over(self, port: int) -> None:
+        """Let it be a primary, under the port of the one that died."""
+        self._told("REPLICAOF NO ONE")
+        self._told(f"CONFIG SET port {port}")
+        self.port = port
+
+    def _told(self, command: str) -> None:
+        assert (said := asked(self.port, command)).startswith(b"+OK"), said
 
     def share(self) -> None:
         """Let several tests use it."""
