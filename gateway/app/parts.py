@@ -26,7 +26,7 @@ from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
 from gateway.app.retention import HistoryTrimmer
 from gateway.domain.children import with_own_agents
-from gateway.domain.nodes import Role, Standing
+from gateway.domain.nodes import Role, Standing, name_of
 from gateway.domain.retention import Keep
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
@@ -34,12 +34,16 @@ from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
+from gateway.server import node_files, node_uploads
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
 from gateway.server.node_files import NodeFiles
+from gateway.server.node_requests import NodeRequests
+from gateway.server.node_uploads import NodeUploads
 from gateway.server.page.adapter import WebChannel
+from gateway.server.page.uploads import Uploads
 from gateway.server.web_access import WebAccess
 from gateway.store import is_shared
 from gateway.toolcalls.execution import Execution
@@ -81,14 +85,26 @@ def make_home_keeper(core: Core) -> HomeKeeper:
 def make_node_files(core: Core) -> NodeFiles:
     """Wire the finding of outputs on all nodes."""
     return NodeFiles(
-        key=core.key.derived("outputs for other nodes"),
+        requests=_node_requests(core, "outputs for other nodes", node_files.PATH, node_files.NAMES),
         home=core.home,
         homes=core.store,
         kept=core.workspaces.kept,
         outputs=core.workspaces.outputs,
-        client=core.client,
-        clock=core.clock,
     )
+
+
+def make_node_uploads(core: Core) -> NodeUploads:
+    """Wire the finding of uploads on all nodes."""
+    return NodeUploads(
+        requests=_node_requests(core, "uploads for other nodes", node_uploads.PATH, node_uploads.NAMES),
+        node=name_of(core.node) if core.home else "",
+        homes=core.store,
+        here=Uploads(folder=core.loaded.state / "uploads", clock=core.clock),
+    )
+
+
+def _node_requests(core: Core, purpose: str, path: str, names: tuple[str, ...]) -> NodeRequests:
+    return NodeRequests(path=path, names=names, key=core.key.derived(purpose), client=core.client, clock=core.clock)
 
 
 def make_membership(core: Core) -> Membership:
@@ -320,7 +336,7 @@ def make_page(core: Core, web_access: WebAccess) -> WebChannel:
         recordings=web_access,
         clock=core.clock,
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
-        uploads=core.loaded.state / "uploads",
+        uploads=make_node_uploads(core),
         fail_point=core.points.hit,
     )
 
@@ -415,6 +431,7 @@ def make_http(
 ) -> HttpServer:
     """Wire the HTTP server."""
     settings, own = core.loaded.settings.http, core.loaded.settings.cluster.address
+    for_nodes = [*make_node_files(core).endpoints(), *make_node_uploads(core).endpoints()]
     address = Address(
         host=settings.host,
         port=settings.port,
@@ -424,7 +441,7 @@ def make_http(
     )
     return HttpServer(
         address=address,
-        endpoints=[*(endpoints if Role.INGRESS in standing().roles else ()), *make_node_files(core).endpoints()],
+        endpoints=[*(endpoints if Role.INGRESS in standing().roles else ()), *for_nodes],
         sign_ins=web_access,
         health=core.store,
         metrics=core.metrics,

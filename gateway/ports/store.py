@@ -331,6 +331,10 @@ class Homes(Protocol):
         """Return the places that hold, or held, files of a session, its home first."""
         ...
 
+    async def node_named(self, name: str) -> Place | None:
+        """Return where the node with this name can be asked for files; None when it was silent for a day."""
+        ...
+
 
 class KeyValue(Protocol):
     """Key-value store for small facts that outlive a restart: bans, migrated chats, reasons that were asked for.

@@ -7,8 +7,6 @@ never a path. What was fetched is kept in the same place here, since an output n
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -16,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
@@ -25,13 +22,13 @@ from gateway.domain.ids import SessionId
 from gateway.domain.nodes import Place
 from gateway.domain.tools import KEPT_BYTES
 from gateway.errors import FileAway
-from gateway.ports import Auth, Clock, Endpoint, Homes
+from gateway.ports import Auth, Endpoint, Homes
+from gateway.server.node_requests import FAILURES, NodeRequests, cure
 from gateway.system.logging_setup import log
 
 PATH = "/node/output"
-GOOD_FOR_S = 60
-"""Seconds for which a request is good, clocks of nodes that differ by as much included."""
-TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=3.0, sock_read=10.0)
+NAMES = ("session", "file", "home")
+"""Words of a request."""
 _CHUNK = 262_144
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -40,8 +37,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class NodeFiles:
     """Outputs of all nodes, as one of them finds them."""
 
-    key: bytes
-    """Key of all nodes for this purpose alone."""
+    requests: NodeRequests
     home: str
     """Id of this node's place; empty for a store that no other node can open: then only what is here is found."""
     homes: Homes
@@ -49,8 +45,6 @@ class NodeFiles:
     """Return an output that is here."""
     outputs: Callable[[SessionId], Path]
     """Return the folder of a session's outputs here."""
-    client: aiohttp.ClientSession
-    clock: Clock
     largest: int = KEPT_BYTES
     """Bytes of the largest file that is fetched."""
     _log: Any = field(default_factory=lambda: log("node_files"))
@@ -70,28 +64,20 @@ class NodeFiles:
             try:
                 if await self._fetched(place, session, name):
                     return self.kept(session, name)
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            except (*FAILURES, OSError) as error:
                 self._log.warning("file not fetched", node=place.name, session=session, error=str(error))
                 away.append(place)
         if away:
-            raise FileAway(f"The file is on the node {away[0].name}, which cannot be reached now.", cure=_cure(away[0]))
+            raise FileAway(f"The file is on the node {away[0].name}, which cannot be reached now.", cure=cure(away[0]))
         return None
 
     # --- asking -------------------------------------------------------------------------------
 
     async def _fetched(self, place: Place, session: SessionId, name: str) -> bool:
         """Fetch a file into the folder of outputs. False: it is not there. Raises what `find` catches."""
-        if not place.address:
-            raise ValueError("it has no address")
-        until = str(round(self.clock.now().timestamp()) + GOOD_FOR_S)
-        asked = {"session": session, "file": name, "home": place.home, "until": until}
-        asked["sig"] = self._signature(*asked.values())
-        url = f"{place.address.rstrip('/')}{PATH}?{urlencode(asked)}"
-        async with self.client.get(url, timeout=TIMEOUT, allow_redirects=False) as response:
-            if response.status == 404:
+        async with self.requests.ask(place, session, name, place.home) as response:
+            if response is None:
                 return False
-            if response.status != 200:
-                raise ValueError(f"it answered with status {response.status}")
             await self._store(response, self.outputs(session), name)
         return True
 
@@ -120,29 +106,11 @@ class NodeFiles:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         """Return an output of this place to a node that has the key."""
-        query = request.query
-        session, name, home, until, sig = (query.get(one, "") for one in ("session", "file", "home", "until", "sig"))
-        good = hmac.compare_digest(sig.encode(), self._signature(session, name, home, until).encode())
-        if not good or home != self.home or not self._in_time(until):
-            raise web.HTTPForbidden(reason="This is for other nodes of the gateway.")
+        session, name, _ = self.requests.words_of(request, self.home)
         path = await asyncio.to_thread(self.kept, SessionId(session), name)
         if path is None:
             raise web.HTTPNotFound(reason="There is no such file.")
         return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
-
-    def _in_time(self, until: str) -> bool:
-        left = int(until) - self.clock.now().timestamp() if until.isascii() and until.isdecimal() else -1
-        return 0 <= left <= 2 * GOOD_FOR_S
-
-    def _signature(self, *words: str) -> str:
-        text = "\0".join(words)
-        return hmac.new(self.key, text.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
-
-
-def _cure(place: Place) -> str:
-    if not place.address and place.alive_at is not None:
-        return f"Set [cluster] address on {place.name}, so that other nodes can read its files."
-    return f"Start {place.name} again."
 
 
 def _opened(path: Path) -> int:

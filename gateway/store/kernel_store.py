@@ -389,6 +389,10 @@ class KernelStore(ABC):
         """Return the places that hold, or held, files of a session."""
         return await self.run(lambda part: homes.places_of(part, session))
 
+    async def node_named(self, name: str) -> Place | None:
+        """Return where a node can be asked for files."""
+        return await self.run(lambda part: homes.node_named(part, name))
+
     async def stop_sending(self, node: NodeId) -> None:
         """Give up the accounts that this node sends for."""
         await self.run(lambda part: records.stop_sending(part, node))

@@ -450,7 +450,9 @@ async def test_a_place_is_named_with_its_nodes_address(scene: FamilyScene) -> No
     await parked_at_home(scene)
     (place,) = await scene.store.places_of(MAIN)
     assert (place.name, place.address, place.alive_at) == ("here", "http://here#1", scene.clock.now())
+    assert await scene.store.node_named("here") == place
     await scene.store.resign(NODE)
+    assert await scene.store.node_named("here") is None
     (place,) = await scene.store.places_of(MAIN)
     assert (place.name, place.address, place.alive_at) == ("here", "", None)
     assert await scene.store.places_of(GROUP) == []

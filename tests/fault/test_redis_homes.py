@@ -13,6 +13,7 @@ import pytest
 from tests.fault.test_redis_nodes import KEY, node
 from tests.support.daemon import Daemon, Page, page_of
 from tests.support.redis_server import RedisServer
+from tests.support.voice_server import OGG
 
 AWAY_S = 3
 
@@ -69,6 +70,7 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         step = await there.until_row("step", lambda row: '"full": "/api' in json.dumps(row))
         async with there.client.get(f"{other.url}{step['result']['full']}") as response:
             assert (response.status, (await response.text()).splitlines()[-1]) == (200, "30000")
+        await _reads_a_file_of_the_other(there, home, other)
 
         await there.say("/shell touch again; cat ran")
         second = await asked(there, besides=first["id"])
@@ -84,3 +86,17 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         assert (await there.press(there.button(again, "once")))["result"] == "approved"
         await there.until_row("step", lambda row: "No such file" in json.dumps(row.get("result")))
         assert not list(other.state.rglob("ran"))
+
+
+async def _reads_a_file_of_the_other(there: Page, home: Daemon, other: Daemon) -> None:
+    """A file that one node took is in the workspace, which is on another one."""
+    headers = {"X-Dragoman-Name": "note.ogg", "Content-Type": "audio/ogg", "Origin": other.url}
+    async with there.client.put(f"{other.url}/api/uploads/upload-0001", data=OGG, headers=headers) as response:
+        assert response.status == 200, await response.text()
+    await there.say("Keep this.", files=["upload-0001"])
+    row = await there.until_row(
+        "message", lambda row: any(one["path"] or one["trouble"] for one in row["files"]), within_s=30
+    )
+    (file,) = row["files"]
+    assert file["trouble"] == ""
+    assert [path.read_bytes() for path in home.state.rglob(Path(file["path"]).name)] == [OGG]

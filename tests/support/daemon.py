@@ -200,11 +200,11 @@ class Page:
         """Follow a session."""
         await self.socket.send_json({"op": "open", "session": session, "after": after})
 
-    async def say(self, text: str, id: str = "") -> dict[str, Any]:
-        """Say something; return the `said` frame."""
+    async def say(self, text: str, id: str = "", files: Sequence[str] = ()) -> dict[str, Any]:
+        """Say something, with the uploads of these keys; return the `said` frame."""
         self._ids += 1
         id = id or f"say-{self._ids:08}"
-        await self.socket.send_json({"op": "say", "id": id, "text": text})
+        await self.socket.send_json({"op": "say", "id": id, "text": text, "files": [*files]})
         return await self.until_frame(lambda f: f["op"] == "said" and f["id"] == id)
 
     async def press(self, handle: str, reason: str = "", id: str = "") -> dict[str, Any]:

@@ -25,9 +25,9 @@ from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.errors import BadRequest, DragomanError, FileAway, Forbidden, SendFailed, SendOutcome, StoreError
 from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Recordings, Sink, WebApi
+from gateway.server.node_uploads import NodeUploads
 from gateway.server.page import ids, inbound, outbound, upload_requests
 from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
-from gateway.server.page.uploads import Uploads
 
 FRAME_AT_MOST = 1_048_576
 """Bytes of a frame from the page, at most."""
@@ -74,12 +74,12 @@ class WebChannel:
         recordings: Recordings,
         clock: Clock,
         signed_in_for: timedelta,
-        uploads: Path,
+        uploads: NodeUploads,
         fail_point: Callable[[str], Awaitable[None]],
     ) -> None:
         """Take the web API. Sockets are accepted once `run` was called.
 
-        `signed_in_for`: lifetime of the cookie. `uploads`: folder for files until their message is read.
+        `signed_in_for`: lifetime of the cookie. `uploads`: files until their message is read.
         """
         self._web_api = web_api
         self._recordings = recordings
@@ -87,7 +87,7 @@ class WebChannel:
         self._fail_point = fail_point
         self._lasts_s = int(signed_in_for.total_seconds())
         self._assets = Assets()
-        self._uploads = Uploads(folder=uploads, clock=clock)
+        self._uploads = uploads
         self._sink: Sink | None = None
         self._pages: set[_Page] = set()
 
@@ -114,7 +114,7 @@ class WebChannel:
         self._sink = sink
         try:
             while True:
-                await asyncio.to_thread(self._uploads.sweep)
+                await asyncio.to_thread(self._uploads.here.sweep)
                 await asyncio.sleep(SWEEP_S)
         finally:
             self._sink = None
@@ -126,7 +126,7 @@ class WebChannel:
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Read an upload."""
+        """Read an upload, here or on the node that took it."""
         await self._uploads.fetch(OwnerName(conversation.chat), file.source, write)
 
     async def typing(self, conversation: Conversation) -> None:
@@ -222,10 +222,10 @@ class WebChannel:
         return web.Response(body=found.data, headers={"Content-Type": found.media_type})
 
     async def _upload(self, request: web.Request) -> web.Response:
-        return await upload_requests.take(request, self._uploads)
+        return await upload_requests.take(request, self._uploads.here)
 
     async def _drop_upload(self, request: web.Request) -> web.Response:
-        return await upload_requests.drop(request, self._uploads)
+        return await upload_requests.drop(request, self._uploads.here)
 
     async def _artifact(self, request: web.Request, what: ArtifactKind) -> Path:
         """Return the path of the artifact that a request names; answer 404 where there is none."""

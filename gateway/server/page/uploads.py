@@ -124,20 +124,31 @@ class Uploads:
             raise TooLarge(f"The files have more than {most} together.", cure="Send them in several messages.")
         return tuple(found)
 
-    async def fetch(self, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
-        """Pass a file to `write` in pieces. Raises `FetchFailed`, and the errors of `write`."""
-        folder = self.folder_of(owner)
+    def known(self, owner: OwnerName, key: str) -> bool:
+        """Return whether a file is here."""
+        return self._known(self.folder_of(owner), key) is not None
+
+    def opened(self, owner: OwnerName, key: str) -> BinaryIO:
+        """Open a file at its content; the caller closes it. Raises `FetchFailed`."""
         try:
-            file = os.fdopen(open_beneath(folder, [key]), "rb")
+            file = os.fdopen(open_beneath(self.folder_of(owner), [key]), "rb")
         except (OSError, ValueError):
             raise FetchFailed(GONE, cure="Send it again.") from None
-        with file:
-            file.readline(HEAD_AT_MOST)
+        file.readline(HEAD_AT_MOST)
+        return file
+
+    async def fetch(self, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
+        """Pass a file to `write` in pieces. Raises `FetchFailed`, and the errors of `write`."""
+        with self.opened(owner, key) as file:
             while piece := file.read(PIECE):
                 write(piece)
                 await asyncio.sleep(0)
+        self.fetched(owner, key)
+
+    def fetched(self, owner: OwnerName, key: str) -> None:
+        """Keep a file for another day, after its fetch."""
         with suppress(OSError):
-            self._keep_for(folder / key, FETCHED_KEPT_FOR)
+            self._keep_for(self.folder_of(owner) / key, FETCHED_KEPT_FOR)
 
     def drop(self, owner: OwnerName, key: str) -> None:
         """Remove a file. Idempotent."""

@@ -81,6 +81,14 @@ def _place(part: Part, home: str) -> Place:
     )
 
 
+def node_named(part: Part, name: str) -> Place | None:
+    """Return where a node with this name can be asked, if one gave a sign of life within a day."""
+    row = next((row for row in _members(part) if name_of(row["node"]) == name), None)
+    if row is None:
+        return None
+    return Place(home=row["home"], name=name, address=row["address"], alive_at=from_us(row["alive"]))
+
+
 def _name(part: Part, home: str) -> str:
     place = _place_at(part, home)
     return home if place is None else str(place["name"])

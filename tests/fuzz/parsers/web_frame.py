@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 from aiohttp import web
@@ -82,7 +81,7 @@ def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         recordings=cast("Any", _Desk()),
         clock=givens.CLOCK,
         signed_in_for=timedelta(days=30),
-        uploads=Path("/nowhere"),
+        uploads=cast("Any", _Desk()),
         fail_point=givens.passed,
     )
     (found,) = [one for one in page.endpoints() if one.path == "/api/signin"]

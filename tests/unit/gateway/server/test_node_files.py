@@ -1,10 +1,12 @@
-"""Outputs of another node: who may read them, and what is told when nobody can be asked."""
+"""Files of another node: who may read them, and what is told when nobody can be asked."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,16 +15,21 @@ from aiohttp.test_utils import TestServer
 
 from gateway.domain.ids import SessionId
 from gateway.domain.nodes import Place
-from gateway.errors import FileAway
-from gateway.server import node_files
+from gateway.errors import FetchFailed, FileAway
+from gateway.server import node_files, node_uploads
 from gateway.server.node_files import NodeFiles
+from gateway.server.node_requests import NodeRequests
+from gateway.server.node_uploads import AWAY, NodeUploads
+from gateway.server.page.uploads import GONE, Uploads
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
+from tests.support.makers import ANN
 
 MAIN = SessionId("main:ann")
 KEY = b"k" * 32
 NAME = "t1-1.txt"
+UPLOAD = "upload-0001"
 
 
 class Placed(FailingStore):
@@ -35,6 +42,10 @@ class Placed(FailingStore):
         del session
         return self.places
 
+    async def node_named(self, name: str) -> Place | None:
+        """Return the node of a place."""
+        return next((place for place in self.places if place.home == name), None)
+
 
 @dataclass(slots=True)
 class Two:
@@ -42,8 +53,12 @@ class Two:
 
     here: NodeFiles
     there: NodeFiles
+    uploads: NodeUploads
+    """Those of the node that asks."""
+    uploads_there: NodeUploads
     store: Placed
     clock: FakeClock
+    client: aiohttp.ClientSession
     url: str
 
     def stands(self, text: str, name: str = NAME) -> Path:
@@ -73,7 +88,7 @@ class Two:
             assert await self.here.find(MAIN, NAME) is None
         query = dict(pair.split("=", 1) for pair in seen[0].split("&")) | changes
         words = "&".join(f"{key}={value}" for key, value in query.items())
-        async with self.here.client.get(f"{self.url}{node_files.PATH}?{words}") as response:
+        async with self.client.get(f"{self.url}{node_files.PATH}?{words}") as response:
             return response.status
 
 
@@ -86,21 +101,28 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
         def files(home: str) -> NodeFiles:
             spaces = Workspaces(tmp_path / home)
             return NodeFiles(
-                key=KEY,
+                requests=requests(node_files, clock),
                 home=home,
                 homes=store,
                 kept=spaces.kept,
                 outputs=spaces.outputs,
-                client=client,
-                clock=clock,
             )
 
+        def uploads(name: str) -> NodeUploads:
+            own = Uploads(folder=tmp_path / name / "uploads", clock=clock)
+            return NodeUploads(requests=requests(node_uploads, clock), node=name, homes=store, here=own)
+
+        def requests(kind: Any, clock: FakeClock) -> NodeRequests:
+            key = hmac.digest(KEY, kind.PATH.encode(), "sha256")
+            return NodeRequests(path=kind.PATH, names=kind.NAMES, key=key, client=client, clock=clock)
+
         here, there = files("here"), files("there")
+        both = uploads("here"), uploads("there")
         app = web.Application()
-        for endpoint in there.endpoints():
+        for endpoint in (*there.endpoints(), *both[1].endpoints()):
             app.router.add_route(endpoint.method, endpoint.path, endpoint.handler)
         async with TestServer(app) as server:
-            found = Two(here, there, store, clock, str(server.make_url("")).rstrip("/"))
+            found = Two(here, there, *both, store, clock, client, str(server.make_url("")).rstrip("/"))
             found.at(found.url)
             yield found
 
@@ -167,8 +189,8 @@ async def test_only_what_was_signed_is_answered(two: Two, changes: dict[str, str
 async def test_a_request_is_good_for_a_minute(two: Two, late_s: int, status: int) -> None:
     """Also for a node whose clock is as far ahead."""
     two.stands("all of it")
-    two.there.clock = FakeClock()
-    two.there.clock.advance(late_s)
+    (clock := FakeClock()).advance(late_s)
+    two.there.requests = replace(two.there.requests, clock=clock)
     assert await two.asked() == status
 
 
@@ -183,6 +205,99 @@ async def test_no_name_leads_out_of_the_outputs(two: Two, name: str) -> None:
     assert await two.here.find(MAIN, name) is None
     until = str(round(two.clock.now().timestamp()) + 30)
     words = {"session": MAIN, "file": name, "home": "there", "until": until}
-    sig = two.there._signature(*words.values())  # pyright: ignore[reportPrivateUsage]
-    async with two.here.client.get(f"{two.url}{node_files.PATH}", params={**words, "sig": sig}) as response:
+    sig = two.there.requests.signature(*words.values())
+    async with two.client.get(f"{two.url}{node_files.PATH}", params={**words, "sig": sig}) as response:
         assert response.status == 404
+
+
+# --- uploads --------------------------------------------------------------------------------------
+
+
+async def uploaded(two: Two, content: bytes = b"pears: 3") -> str:
+    """Upload a file to the other node; return what its message carries."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield content
+
+    await two.uploads_there.here.take(ANN, UPLOAD, "prices.txt", "text/plain", body())
+    two.store.places = (Place(home="there", name="there", address=two.url, alive_at=two.clock.now()),)
+    (file,) = two.uploads_there.claim(ANN, [UPLOAD])
+    return file.source
+
+
+async def fetched(uploads: NodeUploads, source: str) -> bytes:
+    found = bytearray()
+    await uploads.fetch(ANN, source, found.extend)
+    return bytes(found)
+
+
+async def test_an_upload_is_fetched_from_the_node_that_took_it(two: Two) -> None:
+    source = await uploaded(two, b"\n{}\n" * 50_000)
+    assert await fetched(two.uploads, source) == b"\n{}\n" * 50_000
+    assert await fetched(two.uploads_there, source) == b"\n{}\n" * 50_000
+    two.uploads_there.node = ""
+    assert await fetched(two.uploads_there, source) == b"\n{}\n" * 50_000, "one node alone, later"
+    assert two.uploads_there.claim(ANN, [UPLOAD])[0].source == UPLOAD
+    assert two.uploads_there.endpoints() == []
+
+
+async def test_an_upload_of_a_node_that_is_away_is_missing(two: Two) -> None:
+    """The reason is for people and models: no node is named in it."""
+    source = await uploaded(two)
+    await uploaded(two)
+    two.uploads_there.here.drop(ANN, UPLOAD)
+    with pytest.raises(FetchFailed) as told:
+        await fetched(two.uploads, source)
+    assert told.value.message == GONE
+    for address, retryable in (("http://127.0.0.1:1", True), ("", False)):
+        two.store.places = (replace(two.store.places[0], address=address),)
+        with pytest.raises(FetchFailed) as told:
+            await fetched(two.uploads, source)
+        assert (told.value.message, told.value.retryable) == (AWAY, retryable)
+    two.store.places = ()
+    with pytest.raises(FetchFailed, match="machine that cannot be reached"):
+        await fetched(two.uploads, source)
+
+
+class _Full(Exception):
+    """What the taker of a file says."""
+
+
+async def test_who_takes_an_upload_may_stop(two: Two) -> None:
+    source = await uploaded(two)
+
+    def full(data: bytes) -> None:
+        raise _Full(data)
+
+    with pytest.raises(_Full):
+        await two.uploads.fetch(ANN, source, full)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 200),
+        ({"owner": "bob"}, 404),
+        ({"file": "upload-0002"}, 404),
+        ({"file": "../secret"}, 404),
+        ({"file": "/etc/passwd"}, 404),
+        ({"file": ""}, 404),
+        ({"file": "link-0001"}, 404),
+        ({"node": "here"}, 403),
+        ({"until": "99999999999"}, 403),
+    ],
+)
+async def test_only_an_upload_is_handed_out(two: Two, changes: dict[str, str], status: int) -> None:
+    """Even with a good signature; without one, or with one for outputs, nothing is."""
+    await uploaded(two)
+    folder = two.uploads_there.here.folder_of(ANN)
+    (folder.parent / "secret").write_text("{}\nsecret")
+    (folder / "link-0001").symlink_to(folder.parent / "secret")
+    until = str(round(two.clock.now().timestamp()) + 30)
+    words = {"owner": ANN, "file": UPLOAD, "node": "there", "until": until} | changes
+    for requests, answer in ((two.uploads.requests, status), (two.here.requests, 403)):
+        asked = {**words, "sig": requests.signature(*words.values())}
+        async with two.client.get(f"{two.url}{node_uploads.PATH}", params=asked) as response:
+            assert response.status == answer
+    async with two.client.get(f"{two.url}{node_uploads.PATH}", params=words) as response:
+        assert response.status == 403

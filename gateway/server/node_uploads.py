@@ -1,0 +1,87 @@
+"""Uploads of the page that are on another node: handed out to it, and fetched from it, over HTTP. Wired by `app`.
+
+A message carries the node that took its files. A request names an owner and the key of a file, never a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiohttp import web
+
+from gateway.domain.ids import OwnerName
+from gateway.domain.messages import Attachment
+from gateway.domain.nodes import Place
+from gateway.errors import FetchFailed
+from gateway.ports import Auth, Endpoint, Homes
+from gateway.server.node_requests import FAILURES, NodeRequests, cure
+from gateway.server.page import ids
+from gateway.server.page.uploads import GONE, PIECE, Uploads
+from gateway.system.logging_setup import log
+
+PATH = "/node/upload"
+NAMES = ("owner", "file", "node")
+"""Words of a request."""
+AWAY = "It was uploaded to a machine that cannot be reached now; send it again."
+"""Reason why a file is missing. Only owners read the names of nodes, so it has none."""
+_AT = "@"
+"""Character between key and node; no key has it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeUploads:
+    """Uploads of all nodes, as one of them finds them."""
+
+    requests: NodeRequests
+    node: str
+    """Name of this node; empty for a store that no other node can open: then only what is here is found."""
+    homes: Homes
+    here: Uploads
+    _log: Any = field(default_factory=lambda: log("node_uploads"))
+
+    def claim(self, owner: OwnerName, keys: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the files of a message with the node that has them. Raises as `Uploads.claim`."""
+        found = self.here.claim(owner, keys)
+        return tuple(replace(one, source=f"{one.source}{_AT}{self.node}") for one in found) if self.node else found
+
+    async def fetch(self, owner: OwnerName, source: str, write: Callable[[bytes], None]) -> None:
+        """Pass a file to `write` in pieces. Raises `FetchFailed`, and the errors of `write`."""
+        key, _, node = source.partition(_AT)
+        if not self.node or node in ("", self.node) or self.here.known(owner, key):
+            await self.here.fetch(owner, key, write)
+            return
+        place = await self.homes.node_named(node) or Place(home="", name=node, address="", alive_at=None)
+        try:
+            await self._fetched(place, owner, key, write)
+        except FAILURES as error:
+            self._log.warning("upload not fetched", node=node, error=str(error), cure=cure(place))
+            raise FetchFailed(AWAY, cure=cure(place), retryable=bool(place.address)) from error
+
+    async def _fetched(self, place: Place, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
+        async with self.requests.ask(place, owner, key, place.name) as response:
+            if response is None:
+                raise FetchFailed(GONE, cure="Send it again.")
+            async for piece in response.content.iter_chunked(PIECE):
+                write(piece)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Return the route for other nodes; none where there are none."""
+        return [Endpoint(method="GET", path=PATH, handler=self._answer, auth=Auth.SIGNED)] if self.node else []
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        """Return an upload of this node to a node that has the key."""
+        named, key, _ = self.requests.words_of(request, self.node)
+        owner = OwnerName(named)
+        if not ids.is_client_id(key):
+            raise web.HTTPNotFound(reason=GONE)
+        try:
+            file = self.here.opened(owner, key)
+        except FetchFailed as gone:
+            raise web.HTTPNotFound(reason=GONE) from gone
+        with file:
+            content = await asyncio.to_thread(file.read)  # at most `FILE_AT_MOST`
+        self.here.fetched(owner, key)
+        return web.Response(body=content, content_type="application/octet-stream")
