@@ -5,6 +5,7 @@ A refusal, a timeout or a tool's failure is a `ToolResult`, not an error (see `g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
@@ -35,6 +36,17 @@ class ConfigError(DragomanError):
 
 class StartError(DragomanError):
     """The daemon cannot start here."""
+
+
+class UnseenNodes(StartError):
+    """Other nodes live at the place of this one, and it has not seen that they have the same files."""
+
+    cure = "Remove workspaces/.home from the copied state folder, or mount the same folder."
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Take the names of the nodes."""
+        super().__init__(f"The files of this node have the mark of {', '.join(names)}, but lie on another disk.")
+        self.names = tuple(names)
 
 
 class PortInUse(StartError):

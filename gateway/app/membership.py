@@ -6,21 +6,30 @@ Wired by `app.build`. The daemon's loops of work look at the gates.
 from __future__ import annotations
 
 import asyncio
+import math
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gateway.app.shared_place import SharedPlace
 from gateway.domain.durability import STRICT, StoreTerms
 from gateway.domain.ids import OwnerName, Principal
-from gateway.domain.live import NODES
+from gateway.domain.live import NODES, NodesChanged
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Role, Standing, differences, name_of
-from gateway.errors import DragomanError, StoreError
+from gateway.errors import DragomanError, StoreError, UnseenNodes
 from gateway.ports import EventBus, Node
 from gateway.system.gate import Gate
 from gateway.system.logging_setup import log
 
 ALIVE_EVERY_S = 10.0
 """Seconds between two signs of life of this node, at most."""
+ANSWER_WITHIN_S = 5.0
+"""Seconds after its sign of life within which a node answers whether it has the same files. It does so right after."""
+ASK_AGAIN_S = 0.1
+"""Seconds between two looks for such answers."""
+TRIES_PER_CALL = 10
+"""Looks for answers after which the nodes are called again."""
 SIGNS_OF_LIFE = 6
 """Signs of life, at least, in the time after which a silent node loses its sessions."""
 
@@ -37,6 +46,9 @@ class Membership:
     entry: NodeEntry
     node: Node
     events: EventBus
+    place: SharedPlace | None = None
+    """Workspaces of this node; None where no other node can open the store."""
+    answer_within_s: float = ANSWER_WITHIN_S
     owners: Mapping[OwnerName, Sequence[Principal]] = field(default_factory=dict[OwnerName, Sequence[Principal]])
     gates: dict[Role, Gate] = field(default_factory=lambda: gates_of(frozenset(Role)))
     drained: bool = False
@@ -70,9 +82,48 @@ class Membership:
 
     async def join(self) -> None:
         """Tell the store of this node. Raises `DragomanError` with its cure when it cannot be one of the gateway."""
-        self._obey(await self.node.join(self.entry))
+        self._obey(await self._enter())
         await self._compare()
         await self._tell_loss()
+
+    async def _enter(self) -> NodeLine:
+        """Join. Nodes that live at the same home are asked before whether they have the same files."""
+        asked: Sequence[str] = ()
+        while True:
+            try:
+                return await self.node.join(self.entry)
+            except UnseenNodes as unseen:
+                if self.place is None or unseen.names == asked:
+                    raise
+                asked = unseen.names
+                seen = await self._ask(self.place, asked)
+                self.entry = replace(self.entry, seen=self.entry.seen | seen)
+
+    async def _ask(self, place: SharedPlace, names: Sequence[str]) -> frozenset[str]:
+        """Return which of these nodes answered on the disk of this one. One that dies meanwhile is not waited for."""
+        question = secrets.token_hex(16)
+        async with place.ask(question, names):
+            await self.node.join(replace(self.entry, home="", asks=question))
+            first = {line.name: line.alive_at for line in await self.node.nodes()}
+            clock, seen, late, silent = (
+                asyncio.get_running_loop().time,
+                frozenset[str](),
+                dict[str, float](),
+                set(names),
+            )
+            tries = 0
+            while silent:
+                if tries % TRIES_PER_CALL == 0:  # one that starts now did not hear the first calls
+                    self.events.publish(NODES, NodesChanged())
+                tries += 1
+                await asyncio.sleep(ASK_AGAIN_S)
+                seen = await place.answers(question, names)
+                lives = {line.name: line for line in await self.node.nodes() if line.lives}
+                for name in silent & lives.keys():
+                    if lives[name].alive_at != first.get(name):
+                        late.setdefault(name, clock() + self.answer_within_s)
+                silent = {name for name in silent & lives.keys() - seen if clock() < late.get(name, math.inf)}
+        return seen
 
     async def run(self) -> None:
         """Tell the store at least every ten seconds that this node lives, and look at once when an event says so."""
@@ -96,7 +147,7 @@ class Membership:
     async def _look(self) -> None:
         try:
             line = await self.node.alive(self.entry.node)
-            self._obey(await self.node.join(self.entry) if line is None else line)
+            self._obey(await self._enter() if line is None else line)
             await self._compare()
             await self._tell_loss()
         except StoreError as error:
@@ -127,6 +178,7 @@ class Membership:
     async def _compare(self) -> None:
         """Look for nodes that are configured otherwise. Each difference is told once."""
         lines = await self.node.nodes()
+        await self._answer(lines)
         self.has_others = len(lines) > 1
         own = next((line for line in lines if line.node == self.entry.node), None)
         found = [] if own is None else differences(own, lines)
@@ -134,3 +186,10 @@ class Membership:
             if sentence not in self.differs:
                 self._log.warning(sentence, cure="Give all nodes the same configuration.")
         self.differs = found
+
+    async def _answer(self, lines: Sequence[NodeLine]) -> None:
+        """Answer nodes that ask whether they have the files of this one: on the disk, where they see it if they do."""
+        asking = {line.asks: line.name for line in lines if line.asks and line.lives and line.node != self.entry.node}
+        if self.place is not None and asking:
+            here = await self.place.answer(name_of(self.entry.node), asking)
+            self.entry = replace(self.entry, seen=self.entry.seen | here)

@@ -25,6 +25,7 @@ from gateway.app.membership import Membership
 from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
 from gateway.app.retention import HistoryTrimmer
+from gateway.app.shared_place import SharedPlace
 from gateway.domain.children import with_own_agents
 from gateway.domain.nodes import Role, Standing, name_of
 from gateway.domain.retention import Keep
@@ -112,7 +113,13 @@ def make_membership(core: Core) -> Membership:
     entry = entry_of(core.loaded, core.node, core.key_mark, core.home)
     owners = core.loaded.settings.owners
     return Membership(
-        entry=entry, node=core.store, events=core.store.live, owners=owners, gates=core.gates, terms=core.store.terms
+        entry=entry,
+        node=core.store,
+        events=core.store.live,
+        place=SharedPlace(workspaces=core.workspaces.folder) if core.home else None,
+        owners=owners,
+        gates=core.gates,
+        terms=core.store.terms,
     )
 
 

@@ -66,6 +66,10 @@ class NodeEntry:
     """Time for which a home may be silent before this node takes its sessions."""
     address: str = ""
     """URL of its HTTP server for the other nodes; empty: they cannot read its files."""
+    seen: frozenset[str] = frozenset()
+    """Names of nodes that have the same files, as was seen on the disk. Only with them it may share its home."""
+    asks: str = ""
+    """Question to the nodes of a place, while this one looks whether it has their files; it has no home then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class NodeLine:
     """Whether it takes no new work until somebody says `resume`."""
     turns: tuple[TurnId, ...] = ()
     """Turns that it holds."""
+    asks: str = ""
+    """Question to nodes that may have its files; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

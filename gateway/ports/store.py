@@ -247,6 +247,8 @@ class Node(Protocol):
     async def join(self, entry: NodeEntry) -> NodeLine:
         """Let this node in. Call first of all. Raises `ConfigError` or `StartError`, and then wrote nothing.
 
+        Raises `UnseenNodes` when others live at its home that it does not name in `seen`.
+
         All nodes have the same secret key. The first one's is kept by its fingerprint. A key of the cluster takes the
         place of that of a state folder when no other node lives. A name belongs to one node: an earlier life of the
         same seat is over, while another seat's lives on until 30 s after its last sign.

@@ -42,6 +42,11 @@ class Workspaces:
         self.root = root
         self._home = ""
 
+    @property
+    def folder(self) -> Path:
+        """Folder that holds the workspaces."""
+        return self.root / "workspaces"
+
     def look(self) -> None:
         """Raise `DragomanError` when the parent of these folders exists and is no folder. Creates nothing."""
         for path in (self.root / "workspaces", self.root / "outputs"):

@@ -197,13 +197,19 @@ async def test_what_leaves_no_file_gives_no_home(scene: FamilyScene) -> None:
 
 
 async def join(
-    scene: Scene, node: NodeId, *, roles: frozenset[Role] = frozenset(Role), home: str = "", away_s: int = AWAY_S
+    scene: Scene,
+    node: NodeId,
+    *,
+    roles: frozenset[Role] = frozenset(Role),
+    home: str = "",
+    away_s: int = AWAY_S,
+    seen: str = "",
 ) -> None:
     """Let a node with its own place in."""
     key = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
     away = timedelta(seconds=away_s)
     entry = NodeEntry(node=node, key=key, seat=node, roles=roles, away_after=away, address=f"http://{node}")
-    await scene.store.join(replace(entry, home=home or HOMES[node]))
+    await scene.store.join(replace(entry, home=home or HOMES[node], seen=frozenset({seen})))
 
 
 async def pass_time(scene: Scene, seconds_: int, *alive: NodeId, step_s: int = 10) -> None:
@@ -368,7 +374,7 @@ async def test_a_home_is_kept(scene: FamilyScene, how: str) -> None:
     if how == "held":
         leases += await claim(scene)
     if how == "shared":
-        await join(scene, third, home=HERE)
+        await join(scene, third, home=HERE, seen="here")
     if how == "taker drained":
         await scene.store.drain("there", drained=True)
     if how == "taker ends":

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.ids import NodeId
 from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role, differences
-from gateway.errors import ConfigError, NotFound, StartError
+from gateway.errors import ConfigError, NotFound, StartError, UnseenNodes
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
 
@@ -106,6 +106,26 @@ async def test_a_node_with_the_store_to_itself_needs_no_seat(scene: Scene) -> No
     """The store's own lock says that no other one lives."""
     for n in (1, 2):
         await scene.store.join(NodeEntry(node=NodeId(f"here#{n}"), key=None, seat=str(n)))
+
+
+# --- one disk for each place ----------------------------------------------------------------------
+
+
+@pytest.mark.conformance
+async def test_a_home_is_shared_with_nodes_seen_there(scene: Scene, clock: FakeClock) -> None:
+    """A copied state folder has the id of the first one's place, but not its files."""
+    await scene.store.join(replace(entry(), home="place"))
+    there = replace(entry(OTHER_NODE), home="place")
+    with pytest.raises(UnseenNodes, match=r"the mark of here, but lie on another disk\. Remove workspaces/\.home"):
+        await scene.store.join(there)
+    assert [line.name for line in await scene.store.nodes()] == ["here"]
+    await scene.store.join(replace(there, home="", asks="same?"))
+    assert {line.name: line.asks for line in await scene.store.nodes()} == {"here": "", "there": "same?"}
+    await scene.store.join(replace(there, seen=frozenset({"here"})))
+    assert [line.asks for line in await scene.store.nodes()] == ["", ""]
+    await scene.store.resign(OTHER_NODE)
+    clock.advance(31)
+    await scene.store.join(there)
 
 
 # --- the list -------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.nodes import LIVES_FOR, KeyMark, KeySource, NodeEntry, NodeLine, Role, name_of
-from gateway.errors import ConfigError, NotFound, StartError
+from gateway.errors import ConfigError, NotFound, StartError, UnseenNodes
 from gateway.store.codec import dump_json, from_us, load_json, to_us
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.records import alive as record_alive
@@ -34,6 +34,7 @@ def join(part: Part, entry: NodeEntry) -> NodeLine:
     if entry.key is not None:
         _check_key(part, entry.key, bool(others))
         _check_name(part, entry)
+    _check_home(part, entry, others)
     now = to_us(part.now)
     before = _row_of(part, name)
     row = _row(entry) | {"since": now, "alive": now, "steady": now}
@@ -85,6 +86,17 @@ def _check_name(part: Part, entry: NodeEntry) -> None:
         cure="Give this one another name: `dragoman run --node NAME`, or [cluster] node. If the other one has just "
         f"died, start again in {LIVES_FOR.total_seconds():.0f} s.",
     )
+
+
+def _check_home(part: Part, entry: NodeEntry, others: Sequence[NodeLine]) -> None:
+    """Refuse a node at the home of living ones whose files it has not seen: a copied folder brings the id along.
+
+    A node of an older version is not asked, since it gives no answer.
+    """
+    rows = {line.name: _row_of(part, line.name) or {} for line in others if line.name not in entry.seen}
+    unseen = [name for name, row in rows.items() if entry.home and row.get("home") == entry.home and "asks" in row]
+    if unseen:
+        raise UnseenNodes(unseen)
 
 
 def alive(part: Part, node: NodeId) -> NodeLine | None:
@@ -173,6 +185,7 @@ def _row(entry: NodeEntry) -> dict[str, Any]:
         "home": entry.home,
         "away_after": entry.away_after.total_seconds(),
         "address": entry.address,
+        "asks": entry.asks,
     }
 
 
@@ -208,4 +221,5 @@ def _line(part: Part, name: str, held: Mapping[str, list[TurnId]]) -> NodeLine:
         lives=_lives(part, row),
         drained=part.facts.get((DRAINED, name)) is not None,
         turns=tuple(held.get(row["node"], ())),
+        asks=row.get("asks", ""),
     )

@@ -46,7 +46,9 @@ class OldListStore(FailingStore):
 async def join(store: FailingStore, node: NodeId, home: Path | str = THERE) -> None:
     key = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
     at = home if isinstance(home, str) else Workspaces(home).home()
-    await store.join(NodeEntry(node=node, key=key, seat=node, home=at, away_after=timedelta(seconds=30)))
+    await store.join(
+        NodeEntry(node=node, key=key, seat=node, home=at, away_after=timedelta(seconds=30), seen=frozenset({"here"}))
+    )
 
 
 @pytest.fixture

@@ -10,12 +10,14 @@ import pytest
 
 from gateway.app.membership import Membership, gates_of
 from gateway.app.node_entry import fingerprints, seat_of
+from gateway.app.shared_place import SharedPlace
 from gateway.domain.ids import NodeId
 from gateway.domain.live import NODES, NodesChanged
 from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
+from gateway.errors import UnseenNodes
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
-from tests.support.fakes import until
+from tests.support.fakes import in_background, until
 from tests.unit.gateway.app.test_build import loaded
 
 KEY = KeyMark(fingerprint="k", source=KeySource.CLUSTER)
@@ -130,3 +132,44 @@ async def test_a_node_is_named_on_cards_while_there_are_others() -> None:
     async with running(here):
         store.live.publish(NODES, NodesChanged())
         await comes(lambda: here.shown_name() == "here")
+
+
+def placed(store: MemoryStore, name: str, folder: Path) -> Membership:
+    """Return a node whose place has the id that all have here, in this folder."""
+    one = member(store, name)
+    one.entry, one.place = replace(one.entry, home="copied"), SharedPlace(workspaces=folder)
+    return one
+
+
+async def test_nodes_with_the_same_files_share_a_place(tmp_path: Path) -> None:
+    """Three of them. Nothing is left of the questions."""
+    store = MemoryStore(FakeClock())
+    here, there, third = (placed(store, name, tmp_path / "one") for name in ("here", "there", "third"))
+    await here.join()
+    assert not (tmp_path / "one").exists(), "a lone node asks nobody"
+    async with running(here):
+        await there.join()
+        async with running(there):
+            await third.join()
+    assert third.entry.seen == {"here", "there"}
+    assert here.entry.seen == {"there", "third"}
+    assert list((tmp_path / "one").iterdir()) == []
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "has died"])
+async def test_a_copied_state_folder_is_no_shared_place(tmp_path: Path, answers: bool) -> None:
+    """Its node is refused, and is no node of the place, unless the other one has died."""
+    store = MemoryStore(clock := FakeClock())
+    here, copied = placed(store, "here", tmp_path / "one"), placed(store, "copied", tmp_path / "two")
+    copied.answer_within_s = 0.3
+    await here.join()
+    if answers:
+        async with running(here):
+            clock.advance(1)
+            with pytest.raises(UnseenNodes, match="have the mark of here, but lie on another disk"):
+                await copied.join()
+        return
+    async with in_background(copied.join()) as joining:
+        await comes(lambda: (tmp_path / "two" / ".nodes").exists())
+        clock.advance(31)
+        await joining
