@@ -28,10 +28,19 @@ class ServerClock:
         """Return whether the next commit should ask for the time."""
         return self._is_real and self._clock.monotonic() - self._known[1] > SURE_S
 
-    def set(self, seconds: int, micros: int) -> None:
-        """Take the server's time."""
-        if self._is_real:
-            self._known = from_us(seconds * 1_000_000 + micros), self._clock.monotonic()
+    def set(self, seconds: int, micros: int, asked_at: float | None = None) -> None:
+        """Take the server's time. `asked_at`: when it was asked for, in monotonic seconds; None: it is not known.
+
+        An answer is late, by an unknown part of its round trip. So the time that is counted on stands while it may be
+        right: nodes that wait long for an answer then agree with those that do not.
+        """
+        if not self._is_real:
+            return
+        told, at = from_us(seconds * 1_000_000 + micros), self._clock.monotonic()
+        if asked_at is not None:
+            latest = told + timedelta(seconds=at - asked_at)
+            told = min(max(self.now(), told), latest)
+        self._known = told, at
 
     def now(self) -> datetime:
         """Return the time of the server."""

@@ -413,9 +413,10 @@ class Worker:
         freed = self._events.freed()
         head = self._lives.head(0 if is_check else self._number, needs, asks_time=self._clock.is_old())
         words: list[Word] = arguments(batch, writes, head, self._prefix, freed)
+        asked_at = self._clock.monotonic()
         status, base, seconds, micros, has_freed, *changed = self._call(words)
         if seconds:
-            self._clock.set(int(seconds), int(micros))
+            self._clock.set(int(seconds), int(micros), asked_at)
         if status == "changed":
             keys = frozenset(key.removeprefix(self._prefix) for key in changed)
             for key in keys:

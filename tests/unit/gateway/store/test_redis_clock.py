@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from gateway.store.redis.clock import SURE_S, ServerClock
 from gateway.system.clock import SystemClock
 from tests.support.clock import FakeClock
@@ -35,6 +37,24 @@ def test_a_set_wall_clock_does_not_move_the_time() -> None:
     machine.up_s += 2 * SURE_S
     assert clock.now() == SERVER + timedelta(seconds=2 * SURE_S)
     assert clock.is_old()
+
+
+@pytest.mark.parametrize(
+    ("took_s", "told_s", "now_s"),
+    [
+        pytest.param(3.0, 1.0, 3.0, id="late answers change nothing"),
+        pytest.param(0.5, 4.0, 4.0, id="the server is ahead"),
+        pytest.param(0.5, 1.0, 1.5, id="the server was set back"),
+    ],
+)
+def test_a_late_answer_does_not_set_the_time_back(took_s: float, told_s: float, now_s: float) -> None:
+    """Else a turn may seem to begin, on another node, before the one before it ended."""
+    machine = _Machine()
+    clock, start = ServerClock(machine), int(SERVER.timestamp())
+    clock.set(start, 0)
+    machine.up_s += 3.0
+    clock.set(start + int(told_s), 0, machine.up_s - took_s)
+    assert clock.now() == SERVER + timedelta(seconds=now_s)
 
 
 def test_a_clock_of_a_test_stands_instead() -> None:
