@@ -35,12 +35,13 @@ from gateway.inbound.why import WhyReplies
 from gateway.outbound.message_actor import MessageActors
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
-from gateway.server import node_files, node_uploads
+from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
 from gateway.server.node_files import NodeFiles
+from gateway.server.node_inbox import NodeInbox
 from gateway.server.node_requests import NodeRequests
 from gateway.server.node_uploads import NodeUploads
 from gateway.server.page.adapter import WebChannel
@@ -101,6 +102,16 @@ def make_node_uploads(core: Core) -> NodeUploads:
         node=name_of(core.node) if core.home else "",
         homes=core.store,
         here=Uploads(folder=core.loaded.state / "uploads", clock=core.clock),
+    )
+
+
+def make_node_inbox(core: Core) -> NodeInbox:
+    """Wire the finding of files that people sent, on all nodes."""
+    return NodeInbox(
+        requests=_node_requests(core, "inboxes for other nodes", node_inbox.PATH, node_inbox.NAMES),
+        home=core.home,
+        homes=core.store,
+        workspace=core.workspaces.known_workspace,
     )
 
 
@@ -377,7 +388,7 @@ def make_web_access(core: Core) -> WebAccess:
         approvals=core.approvals,
         clock=core.clock,
         find=make_node_files(core).find,
-        workspace=core.workspaces.known_workspace,
+        inbox=make_node_inbox(core).read,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
@@ -438,7 +449,9 @@ def make_http(
 ) -> HttpServer:
     """Wire the HTTP server."""
     settings, own = core.loaded.settings.http, core.loaded.settings.cluster.address
-    for_nodes = [*make_node_files(core).endpoints(), *make_node_uploads(core).endpoints()]
+    for_nodes = [
+        one for make in (make_node_files, make_node_inbox, make_node_uploads) for one in make(core).endpoints()
+    ]
     address = Address(
         host=settings.host,
         port=settings.port,

@@ -211,7 +211,10 @@ class Recordings(Protocol):
     """Recordings that people sent, as the web page plays them."""
 
     async def recording(self, owner: OwnerName, turn: TurnId, message: InboundId, k: int) -> Recording | None:
-        """Return file `k` of a message, counted from 0; None when there is no recording that this owner may hear."""
+        """Return file `k` of a message, counted from 0; None when there is no recording that this owner may hear.
+
+        Raises `FileAway` when it is on a node that cannot be asked now.
+        """
         ...
 
 

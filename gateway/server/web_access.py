@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ from gateway.approvals import Approvals, page_card
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId, main_session
 from gateway.domain.live import SIGN_INS, LiveEvent, SignedOut
 from gateway.domain.routes import empty_session, main_route
-from gateway.domain.sessions import Session
+from gateway.domain.sessions import Session, works_in
 from gateway.domain.slots import CardRow, QuestionCard, spoken_file
 from gateway.domain.steps import Step, StepKind
 from gateway.domain.views import Row, Rows, SessionLine
@@ -24,7 +24,7 @@ from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
 from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, FindOutput, Queries, Recording, Welcome
-from gateway.server.recordings import read_recording
+from gateway.server.recordings import recording_of
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -51,8 +51,8 @@ class WebAccess:
     clock: Clock
     find: FindOutput
     """Return the path of a session's artifact."""
-    workspace: Callable[[SessionId], Path]
-    """Return the folder of a session's tools, which need not exist."""
+    inbox: Callable[[SessionId, str], Awaitable[bytes | None]]
+    """Return a file that a person sent, by its path in the workspace of a session."""
     model_name: str
     version: str
     signed_in_for: timedelta
@@ -172,7 +172,10 @@ class WebAccess:
         return await self.find(view.session.id, names[k]) if 0 <= k < len(names) else None
 
     async def recording(self, owner: OwnerName, turn: TurnId, message: InboundId, k: int) -> Recording | None:
-        """Return a recording that came with a message of a turn. None if absent, not allowed, or no recording."""
+        """Return a recording that came with a message of a turn. None if absent, not allowed, or no recording.
+
+        Raises `FileAway` when it is on a node that cannot be asked now.
+        """
         try:
             view = await self.queries.turn(turn)
             await self._check(owner, view.session.id)
@@ -181,7 +184,8 @@ class WebAccess:
         found = next((one.files or () for one in view.inputs if one.id == message), ())
         if not 0 <= k < len(found) or not found[k].path:
             return None
-        return await asyncio.to_thread(read_recording, self.workspace(view.session.id), found[k].path)
+        data = await self.inbox(works_in(view.session), found[k].path)
+        return None if data is None else recording_of(data)
 
     async def saw(self, owner: OwnerName) -> None:
         """Record that the page is open now."""

@@ -100,3 +100,5 @@ async def _reads_a_file_of_the_other(there: Page, home: Daemon, other: Daemon) -
     (file,) = row["files"]
     assert file["trouble"] == ""
     assert [path.read_bytes() for path in home.state.rglob(Path(file["path"]).name)] == [OGG]
+    async with there.client.get(f"{other.url}{file['audio']}") as response:
+        assert (response.status, await response.read()) == (200, OGG)

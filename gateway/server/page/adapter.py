@@ -216,7 +216,10 @@ class WebChannel:
         """Return a recording that a person sent."""
         named = request.match_info
         turn, message = TurnId(named["turn"]), InboundId(named["message"])
-        found = await self._recordings.recording(request["owner"], turn, message, int(named["k"][:9]))
+        try:
+            found = await self._recordings.recording(request["owner"], turn, message, int(named["k"][:9]))
+        except FileAway as away:
+            raise web.HTTPServiceUnavailable(reason=str(away)) from away
         if found is None:
             raise web.HTTPNotFound(reason=ABSENT)
         return web.Response(body=found.data, headers={"Content-Type": found.media_type})

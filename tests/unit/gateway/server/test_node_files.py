@@ -13,11 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from gateway.agent.attachments import FILE_AT_MOST
 from gateway.domain.ids import SessionId
 from gateway.domain.nodes import Place
 from gateway.errors import FetchFailed, FileAway
-from gateway.server import node_files, node_uploads
+from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.node_files import NodeFiles
+from gateway.server.node_inbox import NodeInbox
 from gateway.server.node_requests import NodeRequests
 from gateway.server.node_uploads import AWAY, NodeUploads
 from gateway.server.page.uploads import GONE, Uploads
@@ -56,6 +58,8 @@ class Two:
     uploads: NodeUploads
     """Those of the node that asks."""
     uploads_there: NodeUploads
+    inbox: NodeInbox
+    inbox_there: NodeInbox
     store: Placed
     clock: FakeClock
     client: aiohttp.ClientSession
@@ -112,17 +116,24 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
             own = Uploads(folder=tmp_path / name / "uploads", clock=clock)
             return NodeUploads(requests=requests(node_uploads, clock), node=name, homes=store, here=own)
 
+        def inbox(home: str) -> NodeInbox:
+            spaces = Workspaces(tmp_path / home)
+            return NodeInbox(
+                requests=requests(node_inbox, clock), home=home, homes=store, workspace=spaces.known_workspace
+            )
+
         def requests(kind: Any, clock: FakeClock) -> NodeRequests:
             key = hmac.digest(KEY, kind.PATH.encode(), "sha256")
             return NodeRequests(path=kind.PATH, names=kind.NAMES, key=key, client=client, clock=clock)
 
         here, there = files("here"), files("there")
         both = uploads("here"), uploads("there")
+        inboxes = inbox("here"), inbox("there")
         app = web.Application()
-        for endpoint in (*there.endpoints(), *both[1].endpoints()):
+        for endpoint in (*there.endpoints(), *both[1].endpoints(), *inboxes[1].endpoints()):
             app.router.add_route(endpoint.method, endpoint.path, endpoint.handler)
         async with TestServer(app) as server:
-            found = Two(here, there, *both, store, clock, client, str(server.make_url("")).rstrip("/"))
+            found = Two(here, there, *both, *inboxes, store, clock, client, str(server.make_url("")).rstrip("/"))
             found.at(found.url)
             yield found
 
@@ -301,3 +312,54 @@ async def test_only_an_upload_is_handed_out(two: Two, changes: dict[str, str], s
             assert response.status == answer
     async with two.client.get(f"{two.url}{node_uploads.PATH}", params=words) as response:
         assert response.status == 403
+
+
+# --- files that people sent -----------------------------------------------------------------------
+
+
+def sent(two: Two, data: bytes = b"OggS...", name: str = "i1-1.ogg") -> str:
+    """Put a file into the inbox of the other node; return its path in the workspace."""
+    inbox = two.inbox_there.workspace(MAIN) / "inbox"
+    inbox.mkdir(parents=True, exist_ok=True)
+    (inbox / name).write_bytes(data)
+    return f"inbox/{name}"
+
+
+async def test_a_file_of_another_inbox_is_read(two: Two) -> None:
+    path = sent(two)
+    assert await two.inbox.read(MAIN, path) == b"OggS..."
+    assert not two.inbox.workspace(MAIN).exists(), "nothing is made here"
+    assert await two.inbox.read(MAIN, "inbox/i1-2.ogg") is None
+    two.at("http://127.0.0.1:1")
+    with pytest.raises(FileAway, match="Start node-2 again"):
+        await two.inbox.read(MAIN, path)
+    two.inbox.home = ""
+    assert await two.inbox.read(MAIN, path) is None, "one node alone asks nobody"
+    assert two.inbox.endpoints() == []
+
+
+async def test_a_large_file_of_an_inbox_is_left_there(two: Two) -> None:
+    path = sent(two)
+    with (two.inbox_there.workspace(MAIN) / path).open("r+b") as file:
+        file.truncate(FILE_AT_MOST + 1)
+    assert await two.inbox.read(MAIN, path) is None
+
+
+@pytest.mark.parametrize("name", ["", "..", "../secret", "/etc/passwd", "below/inner", "link.ogg", "nul\0"])
+async def test_no_name_leads_out_of_the_inbox(two: Two, name: str) -> None:
+    """Neither where it is asked for nor where it is answered, even with a good signature."""
+    sent(two)
+    workspace = two.inbox_there.workspace(MAIN)
+    (workspace / "secret").write_text("secret")
+    (workspace / "inbox" / "below").mkdir()
+    (workspace / "inbox" / "below" / "inner").write_text("inner")
+    (workspace / "inbox" / "link.ogg").symlink_to(workspace / "secret")
+    assert await two.inbox.read(MAIN, f"inbox/{name}") is None
+    until = str(round(two.clock.now().timestamp()) + 30)
+    words = {"session": MAIN, "file": name, "home": "there", "until": until}
+    for requests, answer in ((two.inbox.requests, 404), (two.here.requests, 403)):
+        asked = {**words, "sig": requests.signature(*words.values())}
+        async with two.client.get(f"{two.url}{node_inbox.PATH}", params=asked) as response:
+            assert response.status == answer
+    assert await two.inbox.read(MAIN, "secret") is None
+    assert await two.inbox.read(MAIN, "other/i1-1.ogg") is None

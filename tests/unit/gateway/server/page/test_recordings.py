@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from gateway.agent.attachments import FILE_AT_MOST
 from gateway.agent.speech import SpokenAnswers
 from gateway.agent.voice import Listener
 from gateway.domain.ids import PAGE, TurnId
 from gateway.domain.steps import Answer
 from gateway.server.page.outbound import newest
-from gateway.server.recordings import BYTES_AT_MOST, read_recording
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO
 from tests.support.voice_server import OGG
@@ -80,19 +81,24 @@ async def test_what_is_no_recording_of_the_owner_is_not_played(page: Served) -> 
         assert response.status == 401
 
 
-def test_only_a_file_that_begins_as_audio_does_is_read(tmp_path: Path) -> None:
+async def test_only_a_file_that_begins_as_audio_does_is_read(page: Served) -> None:
     """A tool may have put anything in its place, a link to a secret too."""
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    (tmp_path / "secret.ogg").write_bytes(OGG)
-    (workspace / "link.ogg").symlink_to(tmp_path / "secret.ogg")
-    (workspace / "page.ogg").write_bytes(b"<script>alert(1)</script>")
-    with (workspace / "long.ogg").open("wb") as long:
-        long.write(OGG)
-        long.truncate(BYTES_AT_MOST + 1)
-    for name in ("link.ogg", "page.ogg", "long.ogg", "none.ogg", "../secret.ogg", ""):
-        assert read_recording(workspace, name) is None, name
-    (workspace / "note.webm").write_bytes(OGG)
-    found = read_recording(workspace, "note.webm")
-    assert found is not None
-    assert (found.data, found.media_type) == (OGG, "audio/ogg")
+    _, (note, _) = await answered(page)
+    (path,) = page.engine.core.loaded.state.glob("workspaces/*/inbox/*.ogg")
+    (secret := path.parent.parent / "secret.ogg").write_bytes(OGG)
+    async with page.client(await page.cookie()) as ann:
+
+        async def status() -> int:
+            async with ann.get(page.url + note) as response:
+                return response.status
+
+        path.write_bytes(b"<script>alert(1)</script>")
+        assert await status() == 404
+        path.write_bytes(OGG)
+        assert await status() == 200
+        os.truncate(path, FILE_AT_MOST + 1)
+        assert await status() == 404
+        path.unlink()
+        assert await status() == 404
+        path.symlink_to(secret)
+        assert await status() == 404
