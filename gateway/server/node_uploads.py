@@ -27,6 +27,8 @@ NAMES = ("owner", "file", "node")
 """Words of a request."""
 AWAY = "It was uploaded to a machine that cannot be reached now; send it again."
 """Reason why a file is missing. Only owners read the names of nodes, so it has none."""
+CLOSED = "It was uploaded to a machine whose files the others cannot read; its `[cluster] address` is not set."
+"""Reason where sending it again would not help."""
 _AT = "@"
 """Character between key and node; no key has it."""
 
@@ -58,7 +60,8 @@ class NodeUploads:
             await self._fetched(place, owner, key, write)
         except FAILURES as error:
             self._log.warning("upload not fetched", node=node, error=str(error), cure=cure(place))
-            raise FetchFailed(AWAY, cure=cure(place), retryable=bool(place.address)) from error
+            why = CLOSED if place.alive_at is not None and not place.address else AWAY
+            raise FetchFailed(why, cure=cure(place), retryable=bool(place.address)) from error
 
     async def _fetched(self, place: Place, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
         async with self.requests.ask(place, owner, key, place.name) as response:

@@ -118,6 +118,16 @@ def test_all_pictures_of_the_last_message_are_given(folder: Path, workspace: Pat
     assert names(found) == [[], album, []]
 
 
+def test_pictures_of_a_session_that_moved_are_said_to_be_gone(folder: Path, tmp_path: Path) -> None:
+    """Its new workspace is empty: it has no inbox either."""
+    (moved := tmp_path / "moved").mkdir()
+    (found,) = users(with_pictures([photos("inbox/0.png", "inbox/1.png")], folder, moved, MARK))
+
+    assert found.images == ()
+    says = "[{mark} The picture inbox/{n}.png cannot be shown to you: it is not there any more.]"
+    assert found.data.split("\n\n") == ["told", *(says.format(mark=MARK, n=n) for n in (0, 1))]
+
+
 def users(found: tuple[Message, ...]) -> list[UserText]:
     return [one for one in found if isinstance(one, UserText)]
 

@@ -21,7 +21,7 @@ from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.node_files import NodeFiles
 from gateway.server.node_inbox import NodeInbox
 from gateway.server.node_requests import NodeRequests
-from gateway.server.node_uploads import AWAY, NodeUploads
+from gateway.server.node_uploads import AWAY, CLOSED, NodeUploads
 from gateway.server.page.uploads import GONE, Uploads
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.clock import FakeClock
@@ -260,11 +260,11 @@ async def test_an_upload_of_a_node_that_is_away_is_missing(two: Two) -> None:
     with pytest.raises(FetchFailed) as told:
         await fetched(two.uploads, source)
     assert told.value.message == GONE
-    for address, retryable in (("http://127.0.0.1:1", True), ("", False)):
+    for address, why, retryable in (("http://127.0.0.1:1", AWAY, True), ("", CLOSED, False)):
         two.store.places = (replace(two.store.places[0], address=address),)
         with pytest.raises(FetchFailed) as told:
             await fetched(two.uploads, source)
-        assert (told.value.message, told.value.retryable) == (AWAY, retryable)
+        assert (told.value.message, told.value.retryable) == (why, retryable)
     two.store.places = ()
     with pytest.raises(FetchFailed, match="machine that cannot be reached"):
         await fetched(two.uploads, source)
