@@ -176,13 +176,14 @@ async def fleet(
     more: str = "",
     spare: int = 0,
     armed: str = "",
+    server: RedisServer | None = None,
 ) -> AsyncGenerator[Fleet]:
     """So many daemons that live, with one key of buttons. `more`: further lines of the configuration.
 
     `spare`: further daemons that do not live yet. `armed`: fail points of the first one's first life.
+    `server`: another Redis than one on loopback.
     """
-    (data := folder / "redis").mkdir()
-    with RedisServer(data) as redis:
+    with server or RedisServer(folder / "redis") as redis:
         async with ScriptedModel(rules=rules) as model, FakeTelegram().serve() as telegram:
             secret = 'webhook_secret = "env:TELEGRAM_WEBHOOK_SECRET"' if mode == "webhook" else ""
             values = {"redis": redis.url, "model": model.base_url, "api_root": telegram.api_root}
@@ -211,3 +212,9 @@ async def fleet(
                         await node.kill()
             assert telegram.surprises == []
             assert [one for node in nodes for one in (TOKEN.partition(":")[2], SECRET) if one in node.log] == []
+
+
+def runs_of(fleet: Fleet, name: str) -> int:
+    """How many lines a command has left in files of a name, on all nodes."""
+    files = [path for node in fleet.nodes for path in node.state.rglob(name)]
+    return sum(len(path.read_text().splitlines()) for path in files)

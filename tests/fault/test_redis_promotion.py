@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.views import Item
-from tests.fault.nodes_rig import Fleet, fleet
+from tests.fault.nodes_rig import Fleet, fleet, runs_of
 from tests.fault.oracle import every_turn_ended_with_one_answer
 from tests.fault.rig import figures, until
 from tests.fault.telegram_rig import ANN, judge_chats, slots_of
@@ -41,11 +41,6 @@ async def one_daemon(folder: Path, replicas: int) -> AsyncGenerator[Fleet]:
     async with fleet(folder, 0, mode="polling", more=SHELL, spare=1) as one:
         one.env = {**one.env, "DRAGOMAN_STORE__REPLICAS": str(replicas)}
         yield one
-
-
-def runs_of(one: Fleet, name: str) -> int:
-    """How often a command left its trace."""
-    return sum(len(path.read_text().splitlines()) for path in one.nodes[0].state.rglob(name))
 
 
 async def asked(one: Fleet, name: str) -> Shown:

@@ -21,16 +21,16 @@ START_S = 20.0
 """Maximum seconds until a server answers."""
 
 
-def wait_until_it_answers(port: int) -> None:
-    """Wait until the server on a loopback port answers, if only that it wants a password."""
+def wait_until_it_answers(port: int, host: str = "127.0.0.1") -> None:
+    """Wait until the server on a port answers, if only that it wants a password."""
     deadline = time.monotonic() + START_S
-    while not _answers(port):
+    while not _answers(port, host):
         assert time.monotonic() < deadline, "redis-server does not answer."
         time.sleep(0.02)
 
 
-def _answers(port: int) -> bool:
-    return asked(port, "PING").startswith((b"+PONG", b"-NOAUTH"))
+def _answers(port: int, host: str) -> bool:
+    return asked(port, "PING", host).startswith((b"+PONG", b"-NOAUTH"))
 
 
 def until_linked(port: int) -> None:
@@ -41,10 +41,10 @@ def until_linked(port: int) -> None:
         time.sleep(0.02)
 
 
-def asked(port: int, command: str) -> bytes:
+def asked(port: int, command: str, host: str = "127.0.0.1") -> bytes:
     """Return the beginning of the answer to a command; empty without one."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
+        with socket.create_connection((host, port), timeout=1) as line:
             line.sendall(f"{command}\r\n".encode())
             return line.recv(4096)
     except OSError:
@@ -54,26 +54,30 @@ def asked(port: int, command: str) -> bytes:
 class RedisServer:
     """A server with its data in `folder`. It keeps its port, so that clients find it after a restart."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        """Take the folder and options after those of a durable server; `with` starts it."""
+    def __init__(self, folder: Path, *options: str, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+        """Take the folder and options after those of a durable server; `with` starts it.
+
+        `prefix`: a command that becomes the server in another place, where its `host` is.
+        """
         folder.mkdir(exist_ok=True)
         self.folder, self._options = folder, options
+        self.host, self._prefix = host, prefix
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Address for `store.url`."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.host}:{self.port}/0"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         program = shutil.which("redis-server")
         assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
-        where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
-        command = [program, *where, "--databases", "4000", *AT_ONCE, *DURABLE, *self._options]
+        where = ("--port", str(self.port), "--bind", self.host, "--dir", str(self.folder), "--save", "")
+        command = [*self._prefix, program, *where, "--databases", "4000", *AT_ONCE, *DURABLE, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until_it_answers(self.port)
+        wait_until_it_answers(self.port, self.host)
 
     def replica(self, folder: Path, *options: str) -> RedisServer:
         """Return a server that copies this one, once it is started."""
