@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,12 +16,15 @@ import aiohttp
 import pytest
 
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST
-from gateway.domain.ids import PAGE, OwnerName
+from gateway.app.parts import make_node_uploads, make_page
+from gateway.domain.ids import PAGE, NodeId, OwnerName
 from gateway.domain.prompts import UserText
 from gateway.domain.steps import Answer
+from gateway.domain.turns import TurnState
 from gateway.errors import BadRequest, FetchFailed, StoreFull
 from gateway.ports import COOKIE
 from gateway.server.http_checks import KEY_HEADER
+from gateway.server.node_uploads import AWAY
 from gateway.server.page import uploads as subject
 from gateway.server.page.uploads import KEPT_FOR, Uploads
 from tests.support.clock import FakeClock
@@ -98,6 +102,27 @@ async def test_a_file_reaches_workspace_and_model_as_of_a_chat(page: Served) -> 
     (told,) = [one for one in engine.model.requests[-1].messages if isinstance(one, UserText)]
     assert 'called "prices of fruit.txt"' in told.data
     assert [one.data for one in told.images] == [PNG]
+
+
+async def test_a_turn_goes_on_without_a_file_of_a_node_that_is_away(page: Served) -> None:
+    """The message is answered; the model is told which file is missing, and not where it is."""
+    engine = page.engine
+    others = replace(engine.core, home="there", node=NodeId("took#1"))
+    page.web._uploads = make_node_uploads(others)  # pyright: ignore[reportPrivateUsage]
+    engine.channels[PAGE] = make_page(replace(engine.core, home="here", node=NodeId("runs#1")), page.web_access)
+    assert (await put(page, b"pears: 3"))[0] == 200
+    (said,) = await say(page, {"text": "How many?", "files": [KEY]})
+    assert said["ok"] is True
+    kept(page)[0].unlink()
+    engine.model.script = [Answer(text="I cannot see it.", model="scripted")]
+    lease = await engine.claim()
+    await engine.run(lease)
+    view = await engine.store.turn(lease.turn)
+    assert (view.turn.state, [file.trouble for file in view.inputs[0].files or ()]) == (TurnState.DONE, [AWAY])
+    (told,) = [one for one in engine.model.requests[-1].messages if isinstance(one, UserText)]
+    assert told.text == "How many?"
+    assert f'Not there: a file called "notes.txt". {AWAY}' in told.data
+    assert "took" not in told.data
 
 
 async def test_a_retry_with_the_same_key_is_taken_once(page: Served) -> None:
