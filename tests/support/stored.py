@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gateway.domain.ids import SessionId, SlotId, TurnId
+from gateway.domain.messages import Inbound
 from gateway.domain.routes import Route
 from gateway.domain.slots import NewSlot
-from gateway.store.kernel import messages, slots
+from gateway.domain.turns import TurnKind
+from gateway.store.kernel import messages, slots, turns
+from gateway.store.kernel.part import Part
 from gateway.store.memory import MemoryStore
 
 
@@ -26,6 +30,11 @@ def set_slot(store: MemoryStore, slot: SlotId, **changes: Any) -> None:
     store.change(lambda part: part.set_slot(slot, of_slot=changes))
 
 
-def use_session(store: MemoryStore, route: Route) -> None:
-    """Store the session of a route."""
-    store.change(lambda part: messages.use_session(part, route))
+def begin_turn(store: MemoryStore, route: Route, message: Inbound, id: TurnId) -> None:
+    """Store the session of a route with a queued turn of this id."""
+
+    def begin(part: Part) -> None:
+        row = messages.use_session(part, route)
+        turns.add_turn(part, replace(turns.new_turn(row, TurnKind.MODEL, message, message.principal, part), id=id))
+
+    store.change(begin)

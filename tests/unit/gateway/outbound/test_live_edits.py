@@ -25,9 +25,9 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
-from tests.support.makers import CHAT, chat, route
+from tests.support.makers import CHAT, chat, inbound, route
 from tests.support.shown import slot
-from tests.support.stored import add_slot, rewrite, use_session
+from tests.support.stored import add_slot, begin_turn, rewrite
 
 SESSION, TURN = SessionId("main:ann"), TurnId("t1")
 SECRET = "correct-horse-battery"
@@ -409,7 +409,7 @@ async def test_an_edit_that_failed_is_not_repeated(world: World, failure: Except
 
 async def sent_elsewhere(world: World, slot: Slot) -> None:
     """Show the final text, version 2, on another machine, of an answer begun here."""
-    use_session(world.store, route())
+    begin_turn(world.store, route(), inbound(), TURN)
     early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
     add_slot(world.store, early, SESSION, TURN)
     rewrite(world.store, slot.id, "The end.", slot.n)
@@ -436,7 +436,7 @@ async def test_an_edit_that_met_the_last_words_of_another_machine_is_taken_back(
 
 async def test_an_edit_of_what_nobody_changed_stands(world: World) -> None:
     slot = await world.begins()
-    use_session(world.store, route())
+    begin_turn(world.store, route(), inbound(), TURN)
     early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
     add_slot(world.store, early, SESSION, TURN)
     await world.writes("a time ")
