@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -36,6 +37,12 @@ def _address(text: str) -> str:
     return text
 
 
+def _folder(text: str) -> str:
+    if text and (not Path(text).is_absolute() or "\0" in text):
+        raise Flaw(f"{text[:60]!r} is no absolute path", 'Write it whole: "/mnt/dragoman"')
+    return text
+
+
 class ClusterSettings(Table):
     """`[cluster]`."""
 
@@ -62,6 +69,11 @@ class ClusterSettings(Table):
         default="",
         description="Where the other nodes reach this one's HTTP server, to read files that are here: "
         '"http://10.0.0.5:8470". Without it they cannot.',
+    )
+    workspaces: Annotated[str, AfterValidator(_folder)] = Field(
+        default="",
+        description="An absolute path where all nodes have mounted one disk. Workspaces and outputs lie there, so that "
+        "any node goes on with the files of any session. Default: in the state folder of each node.",
     )
     home_away_after: timedelta = Field(
         default=HOME_AWAY_AFTER,

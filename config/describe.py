@@ -55,6 +55,7 @@ def _cluster(cluster: ClusterSettings) -> list[tuple[str, str]]:
     shown = [
         ("cluster key", "set" if cluster.key else ""),
         ("node", cluster.node),
+        ("workspaces", cluster.workspaces),
         ("roles", ", ".join(cluster.roles) if set(cluster.roles) != set(Role) else ""),
     ]
     return [(what, how) for what, how in shown if how]

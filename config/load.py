@@ -21,7 +21,7 @@ from config.key_index import variables_for
 from config.model import ModelSettings
 from config.own_folder import FOLDER_SOURCE, OwnFolder
 from config.people import check_chats, check_people, read_owners
-from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
+from config.places import CONFIG_VARIABLE, REDIS_URLS, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.preset_files import Known, check_defaults, preset_warnings, read_presets
 from config.reading import TableReader, as_error, secrets_in, unknown
 from config.rule_checks import rule_warnings
@@ -41,7 +41,7 @@ from config.settings import (
 from config.table_lines import table_lines
 from config.texts import Texts
 from config.toml_file import parse_file
-from config.tools import BUILT_IN, OwnTool, read_folder, read_own_tools, read_tools
+from config.tools import BUILT_IN, FOLDER, OwnTool, read_folder, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText
 from config.voice import VoiceSettings
 from gateway.domain.budgets import BudgetLimits
@@ -92,6 +92,8 @@ class Loaded:
     """The owner's folder of tools."""
     state: Path
     """The state folder, absolute. It need not exist yet."""
+    shared: Path | None
+    """Where the workspaces of all nodes lie; None: each has its own in its state folder."""
     file: Path | None
     """The configuration file; None when there is none."""
     looked_at: Path | None
@@ -131,6 +133,8 @@ def load(
     settings, channels, tools, warnings, folder_of_tools = _read(
         raw, folder, model, every, sources, folder_of_tools, reader
     )
+    if settings is not None:
+        _check_shared(settings, hooks, folder_of_tools, reader)
     presets = _presets(settings.sessions, base, every, sources, reader) if settings else None
     if presets is not None:
         check_presets(agents, presets, reader)
@@ -151,6 +155,7 @@ def load(
         own_tools=own,
         folder=folder_of_tools,
         state=folder,
+        shared=_shared(settings),
         file=file,
         looked_at=looked_at,
         variables=tuple(sorted(overrides.values())),
@@ -305,6 +310,26 @@ def _read(
     return settings, channels, tools, warnings, own
 
 
+def _shared(settings: Settings) -> Path | None:
+    is_shared = urlsplit(settings.store.url).scheme in REDIS_URLS
+    return Path(settings.cluster.workspaces) if is_shared and settings.cluster.workspaces else None
+
+
+def _check_shared(
+    settings: Settings, hooks: Sequence[HookConfig], folder: OwnFolder | None, reader: TableReader
+) -> None:
+    """Look for programs in the place of workspaces that all nodes share: agents write there."""
+    place, moved = _shared(settings), "Move it elsewhere"
+    if place is None:
+        return
+    shared = place.resolve()
+    if folder is not None and folder.path.resolve().is_relative_to(shared):
+        reader.wrong(("tools", FOLDER), "it is beside the workspaces, where agents write", moved)
+    for n, hook in enumerate(hooks):
+        if hook.command and Path(hook.command[0]).resolve().is_relative_to(shared):
+            reader.wrong(("hooks", n, "command"), "the program is beside the workspaces, where agents write", moved)
+
+
 def _is_table(value: object) -> bool:
     first = next(iter(cast("list[object]", value)), None) if isinstance(value, list) else value
     return isinstance(first, dict)
@@ -317,6 +342,8 @@ def _without_effect(settings: Settings, there: Collection[str]) -> list[str]:
         lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
     lines += [f"model.prices: no model is called {name}, so its prices have no effect."
               for name in model.prices if name not in model.names]  # fmt: skip
+    if settings.cluster.workspaces and _shared(settings) is None:
+        lines.append("cluster.workspaces has no effect: only nodes on one Redis share workspaces.")
     named = _named(settings)
     missing = sorted({channel_of(Principal(who)) for who in named} - set(there))
     lines += [f"{channel}: the channel is not configured, so nobody can write there yet." for channel in missing]

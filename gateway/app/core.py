@@ -139,7 +139,7 @@ def make_core(
     # Read before the store is opened: a store without its key is one whose key was lost.
     key = SecretKey(fakes.key) if fakes.key else _key(loaded)
     store = fakes.store or open_store(settings.store.url, clock, settings.store.terms)
-    workspaces, models, close = Workspaces(state), fakes.models, ()
+    workspaces, models, close = _workspaces(loaded), fakes.models, ()
     if models is None:
         chained = models_of(loaded, operator, redactor, client, clock, metrics)
         models, close = chained, (chained.close,)
@@ -170,6 +170,14 @@ def make_core(
         client=client,
         closers=close,
     )
+
+
+def _workspaces(loaded: Loaded) -> Workspaces:
+    """Return the folders of all sessions. Raises `DragomanError` when the disk of all nodes is not there."""
+    found = Workspaces(loaded.state, loaded.shared)
+    if loaded.shared is not None:
+        found.look()
+    return found
 
 
 def _key(loaded: Loaded) -> SecretKey:

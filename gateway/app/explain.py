@@ -62,7 +62,7 @@ class ConfiguredExplainer:
         if found is None:
             raise BadRequest(f"There is no session {named[:80]!r}.", cure="List them with: dragoman sessions.")
         session, grants = found
-        folders = Workspaces(self._loaded.state)
+        folders = Workspaces(self._loaded.state, self._loaded.shared)
         by = Explainer(
             tools=self._tools,
             session=session,

@@ -34,6 +34,7 @@ def entry_of(loaded: Loaded, node: NodeId, key: KeyMark | None, home: str = "") 
         roles=roles_of(loaded),
         configuration=fingerprints(loaded),
         home=home,
+        shares=bool(home) and loaded.shared is not None,
         address=loaded.settings.cluster.address,
         away_after=loaded.settings.cluster.home_away_after,
     )

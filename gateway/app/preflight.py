@@ -24,7 +24,7 @@ def refusals(loaded: Loaded) -> Iterator[DragomanError]:
     """Yield the errors of a start: of the state folder, the store, the owner's channels and the models."""
     yield from _tried(lambda: _state_key(loaded))
     yield from _tried(lambda: check_place(socket_path(loaded.state)))
-    yield from _tried(Workspaces(loaded.state).look)
+    yield from _tried(Workspaces(loaded.state, loaded.shared).look)
     yield from _tried(lambda: _store(loaded))
     yield from _tried(lambda: import_channels(loaded.channels))
     yield from _tried(lambda: asyncio.run(_models(loaded)))

@@ -62,6 +62,8 @@ class NodeEntry:
     """Fingerprints of the settings that decide, by what they are about."""
     home: str = ""
     """Id of the place that holds its workspaces; nodes that share it are one home. Empty: its files bind nobody."""
+    shares: bool = False
+    """Whether that place is said to be one disk for all nodes."""
     away_after: timedelta = HOME_AWAY_AFTER
     """Time for which a home may be silent before this node takes its sessions."""
     address: str = ""

@@ -255,7 +255,7 @@ class Execution:
             host=ProcessHost(
                 containment=self.containment,
                 limits=self.program_limits,
-                state=self.workspaces.root,
+                hidden=self.workspaces.hidden,
                 egress=self.egress,
                 jobs=self.jobs,
                 workers=self.workers,

@@ -75,8 +75,8 @@ class ProcessHost:
 
     containment: Containment
     limits: ProcessLimits
-    state: Path
-    """Folder of the daemon that no sandbox shows."""
+    hidden: Sequence[Path]
+    """Folders of the daemon that no sandbox shows."""
     egress: Egress
     jobs: Jobs
     workers: Workers | None = None
@@ -103,7 +103,7 @@ class ProcessHost:
             output=output,
             containment=self.containment,
             limits=limits or self.limits,
-            hide=[self.state],
+            hide=self.hidden,
             serve=partial(_serve, self.egress),
             terminal=terminal,
             readable=readable,

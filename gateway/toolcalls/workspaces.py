@@ -35,11 +35,13 @@ _UNSEARCHED = (".gitignore", ".ignore")
 
 
 class Workspaces:
-    """Folders of each session, in the state folder and readable by the daemon's user alone."""
+    """Folders of each session, in the state folder or on a disk of all nodes; readable by the daemon's user alone."""
 
-    def __init__(self, root: Path) -> None:
-        """Take the state folder."""
-        self.root = root
+    def __init__(self, state: Path, shared: Path | None = None) -> None:
+        """Take the state folder, and the place of the folders of all nodes if there is one."""
+        self.root = shared or state
+        self.hidden = (state,) if shared is None else (state, shared)
+        """Folders that no sandbox shows, but for the own workspace."""
         self._home = ""
 
     @property
@@ -48,7 +50,9 @@ class Workspaces:
         return self.root / "workspaces"
 
     def look(self) -> None:
-        """Raise `DragomanError` when the parent of these folders exists and is no folder. Creates nothing."""
+        """Raise `DragomanError` when the parent of these folders is no folder, or not mounted. Creates nothing."""
+        if len(self.hidden) > 1 and not self.root.is_dir():
+            raise DragomanError(f"{self.root} is not there.", cure="Mount the disk of all nodes there.")
         for path in (self.root / "workspaces", self.root / "outputs"):
             if os.path.lexists(path) and not os.path.isdir(path):
                 raise DragomanError(

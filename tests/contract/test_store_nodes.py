@@ -128,6 +128,14 @@ async def test_a_home_is_shared_with_nodes_seen_there(scene: Scene, clock: FakeC
     await scene.store.join(there)
 
 
+async def test_a_disk_of_all_nodes_is_one(scene: Scene) -> None:
+    """A node that did not mount it has an empty folder in its place. One with its own disk is another matter."""
+    await scene.store.join(replace(entry(), home="disk", shares=True))
+    with pytest.raises(StartError, match=r"is another one here than on here\. Mount the same disk on every node"):
+        await scene.store.join(replace(entry(OTHER_NODE), home="not mounted", shares=True))
+    await scene.store.join(replace(entry(OTHER_NODE), home="its own"))
+
+
 # --- the list -------------------------------------------------------------------------------------
 
 

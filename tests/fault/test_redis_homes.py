@@ -19,16 +19,16 @@ AWAY_S = 3
 
 
 @asynccontextmanager
-async def two_workers(folder: Path) -> AsyncGenerator[tuple[Daemon, Daemon]]:
-    """Both run turns, each with a state folder of its own."""
+async def two_workers(folder: Path, more: str = "", started: int = 2) -> AsyncGenerator[tuple[Daemon, Daemon]]:
+    """Both run turns, each with a state folder of its own. `more`: further lines of `[cluster]`; `started`: of them."""
     (data := folder / "redis").mkdir()
     with RedisServer(data) as server:
         both = [node(folder, server.url, name, approval="ask") for name in ("first", "second")]
         for one in both:
-            cluster = f'home_away_after = "{AWAY_S}s"\naddress = "{one.url}"\n'
+            cluster = f'home_away_after = "{AWAY_S}s"\naddress = "{one.url}"\n{more}'
             one.config = one.config.replace("[tools.shell]", f"{cluster}[tools.shell]")
         try:
-            for one in both:
+            for one in both[:started]:
                 await one.start({"CLUSTER_KEY": KEY})
             yield both[0], both[1]
         finally:
@@ -102,3 +102,29 @@ async def _reads_a_file_of_the_other(there: Page, home: Daemon, other: Daemon) -
     assert [path.read_bytes() for path in home.state.rglob(Path(file["path"]).name)] == [OGG]
     async with there.client.get(f"{other.url}{file['audio']}") as response:
         assert (response.status, await response.read()) == (200, OGG)
+
+
+@pytest.mark.timeout(120)
+async def test_any_node_goes_on_with_files_of_all_nodes(tmp_path: Path) -> None:
+    """The node that began dies. A call that waited for its approval runs on the other one, which misses nothing."""
+    (disk := tmp_path / "disk").mkdir()
+    async with two_workers(tmp_path, f'workspaces = "{disk}"\n', started=1) as (first, second):
+        async with page_of(first) as one:
+            await one.say("/shell echo of the first >> file; seq 1 30000")
+            await one.press(one.button(await asked(one), "once"))
+            step = await one.until_row("step", lambda row: '"full": "/api' in json.dumps(row))
+            await one.say("/shell cat file; touch again")
+            waits = await asked(one)
+        await second.start({"CLUSTER_KEY": KEY})
+        await first.kill()
+        async with page_of(second) as page:
+            await page.until_row("approval", lambda row: row["id"] == waits["id"])
+            assert (await page.press(page.button(waits, "once")))["result"] == "approved"
+            await page.until_row("step", lambda row: "of the first" in json.dumps(row.get("result")), within_s=30)
+            async with page.client.get(f"{second.url}{step['result']['full']}") as response:
+                assert (response.status, (await response.text()).splitlines()[-1]) == (200, "30000")
+            shown = json.dumps([row for (kind, _), row in page.rows.items() if kind == "slot"])
+        assert "the files of this session" not in shown
+        assert sorted(path.name for path in disk.iterdir()) == ["outputs", "workspaces"]
+        assert sorted(path.name for path in (disk / "workspaces").iterdir() if path.name.startswith(".")) == [".home"]
+        assert not [*first.state.glob("workspaces"), *second.state.glob("workspaces")]

@@ -89,14 +89,21 @@ def _check_name(part: Part, entry: NodeEntry) -> None:
 
 
 def _check_home(part: Part, entry: NodeEntry, others: Sequence[NodeLine]) -> None:
-    """Refuse a node at the home of living ones whose files it has not seen: a copied folder brings the id along.
+    """Refuse a node at the home of living ones whose files it has not seen, and one with another disk of all nodes.
 
-    A node of an older version is not asked, since it gives no answer.
+    A copied folder brings the id of its home along. A node of an older version is not asked: it gives no answer.
     """
     rows = {line.name: _row_of(part, line.name) or {} for line in others if line.name not in entry.seen}
     unseen = [name for name, row in rows.items() if entry.home and row.get("home") == entry.home and "asks" in row]
     if unseen:
         raise UnseenNodes(unseen)
+    for line in others if entry.shares and entry.home else ():
+        row = _row_of(part, line.name) or {}
+        if row.get("shares") and row["home"] not in ("", entry.home):
+            raise StartError(
+                f"The disk of [cluster] workspaces is another one here than on {line.name}.",
+                cure="Mount the same disk on every node before its daemon starts.",
+            )
 
 
 def alive(part: Part, node: NodeId) -> NodeLine | None:
@@ -186,6 +193,7 @@ def _row(entry: NodeEntry) -> dict[str, Any]:
         "away_after": entry.away_after.total_seconds(),
         "address": entry.address,
         "asks": entry.asks,
+        "shares": entry.shares,
     }
 
 

@@ -49,7 +49,7 @@ class Call(BareCall):
         self.output = OutputBuffer(workspace.parent / "output", "step.txt", SystemClock(), Redactor())
         action = Action(tool="shell", arguments={}, cwd=str(workspace), sandbox=SandboxMode.BASIC,
                         network=NetworkMode.NONE)  # fmt: skip
-        host = ProcessHost(containment=containment, limits=ProcessLimits(), state=workspace.parent / "state",
+        host = ProcessHost(containment=containment, limits=ProcessLimits(), hidden=[workspace.parent / "state"],
                            egress=Egress(), jobs=jobs)  # fmt: skip
         self._process = CallProcess(
             host=host, action=action, workspace=workspace, output=self.output, root=SessionId("main:ann"),

@@ -81,7 +81,7 @@ class Daemon:
         )
         return CallProcess(
             host=ProcessHost(
-                containment=self.machine, limits=ProcessLimits(), state=self.folder / "state", egress=Egress(),
+                containment=self.machine, limits=ProcessLimits(), hidden=[self.folder / "state"], egress=Egress(),
                 jobs=self.jobs,
             ),
             action=action, workspace=workspace, output=self.buffer(unheard), root=root, by=by,

@@ -133,3 +133,14 @@ def test_a_link_in_place_of_an_inbox_is_not_followed(tmp_path: Path) -> None:
     assert spaces.remove_files([lost]) == {TurnId("t1")}
     assert (outside / "a.png").exists()
     assert (spaces.workspace(main) / "x").exists()
+
+
+def test_a_disk_of_all_nodes_must_be_mounted(tmp_path: Path) -> None:
+    """No folder is made in its place, and no sandbox shows it."""
+    spaces = Workspaces(tmp_path / "state", disk := tmp_path / "disk")
+    with pytest.raises(DragomanError, match=r"disk is not there\. Mount the disk of all nodes there\."):
+        spaces.look()
+    disk.mkdir()
+    spaces.look()
+    assert spaces.workspace(SessionId("main:ann")).is_relative_to(disk)
+    assert spaces.hidden == (tmp_path / "state", disk)
