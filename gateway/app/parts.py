@@ -101,6 +101,7 @@ def make_node_uploads(core: Core) -> NodeUploads:
         requests=_node_requests(core, "uploads for other nodes", node_uploads.PATH, node_uploads.NAMES),
         node=name_of(core.node) if core.home else "",
         homes=core.store,
+        known=core.store,
         here=Uploads(folder=core.loaded.state / "uploads", clock=core.clock),
     )
 

@@ -6,20 +6,22 @@ A message carries the node that took its files. A request names an owner and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
 
+from gateway.agent.attachments import FILES_AT_MOST
 from gateway.domain.ids import OwnerName
 from gateway.domain.messages import Attachment
 from gateway.domain.nodes import Place
-from gateway.errors import FetchFailed
-from gateway.ports import Auth, Endpoint, Homes
+from gateway.errors import FetchFailed, StoreError
+from gateway.ports import Auth, Endpoint, Homes, KeyValue
 from gateway.server.node_requests import FAILURES, NodeRequests, cure
 from gateway.server.page import ids
-from gateway.server.page.uploads import GONE, PIECE, Uploads
+from gateway.server.page.uploads import GONE, KEPT_FOR, PIECE, Uploads
 from gateway.system.logging_setup import log
 
 PATH = "/node/upload"
@@ -29,6 +31,7 @@ AWAY = "It was uploaded to a machine that cannot be reached now; send it again."
 """Reason why a file is missing. Only owners read the names of nodes, so it has none."""
 CLOSED = "It was uploaded to a machine whose files the others cannot read; its `[cluster] address` is not set."
 """Reason where sending it again would not help."""
+NAMESPACE = "uploads"
 _AT = "@"
 """Character between key and node; no key has it."""
 
@@ -41,13 +44,47 @@ class NodeUploads:
     node: str
     """Name of this node; empty for a store that no other node can open: then only what is here is found."""
     homes: Homes
+    known: KeyValue
+    """Where nodes tell each other of their uploads."""
     here: Uploads
     _log: Any = field(default_factory=lambda: log("node_uploads"))
 
-    def claim(self, owner: OwnerName, keys: Sequence[str]) -> tuple[Attachment, ...]:
-        """Return the files of a message with the node that has them. Raises as `Uploads.claim`."""
-        found = self.here.claim(owner, keys)
-        return tuple(replace(one, source=f"{one.source}{_AT}{self.node}") for one in found) if self.node else found
+    async def take(
+        self, owner: OwnerName, key: str, name: str, media_type: str, body: AsyncIterable[bytes], size: int = 0
+    ) -> Attachment:
+        """Store a file here, and let the other nodes know: its message may reach any. Raises as `Uploads.take`."""
+        found = await self.here.take(owner, key, name, media_type, body, size)
+        if self.node:
+            told = json.dumps({"node": self.node, "name": found.name, "type": found.media_type, "size": found.size})
+            try:
+                await self.known.put(NAMESPACE, self._fact(owner, key), told, KEPT_FOR)
+            except StoreError as error:  # its message still finds it on this node
+                self._log.warning("other nodes do not know of an upload", error=str(error))
+        return found
+
+    async def claim(self, owner: OwnerName, keys: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the files of a message with the node that has each. Raises as `Uploads.claim`."""
+        if not self.node:
+            return self.here.claim(owner, keys)
+        elsewhere = dict[str, Attachment]()
+        for key in keys[:FILES_AT_MOST]:
+            if not self.here.known(owner, key) and (one := await self._elsewhere(owner, key)) is not None:
+                elsewhere[key] = one
+        found = self.here.claim(owner, keys, elsewhere)
+        return tuple(
+            one if _AT in one.source else replace(one, source=f"{one.source}{_AT}{self.node}") for one in found
+        )
+
+    async def _elsewhere(self, owner: OwnerName, key: str) -> Attachment | None:
+        """Return a file that another node took."""
+        told = await self.known.get(NAMESPACE, self._fact(owner, key))
+        if told is None:
+            return None
+        row = json.loads(told)
+        return Attachment(source=f"{key}{_AT}{row['node']}", name=row["name"], media_type=row["type"], size=row["size"])
+
+    def _fact(self, owner: OwnerName, key: str) -> str:
+        return f"{self.here.folder_of(owner).name}/{key}"
 
     async def fetch(self, owner: OwnerName, source: str, write: Callable[[bytes], None]) -> None:
         """Pass a file to `write` in pieces. Raises `FetchFailed`, and the errors of `write`."""

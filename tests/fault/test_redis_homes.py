@@ -70,7 +70,8 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         step = await there.until_row("step", lambda row: '"full": "/api' in json.dumps(row))
         async with there.client.get(f"{other.url}{step['result']['full']}") as response:
             assert (response.status, (await response.text()).splitlines()[-1]) == (200, "30000")
-        await _reads_a_file_of_the_other(there, home, other)
+        await _reads_a_file_of_the_other(there, there, home, other)
+        await _reads_a_file_of_the_other(there, here, home, other)
 
         await there.say("/shell touch again; cat ran")
         second = await asked(there, besides=first["id"])
@@ -88,16 +89,19 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         assert not list(other.state.rglob("ran"))
 
 
-async def _reads_a_file_of_the_other(there: Page, home: Daemon, other: Daemon) -> None:
-    """A file that one node took is in the workspace, which is on another one."""
+async def _reads_a_file_of_the_other(there: Page, speaker: Page, home: Daemon, other: Daemon) -> None:
+    """A file that one node took is in the workspace, which is on another one; its message may come to either."""
+    key, text = ("upload-0001", "Keep this.") if speaker is there else ("upload-0002", "Keep this too.")
     headers = {"X-Dragoman-Name": "note.ogg", "Content-Type": "audio/ogg", "Origin": other.url}
-    async with there.client.put(f"{other.url}/api/uploads/upload-0001", data=OGG, headers=headers) as response:
+    async with there.client.put(f"{other.url}/api/uploads/{key}", data=OGG, headers=headers) as response:
         assert response.status == 200, await response.text()
-    await there.say("Keep this.", files=["upload-0001"])
-    row = await there.until_row(
-        "message", lambda row: any(one["path"] or one["trouble"] for one in row["files"]), within_s=30
-    )
-    (file,) = row["files"]
+    said = await speaker.say(text, id=f"say-{key}", files=[key])  # the pages count for themselves
+    assert said["ok"], said["error"]
+
+    def is_read(row: dict[str, Any]) -> bool:
+        return row["text"] == text and any(one["path"] or one["trouble"] for one in row["files"])
+
+    (file,) = (await there.until_row("message", is_read, within_s=30))["files"]
     assert file["trouble"] == ""
     assert [path.read_bytes() for path in home.state.rglob(Path(file["path"]).name)] == [OGG]
     async with there.client.get(f"{other.url}{file['audio']}") as response:

@@ -225,7 +225,7 @@ class WebChannel:
         return web.Response(body=found.data, headers={"Content-Type": found.media_type})
 
     async def _upload(self, request: web.Request) -> web.Response:
-        return await upload_requests.take(request, self._uploads.here)
+        return await upload_requests.take(request, self._uploads)
 
     async def _drop_upload(self, request: web.Request) -> web.Response:
         return await upload_requests.drop(request, self._uploads.here)
@@ -283,7 +283,7 @@ class WebChannel:
                 found = await self._web_api.older(page.owner, session, before)
                 await page.send_all(outbound.newest(found, page.card, older=True))
             case inbound.Say(id, message, files):
-                found = self._uploads.claim(page.owner, files)
+                found = await self._uploads.claim(page.owner, files)
                 await self._open_sink().message(replace(message, attachments=inbound.with_speech(message.text, found)))
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
                 await self._fail_point("J3")

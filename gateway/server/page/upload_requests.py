@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST, MESSAGE_AT_MOST
 from gateway.domain.text import media_type
 from gateway.errors import BadRequest, StoreFull, TooLarge
+from gateway.server.node_uploads import NodeUploads
 from gateway.server.page import ids
 from gateway.server.page.uploads import Uploads
 
@@ -31,7 +32,7 @@ LIMITS = {"files": FILES_AT_MOST, "file": FILE_AT_MOST, "message": MESSAGE_AT_MO
 BROKEN = "The upload broke off; nothing of it is kept. Try again."
 
 
-async def take(request: web.Request, uploads: Uploads) -> web.Response:
+async def take(request: web.Request, uploads: NodeUploads) -> web.Response:
     """Store the file of a request, and answer once it is durable."""
     if "Origin" not in request.headers:
         return _refused(403, "Only Dragoman's own page may send files.")

@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST, MESSAGE_AT_MOST
@@ -108,16 +109,22 @@ class Uploads:
             raise BadRequest(GONE, cure=ADD_AGAIN)
         return found
 
-    def claim(self, owner: OwnerName, keys: Sequence[str]) -> tuple[Attachment, ...]:
-        """Return the files of a message, and keep them for its turn. Raises `BadRequest` for a missing one."""
+    def claim(
+        self, owner: OwnerName, keys: Sequence[str], elsewhere: Mapping[str, Attachment] = MappingProxyType({})
+    ) -> tuple[Attachment, ...]:
+        """Return the files of a message, and keep those that are here for its turn.
+
+        `elsewhere`: by key, files that are on other nodes. Raises `BadRequest` for a missing one.
+        """
         if len(keys) > FILES_AT_MOST:
             raise BadRequest(f"A message has at most {FILES_AT_MOST} files.", cure="Send them in several messages.")
         folder, found = self.folder_of(owner), list[Attachment]()
         for key in dict.fromkeys(keys):
             one = self._known(folder, key)
-            if one is None:
+            if one is not None:
+                self._keep_for(folder / key, KEPT_FOR)
+            elif (one := elsewhere.get(key)) is None:
                 raise BadRequest("A file of this message is not here.", cure=ADD_AGAIN)
-            self._keep_for(folder / key, KEPT_FOR)
             found.append(one)
         if sum(one.size for one in found) > MESSAGE_AT_MOST:
             most = f"{MESSAGE_AT_MOST // 1_000_000} MB"

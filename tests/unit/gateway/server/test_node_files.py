@@ -14,15 +14,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.agent.attachments import FILE_AT_MOST
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import OwnerName, SessionId
 from gateway.domain.nodes import Place
-from gateway.errors import FetchFailed, FileAway
+from gateway.errors import BadRequest, FetchFailed, FileAway, StoreError
 from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.node_files import NodeFiles
 from gateway.server.node_inbox import NodeInbox
 from gateway.server.node_requests import NodeRequests
 from gateway.server.node_uploads import AWAY, CLOSED, NodeUploads
-from gateway.server.page.uploads import GONE, Uploads
+from gateway.server.page.uploads import GONE, KEPT_FOR, Uploads
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
@@ -114,7 +114,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
 
         def uploads(name: str) -> NodeUploads:
             own = Uploads(folder=tmp_path / name / "uploads", clock=clock)
-            return NodeUploads(requests=requests(node_uploads, clock), node=name, homes=store, here=own)
+            return NodeUploads(requests=requests(node_uploads, clock), node=name, homes=store, known=store, here=own)
 
         def inbox(home: str) -> NodeInbox:
             spaces = Workspaces(tmp_path / home)
@@ -230,9 +230,9 @@ async def uploaded(two: Two, content: bytes = b"pears: 3") -> str:
     async def body() -> AsyncIterator[bytes]:
         yield content
 
-    await two.uploads_there.here.take(ANN, UPLOAD, "prices.txt", "text/plain", body())
+    await two.uploads_there.take(ANN, UPLOAD, "prices.txt", "text/plain", body())
     two.store.places = (Place(home="there", name="there", address=two.url, alive_at=two.clock.now()),)
-    (file,) = two.uploads_there.claim(ANN, [UPLOAD])
+    (file,) = await two.uploads_there.claim(ANN, [UPLOAD])
     return file.source
 
 
@@ -248,8 +248,30 @@ async def test_an_upload_is_fetched_from_the_node_that_took_it(two: Two) -> None
     assert await fetched(two.uploads_there, source) == b"\n{}\n" * 50_000
     two.uploads_there.node = ""
     assert await fetched(two.uploads_there, source) == b"\n{}\n" * 50_000, "one node alone, later"
-    assert two.uploads_there.claim(ANN, [UPLOAD])[0].source == UPLOAD
+    assert (await two.uploads_there.claim(ANN, [UPLOAD]))[0].source == UPLOAD
     assert two.uploads_there.endpoints() == []
+
+
+async def test_a_message_may_reach_another_node_than_its_file(two: Two) -> None:
+    source = await uploaded(two)
+    (file,) = await two.uploads.claim(ANN, [UPLOAD])
+    assert (file.source, file.name, file.media_type, file.size) == (source, "prices.txt", "text/plain", 8)
+    assert await fetched(two.uploads, file.source) == b"pears: 3"
+    for owner, key in ((OwnerName("bob"), UPLOAD), (ANN, "upload-0002")):
+        with pytest.raises(BadRequest, match="not here"):
+            await two.uploads.claim(owner, [key])
+    two.clock.advance(KEPT_FOR.total_seconds() + 1)
+    with pytest.raises(BadRequest, match="not here"):
+        await two.uploads.claim(ANN, [UPLOAD])
+
+
+async def test_an_upload_is_taken_while_the_store_is_away(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: Any) -> None:
+        raise StoreError("It is away.")
+
+    monkeypatch.setattr(two.store, "put", away)
+    source = await uploaded(two)
+    assert await fetched(two.uploads_there, source) == b"pears: 3"
 
 
 async def test_an_upload_of_a_node_that_is_away_is_missing(two: Two) -> None:
