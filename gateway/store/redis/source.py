@@ -74,6 +74,8 @@ class RedisSource:
         self.misses = 0
         """Times that the running transition may still raise `Missing`: then its rows are loaded at once."""
         self.may_ask = True
+        self.named_the_time = False
+        """Whether a question named the time: it is the same one only at the same time."""
         """False behind a transition that changed something."""
         self.only_new = False
         """True for a claim that runs on the work of its own batch: no index is asked then, and nothing is loaded."""
@@ -215,6 +217,7 @@ class RedisSource:
 
     def until(self, name: str, score: int, limit: int) -> list[str]:
         """Return the first members with at most this score."""
+        self.named_the_time = True
         return self.ask("ZRANGEBYSCORE", name, "-inf", score, "LIMIT", 0, limit)
 
     def size(self, name: str) -> int:

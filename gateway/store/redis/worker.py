@@ -252,10 +252,9 @@ class Worker:
                 del jobs[1:]
             batch, writes = Batch(self._kept, certain), Writes()
             source = RedisSource(batch, partial(self._load, batch), guesses=self._guesses)
-            now = self._clock.now()  # a question that names the time is the same one when its transition runs again
-            done, deferred, revisions = self._run_all(jobs, source, writes, now)
+            done, deferred, revisions = self._run_all(jobs, source, writes)
             if attempt == 0:
-                revisions = self._hand_out(done, source, writes, now, revisions)
+                revisions = self._hand_out(done, source, writes, self._clock.now(), revisions)
             changed = self._commit(batch, writes, [*done, *self._handed], revisions)
             if not changed:
                 self._deferred.extendleft(reversed(deferred))
@@ -274,11 +273,9 @@ class Worker:
         deliver(self._handed, StoreJob.settle)
         self._handed = []
 
-    def _run_all(
-        self, jobs: Sequence[Job], source: RedisSource, writes: Writes, now: datetime
-    ) -> tuple[list[Job], list[Job], int]:
+    def _run_all(self, jobs: Sequence[Job], source: RedisSource, writes: Writes) -> tuple[list[Job], list[Job], int]:
         """Run the jobs on one view. Return those that ran, those that must wait, and the last revision."""
-        done, deferred, rev, pending = list[Job](), list[Job](), UNNUMBERED, list(jobs)
+        done, deferred, rev, pending, now = list[Job](), list[Job](), UNNUMBERED, list(jobs), self._clock.now()
         for misses in range(MISSES, -1, -1):
             source.misses = misses
             missed, left = list[Missing](), list[Job]()
@@ -298,6 +295,8 @@ class Worker:
                 break
             self._load(source.batch, *missed)
             pending = left
+            if not source.named_the_time:  # rows that were loaded just now may be younger than the time before
+                now = self._clock.now()
         return done, deferred, rev
 
     def _hand_out(self, done: Sequence[Job], source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
