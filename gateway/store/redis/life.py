@@ -14,8 +14,8 @@ from typing import Any
 
 from gateway.domain.durability import StoreTerms
 from gateway.errors import StoreError
-from gateway.ports import Clock
 from gateway.store.codec import from_us, to_us
+from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import Line, Script, shown, until_answered
 
 LIFE, LOST, SERVER, SINCE = "life", "lost", "server", "since"
@@ -24,6 +24,8 @@ server has, and when a node first met it."""
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
+TIMES_ASKED = 5
+"""Times that a new connection asks for the time. The quickest answer counts: one to a commit is late by an fsync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Known:
 class Lives:
     """Knowledge of one thread about the life of the store."""
 
-    def __init__(self, client: Any, line: Line, url: str, prefix: str, clock: Clock, shared: Known) -> None:
+    def __init__(self, client: Any, line: Line, url: str, prefix: str, clock: ServerClock, shared: Known) -> None:
         """Take the thread's connection, the prefix of all keys, the store's clock, and what the node knows."""
         self._client, self._line, self._url, self._clock, self._shared = client, line, url, clock, shared
         self._keys = [f"{prefix}meta", f"{prefix}rev"]
@@ -112,6 +114,7 @@ class Lives:
 
         What it does not know can be in nobody's memory: the next life begins, unless the terms say that it knows all.
         """
+        was_cut = self._line.is_cut
         while self._line.is_cut:
             about = self._client.info("replication")
             server, restarted = str(about.get("master_replid", "")), not str(about.get("master_replid2", "")).strip("0")
@@ -129,6 +132,10 @@ class Lives:
                 found = self._send(self.known, following, 0 if keeps else JUMP, server)
                 if found != str(self.known):
                     raise Lost(found)
+        for _ in range(TIMES_ASKED if was_cut else 0):
+            asked_at = self._clock.monotonic()
+            seconds, micros = self._client.time()
+            self._clock.set(seconds, micros, asked_at)
 
     def head(self, number: int, needs: int, *, asks_time: bool) -> tuple[int | str, ...]:
         """Return what a commit says before its lists. `number` 0: it only checks."""
