@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -44,27 +45,29 @@ class HomeKeeper:
 
     async def look(self) -> None:
         """Take the families whose home is away. One that cannot be taken is left for the next look."""
-        try:
+        with self._left_for_later("homes not looked at"):
             astray = await self.homes.astray(self.node)
             if astray:
                 await self._take_all(astray)
-        except DragomanError as error:
-            self._log.error("homes not looked at", error=str(error))
-        except Exception:  # noqa: BLE001 - a sweep: the next look goes on with it (house rule 9)
-            self._log.exception("homes not looked at")
 
     async def _take_all(self, sessions: Sequence[SessionId]) -> None:
         """Take these families, while no other node of this place does: both would rename the same folders."""
         for session in sessions:
             if await self._hold(HOLD_FOR) is None:
                 return
-            try:
+            with self._left_for_later("a session is left where it is", session=session):
                 await self._take(session)
-            except DragomanError as error:
-                self._log.error("a session is left where it is", session=session, error=str(error))
-            except Exception:  # noqa: BLE001 - a sweep: one family must not block those behind it (house rule 9)
-                self._log.exception("a session is left where it is", session=session)
         await self._hold(timedelta(0))
+
+    @contextmanager
+    def _left_for_later(self, event: str, **about: str) -> Generator[None]:
+        """Log what fails. Neither a look nor a family may end the daemon, or block the families behind it."""
+        try:
+            yield
+        except DragomanError as error:
+            self._log.error(event, error=str(error), **about)
+        except Exception:  # noqa: BLE001 - a sweep: logged, and tried again at the next look (house rule 9)
+            self._log.exception(event, **about)
 
     async def _hold(self, ttl: timedelta) -> NamedLease | None:
         return await self.leases.hold(f"homes/{self.workspaces.home()}", self.node, ttl)

@@ -64,7 +64,7 @@ class HistoryTrimmer:
                     pause = NEXT_S if self._after else self.every_s
             except StoreError as error:
                 self._log.error("old messages are not removed now", error=str(error))
-            except Exception:  # noqa: BLE001 - the loop of a sweep: the next round may get on (house rule 9)
+            except Exception:  # noqa: BLE001 - a sweep: a removal that failed must not end the daemon (house rule 9)
                 self._log.exception("old messages are not removed now")
             await asyncio.sleep(pause)
 

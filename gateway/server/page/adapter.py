@@ -87,7 +87,7 @@ class WebChannel:
         self._fail_point = fail_point
         self._lasts_s = int(signed_in_for.total_seconds())
         self._assets = Assets()
-        self._uploads = uploads
+        self.uploads = uploads
         self._sink: Sink | None = None
         self._pages: set[_Page] = set()
 
@@ -114,7 +114,7 @@ class WebChannel:
         self._sink = sink
         try:
             while True:
-                await asyncio.to_thread(self._uploads.here.sweep)
+                await asyncio.to_thread(self.uploads.here.sweep)
                 await asyncio.sleep(SWEEP_S)
         finally:
             self._sink = None
@@ -127,7 +127,7 @@ class WebChannel:
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Read an upload, here or on the node that took it."""
-        await self._uploads.fetch(OwnerName(conversation.chat), file.source, write)
+        await self.uploads.fetch(OwnerName(conversation.chat), file.source, write)
 
     async def typing(self, conversation: Conversation) -> None:
         """Do nothing: the page sees the running turn itself."""
@@ -225,10 +225,10 @@ class WebChannel:
         return web.Response(body=found.data, headers={"Content-Type": found.media_type})
 
     async def _upload(self, request: web.Request) -> web.Response:
-        return await upload_requests.take(request, self._uploads)
+        return await upload_requests.take(request, self.uploads)
 
     async def _drop_upload(self, request: web.Request) -> web.Response:
-        return await upload_requests.drop(request, self._uploads.here)
+        return await upload_requests.drop(request, self.uploads.here)
 
     async def _artifact(self, request: web.Request, what: ArtifactKind) -> Path:
         """Return the path of the artifact that a request names; answer 404 where there is none."""
@@ -283,7 +283,7 @@ class WebChannel:
                 found = await self._web_api.older(page.owner, session, before)
                 await page.send_all(outbound.newest(found, page.card, older=True))
             case inbound.Say(id, message, files):
-                found = await self._uploads.claim(page.owner, files)
+                found = await self.uploads.claim(page.owner, files)
                 await self._open_sink().message(replace(message, attachments=inbound.with_speech(message.text, found)))
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
                 await self._fail_point("J3")

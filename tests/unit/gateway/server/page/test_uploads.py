@@ -108,7 +108,7 @@ async def test_a_turn_goes_on_without_a_file_of_a_node_that_is_away(page: Served
     """The message is answered; the model is told which file is missing, and not where it is."""
     engine = page.engine
     others = replace(engine.core, home="there", node=NodeId("took#1"))
-    page.web._uploads = make_node_uploads(others)  # pyright: ignore[reportPrivateUsage]
+    page.web.uploads = make_node_uploads(others)
     engine.channels[PAGE] = make_page(replace(engine.core, home="here", node=NodeId("runs#1")), page.web_access)
     assert (await put(page, b"pears: 3"))[0] == 200
     (said,) = await say(page, {"text": "How many?", "files": [KEY]})
