@@ -132,6 +132,21 @@ async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: Red
             assert was == is_
 
 
+async def test_a_copy_knows_when_a_session_last_ended(redis_server: RedisServer, tmp_path: Path) -> None:
+    """No turn starts before that, on either kind of store that was opened anew."""
+    clock, file = FakeClock(), f"sqlite://{tmp_path}/dragoman.db"
+    await _filled(file, clock, turns=2)
+    await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('ends')}")
+    clock.advance(-0.003)
+    for place in (file, url):
+        store = open_store(place, clock)
+        accepted = await Scene(store, clock).say(to=route(session := SessionId("chat:0")))
+        await store.claim(NODE)
+        (ended,) = await store.history(session, 0, 9)
+        assert (await store.turn(accepted.turn)).turn.started_at == ended.turn.ended_at
+        await store.close()
+
+
 async def test_a_lone_daemon_gets_sessions_without_homes(redis_server: RedisServer, tmp_path: Path) -> None:
     """It works in its own folders. Back on Redis the first node that acts is the home, not the one of long ago."""
     url, file, clock = f"{redis_server.url}?prefix={mint('homes')}", tmp_path / "dragoman.db", FakeClock()

@@ -83,6 +83,23 @@ async def test_a_session_runs_its_model_turns_one_after_the_other(scene: Scene) 
     assert not await scene.store.claim(NODE)
 
 
+@pytest.mark.conformance
+async def test_turns_of_a_session_do_not_overlap_in_time(scene: Scene, clock: FakeClock) -> None:
+    """A turn ends no earlier than it started and starts no earlier than the last end, on a node that is behind."""
+    first = await scene.running()
+    clock.advance(-0.003)
+    await scene.finish(first)
+    clock.advance(-0.003)
+    queued, began = await scene.running(), (await scene.view(first.turn)).turn
+    await scene.say("next")
+    clock.advance(1)
+    await scene.finish(queued)
+    clock.advance(-0.003)
+    turns = [(await scene.view(turn)).turn for turn in (queued.turn, (await scene.claim()).turn)]
+    assert began.started_at == began.ended_at == turns[0].started_at
+    assert turns[0].ended_at == turns[1].started_at
+
+
 async def test_a_parked_turn_holds_back_the_next(scene: Scene) -> None:
     """It has not ended: the order of the history is kept."""
     await scene.parked()

@@ -23,7 +23,7 @@ from gateway.store.child_rules import last_words
 from gateway.store.kernel import grants, homes, turns
 from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import StepRow, TurnRow, is_for
+from gateway.store.kernel.rows import StepRow, TurnRow, is_for, latest
 from gateway.store.kernel.slots import add_slot, post, say, say_early
 
 # --- the queue ------------------------------------------------------------------------------
@@ -37,9 +37,10 @@ def lease(part: Part, node: NodeId, turn: TurnId, home: str = "") -> Lease | Non
     if gathers or not may_run:
         return None
     until = part.now + LEASE_LASTS
+    started_at = row.turn.started_at or latest(part.now, part.sessions[row.turn.session].last_end)
     row = part.set_turn(
         turn,
-        of_turn={"state": TurnState.RUNNING, "started_at": row.turn.started_at or part.now},
+        of_turn={"state": TurnState.RUNNING, "started_at": started_at},
         node=node,
         fence=part.next_fence(row.fence),
         lease_until=until,

@@ -48,6 +48,11 @@ def held_for(since: datetime | None, until: datetime | None, now: datetime) -> t
     return timedelta() if since is None or until is None else max(timedelta(), min(now, until) - since)
 
 
+def latest(*times: datetime | None) -> datetime | None:
+    """Return the last of these times: clocks of two nodes differ by some milliseconds."""
+    return max((time for time in times if time is not None), default=None)
+
+
 class Early(IntEnum):
     """Use of a slot by a turn that still writes it."""
 
@@ -83,6 +88,8 @@ class SessionRow:
     """For a root: all live children, oldest first."""
     homes: tuple[str, ...] = ()
     """For a root: places that held the files of its family, oldest first. The last one is its home now."""
+    last_end: datetime | None = None
+    """Latest end of a turn; None without one. The next turn starts no earlier, though its node's clock be behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

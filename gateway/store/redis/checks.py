@@ -20,7 +20,7 @@ from gateway.store.redis.connection import address_of, connect, failure, shown
 from gateway.store.redis.life import LIFE, Life, life_of
 from gateway.store.redis.rows import FACT
 
-SCHEMA = 2
+SCHEMA = 3
 """Form of the rows. Those of earlier schemas are read too (`rows`); an earlier version reads no later ones."""
 KILLED = f"One that was killed counts for {LIVES_FOR.total_seconds():.0f} s more."
 OLDEST = (6, 2)

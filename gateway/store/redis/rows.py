@@ -41,8 +41,8 @@ Values: TypeAlias = list[Any]
 
 UNNUMBERED = 1 << 60
 """Revisions above this are offsets of the commit that is being prepared."""
-_LISTS_OF_SESSION, _LISTS_OF_TURN = 4, 7
-"""Lists behind the columns."""
+_LISTS_OF_SESSION, _LISTS_OF_TURN = 5, 7
+"""What stands behind the columns."""
 NEW = UNNUMBERED
 """Score of a place that its row is given once, in the order in which rows are made."""
 
@@ -112,12 +112,13 @@ def _until(table: RowColumns[Any], values: Values, end: str, start: int = 1) -> 
 
 def _session_values(row: SessionRow) -> Values:
     turns = " ".join(row.turns)  # of ten thousand ids, one text is stored in a tenth of the time
-    return [*columns.SESSIONS.values(row), turns, row.commands, row.held_commands, row.live_below]
+    last_end = None if row.last_end is None else to_us(row.last_end)
+    return [*columns.SESSIONS.values(row), turns, row.commands, row.held_commands, row.live_below, last_end]
 
 
 def _session(values: Values) -> SessionRow:
     named = _named(columns.SESSIONS, values)
-    turns, commands, held, below = values[len(columns.SESSIONS.names) :]
+    turns, commands, held, below, last_end = values[len(columns.SESSIONS.names) :]
     return SessionRow(
         session=session_of(_until(columns.SESSIONS, values, "context", start=0)),
         turns=tuple(
@@ -132,13 +133,17 @@ def _session(values: Values) -> SessionRow:
         live=bool(named["live"]),
         live_below=tuple(below),
         homes=tuple(load_json(named["homes"])),
+        last_end=moment(last_end),
     )
 
 
 def _complete_session(values: Values) -> None:
-    """Add the homes that schema 1 had not."""
-    if len(values) == len(columns.SESSIONS.names) + _LISTS_OF_SESSION - 1:
+    """Add the homes that schema 1 had not, and the last end that schema 2 had not."""
+    missing = len(columns.SESSIONS.names) + _LISTS_OF_SESSION - len(values)
+    if missing > 1:
         values.insert(columns.SESSIONS.names.index("homes"), "[]")
+    if missing > 0:
+        values.append(None)
 
 
 def _complete_turn(values: Values) -> None:

@@ -1,8 +1,11 @@
 -- Rows for the kernel: each with the columns of its function in gateway.store.sqlite.decode, then those of the store.
 
 -- name: session_row
+-- Last: the end of the last turn that ended in its last epoch with one.
 SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, preset, preset_before, presets_above, tools_off, summary,
-    context, summary_rev, task_turn, parent_wait, live, homes
+    context, summary_rev, task_turn, parent_wait, live, homes,
+    (SELECT t.ended_at FROM turns AS t INDEXED BY turns_ended WHERE t.session = sessions.id AND t.ended_rev IS NOT NULL
+    ORDER BY t.epoch DESC, t.ended_rev DESC LIMIT 1)
 FROM sessions WHERE id = ?;
 
 -- name: unended_turns

@@ -92,7 +92,9 @@ class SqliteSnapshot:
         commands = [(turn, state) for turn, kind, state in unended if kind == TurnKind.COMMAND]
         below = self._ids("live_below", row["id"]) if row["lineage"] is None else []
         turns = [turn for turn, kind, _ in unended if kind == TurnKind.MODEL]
-        return [turns, [turn for turn, _ in commands], sum(state in HELD for _, state in commands), below]
+        last = self._tx.run("last_end", row["id"])
+        held = sum(state in HELD for _, state in commands)
+        return [turns, [turn for turn, _ in commands], held, below, last[0][0] if last else None]
 
     def _lists_of_turn(self, row: dict[str, Any]) -> list[Any]:
         turn = row["id"]

@@ -190,7 +190,7 @@ class SqliteSource:
         if found is None:
             return None
         session = session_of(found[:SESSION])
-        context, summary_rev, task, parent_wait, live, homes = found[SESSION:]
+        context, summary_rev, task, parent_wait, live, homes, last_end = found[SESSION:]
         turns = self.tx.run("unended_turns", key)
         below = self.tx.run("live_below", key) if session.lineage is None else []
         commands = [(turn, state) for turn, kind, state in turns if kind == TurnKind.COMMAND]
@@ -206,6 +206,7 @@ class SqliteSource:
             live=bool(live),
             live_below=tuple(SessionId(child) for (child,) in below),
             homes=tuple(load_json(homes)),
+            last_end=moment(last_end),
         )
 
     def _load_turn(self, key: TurnId) -> TurnRow | None:

@@ -6,6 +6,10 @@ SELECT id FROM messages INDEXED BY messages_turn WHERE turn = ? ORDER BY ord;
 -- name: waits_of_turn
 SELECT id FROM waits INDEXED BY waits_turn WHERE turn = ? ORDER BY ord;
 
+-- name: last_end
+SELECT ended_at FROM turns INDEXED BY turns_ended WHERE session = ? AND ended_rev IS NOT NULL
+ORDER BY epoch DESC, ended_rev DESC LIMIT 1;
+
 -- name: steps_of_turn
 SELECT count(*) FROM steps WHERE turn = ?;
 
