@@ -5,9 +5,9 @@ Only the writer's thread uses it. The file has no other writer, so a kept row is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from gateway.domain.audit import AuditHead
 from gateway.domain.grants import Grant
@@ -31,70 +31,20 @@ from gateway.store.decode import (
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Part, StepKey, Table
 from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.sqlite import tables
+from gateway.store.sqlite.kept import Kept
 from gateway.store.sqlite.queries import claimable
 from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
 from gateway.store.sqlite.tables import RowTable
 from gateway.store.sqlite.tx import Tx
 
-K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
-ROWS_KEPT = 500
-"""Maximum kept rows of each kind, the last used ones."""
-BYTES_KEPT = 1_000_000
-"""Maximum characters in the texts of kept rows of one kind."""
 TRIM_EVERY = 16
 """Transitions between two looks at these bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 20
 """Numbers of columns that the functions of `decode` take; the store's own follow."""
 NOWHERE = '["","","",""]'
 """Stand-in for a conversation that cannot be read."""
-
-
-class Kept(Generic[K, R]):
-    """Stored rows of one kind, the last used ones last, bounded by number and by size."""
-
-    __slots__ = ("_bytes", "_size", "rows")
-
-    def __init__(self, size: Callable[[R], int] | None = None) -> None:
-        """Start empty. `size` returns the characters of a row's texts; None: it has none to speak of."""
-        self.rows: dict[K, R] = {}
-        self._size = size
-        self._bytes = 0
-
-    def get(self, key: K, load: Callable[[K], R | None]) -> R | None:
-        """Return a kept row, or load and keep it."""
-        found = self.rows.pop(key, None)
-        if found is not None:
-            self.rows[key] = found
-            return found
-        found = load(key)
-        if found is not None:
-            self.put(key, found)
-        return found
-
-    def put(self, key: K, row: R) -> None:
-        """Keep a row, in place of an older version of it."""
-        self.drop(key)
-        self.rows[key] = row
-        if self._size is not None:
-            self._bytes += self._size(row)
-
-    def drop(self, key: K) -> None:
-        """Forget a row."""
-        before = self.rows.pop(key, None)
-        if before is not None and self._size is not None:
-            self._bytes -= self._size(before)
-
-    def trim(self) -> None:
-        """Forget the rows that were not used for the longest."""
-        while len(self.rows) > ROWS_KEPT or self._bytes > BYTES_KEPT:
-            self.drop(next(iter(self.rows)))
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        self.rows.clear()
-        self._bytes = 0
 
 
 class SqliteSource:
