@@ -1,6 +1,6 @@
 """Typed settings: one frozen model for each table of the configuration. Reads no file and no variable.
 
-Most defaults are constants of `gateway.domain`, beside the rule that uses them.
+Defaults stand here, or are constants of `gateway.domain` beside the rule that uses them.
 
 Every value validates itself and names its cure. Checks across tables are in `config.people`, `config.tools` and
 `config.agents`; `[model]` is in `config.model`. Durations and secrets arrive already parsed (`config.values`).

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markdown_it.token import Token
 
 from channels._shared.markdown import parser
 from channels.slack.plain import Walk, clean
-from gateway.domain.text import visible
+from channels.slack.splitting import Cutter, Fence
 
 WORD_JOINER = "\u2060"
 """Zero-width character; within a mention it prevents a notification."""
@@ -48,8 +47,6 @@ _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
 _CODE = re.compile(r"(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)(?!`)")
 _HALF_LINK = re.compile(r"!?\[([^\[\]\n]*)(?:\](?:\([^()\s]*)?)?\Z")
 _HALF_MARK = re.compile(r"(?:(?<!\S)(?:[*_~]{1,3}|`{1,2})|^[ \t]*#{1,6})\Z", re.MULTILINE)
-_FAR_ENOUGH = 0.5
-"""Share of a message that must be full before a better cut is preferred to a fuller message."""
 
 
 def safe(markdown: str) -> str:
@@ -85,22 +82,6 @@ def _apart(text: str) -> Iterator[tuple[bool, str]]:
     yield bool(fence), "".join(lines)
 
 
-# --- cutting ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    """Code block: its lines and its fences."""
-
-    begin: int
-    end: int
-    """Line after the block."""
-    closed: bool
-    """True if its last line is a fence; the end of a text or list also closes a block."""
-    opens: str
-    closes: str
-
-
 class SlackMarkup:
     """Converter of Markdown. Create one and keep it: making the parser costs more than using it."""
 
@@ -115,7 +96,7 @@ class SlackMarkup:
         """
         lines = markdown.split("\n")
         fences = self._fences(markdown)
-        cutter = _Cutter(room)
+        cutter = Cutter(room)
         for number, line in enumerate(lines):
             fence = next((f for f in fences if f.begin <= number < f.end), None)
             last = fence is None or (fence.closed and number == fence.end - 1)
@@ -150,8 +131,8 @@ class SlackMarkup:
         below = "\n".join(lines[found[0].end :]).strip()
         return None if len(below) > BELOW_CHARS else ("\n".join(lines[1 : found[0].end - 1]), below)
 
-    def _fences(self, markdown: str) -> Sequence[_Fence]:
-        found: list[_Fence] = []
+    def _fences(self, markdown: str) -> Sequence[Fence]:
+        found: list[Fence] = []
         lines = markdown.split("\n")
         for token in self._parser.parse(markdown, {}):
             if token.type == "fence" and token.map:
@@ -163,7 +144,7 @@ class SlackMarkup:
                 closed = last.startswith(token.markup) and not last.strip(token.markup[0])
                 closes = f"{quoted}{token.markup}"
                 if len(closes) <= FENCE_CHARS:  # a longer fence is cut like text: repeated, it would fill every piece
-                    found.append(_Fence(begin, end, closed, f"{closes}{token.info[:FENCE_CHARS]}", closes))
+                    found.append(Fence(begin, end, closed, f"{closes}{token.info[:FENCE_CHARS]}", closes))
         return found
 
     # --- without formatting ---------------------------------------------------------------------
@@ -185,64 +166,3 @@ class SlackMarkup:
         env: dict[str, Any] = {}
         self._parser.inline.parse(content, self._parser, env, found)
         return found
-
-
-class _Cutter:
-    """Collector of lines into pieces."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._piece: list[str] = []
-        self._size = 0
-        self._best = 0
-        """Lines of the piece up to its last blank line outside code."""
-
-    def take(self, line: str, fence: _Fence | None, spare: int) -> Iterator[str]:
-        """Add a line inside `fence`, leave `spare` characters after it, and yield full pieces."""
-        while self._size + len(line) + 1 + spare > self._room:
-            if self._piece and not self._just_opened(fence):
-                yield from self._cut(fence)
-                continue
-            closing = len(fence.closes) + 1 if fence else 0  # also if the cut line itself closes the block
-            at = self._within(line, self._room - self._size - 1 - max(spare, closing))
-            self._add(line[:at])
-            line = line[at:]
-            yield from self._cut(fence)
-        self._add(line)
-        if fence is None and not line.strip():
-            self._best = len(self._piece)
-
-    def rest(self) -> Iterator[str]:
-        """Yield the last piece."""
-        if visible("".join(self._piece)):
-            yield "\n".join(self._piece)
-
-    def _add(self, line: str) -> None:
-        self._piece.append(line)
-        self._size += len(line) + 1
-
-    def _just_opened(self, fence: _Fence | None) -> bool:
-        return fence is not None and self._piece == [fence.opens]
-
-    def _cut(self, fence: _Fence | None) -> Iterator[str]:
-        """Yield the piece, cut at its best line; the lines after it begin the next piece."""
-        kept: list[str] = []
-        at = self._best
-        if sum(map(len, self._piece[:at])) >= self._room * _FAR_ENOUGH:
-            kept, self._piece = self._piece[at:], self._piece[:at]
-        elif fence is not None and len(self._piece) > 1 and self._piece[-1] == fence.opens:
-            kept = [self._piece.pop()]
-        elif fence is not None:
-            self._piece.append(fence.closes)
-            kept = [fence.opens]
-        if visible("".join(self._piece)):
-            yield "\n".join(self._piece)
-        self._piece, self._best = kept, 0
-        self._size = sum(len(line) + 1 for line in kept)
-
-    @staticmethod
-    def _within(line: str, room: int) -> int:
-        """Return the cut of an overlong line: after a word, if one ends near enough."""
-        room = max(room, 1)
-        blank = line.rfind(" ", int(room * _FAR_ENOUGH), room)
-        return blank + 1 if blank > 0 else room

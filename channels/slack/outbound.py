@@ -1,4 +1,4 @@
-"""Rendering of a slot as messages. Called by `adapter`, which sends and edits them.
+"""Rendering of a slot as messages. Called by `adapter`; `showing` sends and edits them.
 
 Pure, except that an artifact's size is read.
 """

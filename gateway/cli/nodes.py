@@ -1,4 +1,7 @@
-"""`dragoman nodes`: the daemons that share one store. They are asked for by the control socket of any of them."""
+"""`dragoman nodes`: the daemons that share one store. They are asked for by the control socket of any of them.
+
+The daemon makes the rows in `gateway/server/control_commands.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Retention types: how much of each session's history is kept, and why a turn stays beyond that."""
+"""Retention types: how much of each session's history is kept, and why a turn stays beyond that.
+
+`[sessions] keep` sets it (`config/settings.py`), `policy.retention` decides, `app.retention` is the loop, and
+`store.kernel.retention` removes rows. Turns are removed, and sub-sessions; a root session never.
+"""
 
 from __future__ import annotations
 

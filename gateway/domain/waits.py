@@ -1,4 +1,7 @@
-"""Wait types: rows that a parked turn waits for. An approval is the wait for a person's decision."""
+"""Wait types: rows that a parked turn waits for. An approval is the wait for a person's decision.
+
+`PRESSED_TEXT` has the replies to presses of buttons.
+"""
 
 from __future__ import annotations
 

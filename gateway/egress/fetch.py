@@ -24,7 +24,8 @@ from gateway.errors import BadRequest, DragomanError, NoAnswer
 from gateway.ports import EgressProxy
 
 REDIRECTS_AT_MOST = 5
-AGENT = "Dragoman"
+USER_AGENT = "Dragoman"
+"""Header of every request of a tool; `headers` of a call override it."""
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _CHUNK = 65_536
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -91,7 +92,7 @@ async def _once(
     body: bytes | None,
 ) -> Fetched | URL:
     """Return the answer, or where it leads."""
-    given = {"User-Agent": AGENT, "Accept-Encoding": "gzip, deflate", **headers}
+    given = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", **headers}
     async with client.request(
         "GET" if body is None else "POST", url, headers=given, data=body, proxy=proxy.address, allow_redirects=False
     ) as answer:

@@ -1,8 +1,8 @@
 """Ingress: routes and stores every event of a channel before it is acknowledged, and decides presses.
 
 First step of a message's path, called by channels. Control commands and presses are handled at once; every other
-message becomes a turn in the store. `POINTS` in `gateway/system/failpoints.py` lists the whole path,
-J1 to J20.
+message becomes a turn in the store, which `gateway/agent/worker.py` claims. `POINTS` in `gateway/system/failpoints.py`
+lists the whole path, J1 to J20.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class _Attempt:
     path: SendPath
     _waited_s: float = 0.0
     _parts: int = 0
-    """Parts shown; with any, a doubt is about another part than before."""
+    """Parts shown so far. After one more, a doubt is about the next part."""
 
     async def run(self) -> None:
         """Show the version and record the outcome. Raises `StoreError` when that cannot be stored."""

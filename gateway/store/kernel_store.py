@@ -36,6 +36,7 @@ from gateway.store.kernel import (
     homes,
     intake,
     journal,
+    leases,
     losses,
     messages,
     nodes,
@@ -119,18 +120,18 @@ class KernelStore(ABC):
         """Lease turns that may run, and return each as `view` reads it in the same transition."""
 
         def take(part: Part, turn: TurnId) -> Claimed | None:
-            lease = journal.lease(part, node, turn, home)
+            lease = leases.claim(part, node, turn, home)
             return None if lease is None else view(part, lease)
 
         return await self.claim_turns(take, limit, wait_s, home)
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""
-        return await self.run(lambda part: journal.renew(part, lease))
+        return await self.run(lambda part: leases.renew(part, lease))
 
     async def park(self, lease: Lease) -> bool:
         """Release the lease until a wait is decided."""
-        return await self.run(lambda part: journal.park(part, lease))
+        return await self.run(lambda part: leases.park(part, lease))
 
     async def finish_turn(
         self,
@@ -147,7 +148,7 @@ class KernelStore(ABC):
 
     async def release(self, lease: Lease) -> None:
         """Return the turn to the queue."""
-        await self.run(lambda part: journal.release(part, lease))
+        await self.run(lambda part: leases.release(part, lease))
 
     # --- turn journal -----------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Counters and histograms behind /metrics, one set per daemon. `server.http` adds the gauges at each request."""
+"""Counters and histograms behind /metrics, one set per daemon. `server.http` adds the gauges at each request.
+
+Outcomes of refused messages are the values of `gateway.domain.routes.DropReason`.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from gateway.store.kernel.rows import SessionRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot, show_given_up
 
 GATHERING_AMONG = 20
-"""Newest turns of each lane among which the one is that waits for the rest of a message: it waits for 1.5 s."""
+"""Newest turns of each lane that are looked at for one that still waits, at most 1.5 s, for the rest of a message."""
 
 
 def accept(

@@ -1,6 +1,6 @@
-"""Turn steps of the transitions: queue, end, stop, waits, and the end of a child that its parent is told.
+"""Parts of transitions that change a turn: queue it, end it, stop it, open its waits, tell a parent of a child's end.
 
-Claims of turns are transitions of their own, in `journal`.
+A node claims a turn in `leases` and works on it in `journal`.
 """
 
 from __future__ import annotations
