@@ -23,6 +23,7 @@ from gateway.store.redis.replicas import Waiting
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import route
+from tests.support.ports import free_port
 from tests.support.ram import ram
 from tests.support.redis_server import RedisServer, until_linked
 
@@ -87,12 +88,24 @@ def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
 # --- promotions -----------------------------------------------------------------------------------
 
 
-def _promote(first: RedisServer, second: RedisServer) -> None:
-    """The primary dies, its replica takes over under its address."""
+def _rev(server: RedisServer) -> int:
+    """The server's counter of revisions."""
+    client: Any = redis.Redis(port=server.port)
+    with client:
+        return int(client.get("{dragoman}:rev"))
+
+
+def _copy(first: RedisServer) -> None:
+    """Wait until the replica has all that was written before."""
     primary: Any = redis.Redis(port=first.port)
     with primary:
         primary.set("theirs", "1")
-        assert primary.wait(1, 10_000) >= 1, "the replica has all that was written before"
+        assert primary.wait(1, 10_000) >= 1
+
+
+def _promote(first: RedisServer, second: RedisServer) -> None:
+    """The primary dies, its replica takes over under its address."""
+    _copy(first)
     first.kill()
     second.take_over(first.port)
 
@@ -110,6 +123,28 @@ async def test_a_promotion_without_replicas_voids_approvals(clock: FakeClock) ->
         loss = await store.tell_loss({})
         assert loss is not None
         assert "nobody knows how many" in loss.sentence
+        await store.close()
+
+
+async def test_a_loss_that_a_reader_notices_is_counted(clock: FakeClock) -> None:
+    """The thread that reads meets the promoted server first; what was lost, the one that writes was told of."""
+    async with _pair() as (first, second):
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("kept")
+        await store.counts()
+        _copy(first)
+        second.follow(free_port())
+        kept = _rev(second)
+        await scene.say("lost")
+        told = _rev(first)
+        first.kill()
+        second.take_over(first.port)
+        for _ in range(2):
+            await store.counts()
+        loss = await store.tell_loss({})
+        assert loss is not None
+        assert loss.revisions == told - kept > 0
         await store.close()
 
 

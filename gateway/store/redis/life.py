@@ -76,6 +76,13 @@ class Known:
         """When a server was first seen that had started anew, or taken over; None for never."""
         self.trouble: StoreError | None = None
         """Why the store is not the one that it joined; None while it is."""
+        self.threads: list[Lives] = []
+        """Its threads: each writes only what it was told itself."""
+
+    @property
+    def told(self) -> int:
+        """Return the highest revision that the node was told of."""
+        return max(one.told for one in self.threads)
 
 
 class Lives:
@@ -88,7 +95,9 @@ class Lives:
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
         """The life in which this thread works."""
-        self._told, self._lane = 0, ""
+        self.told, self._lane = 0, ""
+        """The highest revision that this thread was told of."""
+        shared.threads.append(self)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -139,11 +148,11 @@ class Lives:
 
     def head(self, number: int, needs: int, *, asks_time: bool) -> tuple[int | str, ...]:
         """Return what a commit says before its lists. `number` 0: it only checks."""
-        return number, needs, str(self.known), self._told, self._lane, int(asks_time)
+        return number, needs, str(self.known), self._shared.told, self._lane, int(asks_time)
 
     def saw(self, rev: int) -> None:
         """Note that the server had this revision."""
-        self._told = max(self._told, rev)
+        self.told = max(self.told, rev)
 
     def wrote(self, lane: str, rev: int) -> None:
         """Note what the server keeps of the last request of this thread, and the revision that it had then."""
@@ -175,7 +184,7 @@ class Lives:
         return str(self._ask(lambda: self._send(life, following, jump)))
 
     def _send(self, life: Life, following: Life, jump: int, server: str = "") -> str:
-        words = [str(life), str(following), self._told, jump, server, to_us(self._clock.now())]
+        words = [str(life), str(following), self._shared.told, jump, server, to_us(self._clock.now())]
         return str(self._script.call(self._keys, words))
 
     def _ask(self, command: Callable[[], Any]) -> Any:
