@@ -138,7 +138,6 @@ def judge(one: Fleet, said: Said, rows: Mapping[str, Sequence[Item]]) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.whole("failed once beside other daemons; a promotion and losses without a daemon stay")
 async def test_a_loss_by_a_replica_that_lags_is_told(tmp_path: Path) -> None:
     """Nothing waits for the replica, and it is cut off: what it has not got is counted, and is not run again."""
     async with one_daemon(tmp_path, replicas=0) as one:
