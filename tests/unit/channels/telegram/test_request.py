@@ -40,9 +40,13 @@ async def pass_by(_point: str) -> None:
 
 @asynccontextmanager
 async def bot(
-    root: str, *, within_s: float = 5.0, point: Callable[[str], Awaitable[None]] = pass_by
+    root: str, *, within_s: float = 5.0, point: Callable[[str], Awaitable[None]] = pass_by, connected: bool = False
 ) -> AsyncGenerator[TelegramBot]:
+    """A sender. `connected`: it has a connection to an `api` already, which may take longer than its `within_s`."""
     async with aiohttp.ClientSession() as client:
+        if connected:
+            async with client.get(f"{root}/connected") as answer:
+                await answer.read()
         request = AiohttpRequest(client, point, answer_within_s=within_s)
         yield TelegramBot(TOKEN, root, request, request)
         assert not client.closed
@@ -51,6 +55,7 @@ async def bot(
 @asynccontextmanager
 async def api(handler: Handler) -> AsyncGenerator[str]:
     app = web.Application()
+    app.router.add_get("/connected", answering(200, ""))
     app.router.add_route("*", "/{rest:.*}", handler)
     async with TestServer(app) as server:
         yield str(server.make_url("")).rstrip("/")
@@ -137,12 +142,15 @@ async def test_a_kept_connection_that_the_server_closed_is_in_doubt() -> None:
 
 
 async def test_no_answer_in_time_is_in_doubt() -> None:
+    over = asyncio.Event()
+
     async def slow(_request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(2)
+        await over.wait()
         return web.Response()
 
     async with api(slow) as root:
-        assert isinstance(await failing(root, within_s=0.2), TelegramUnanswered)
+        assert isinstance(await failing(root, within_s=0.2, connected=True), TelegramUnanswered)
+        over.set()
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -155,7 +163,7 @@ async def test_a_file_is_given_time_by_its_length(tmp_path: Path, stored: bool) 
         chat = {"id": 1, "type": "private"}
         return web.json_response({"ok": True, "result": {"message_id": 7, "date": 0, "chat": chat}})
 
-    async with api(slow) as root, bot(root, within_s=0.1) as sender:
+    async with api(slow) as root, bot(root, within_s=0.1, connected=True) as sender:
         with (tmp_path / "a.bin").open("rb") as content:
             file = InputFile(content if stored else content.read(), filename="a.bin", read_file_handle=not stored)
             assert (await sender.send_document(1, file)).message_id == 7
