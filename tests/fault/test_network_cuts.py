@@ -103,6 +103,7 @@ async def begin(two: Fleet, links: Links, number: int) -> Daemon:
     return node
 
 
+@pytest.mark.by_the_clock  # and no browser beside it: Chromium breaks its requests off when the machine's links change
 @pytest.mark.whole("waits for cuts; what two nodes do when one is frozen or killed stays")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("cut_s", CUTS_S)
