@@ -17,6 +17,7 @@ from gateway.domain.waits import PressResult, StartOutcome, WaitState
 from gateway.errors import LeaseLost
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
+from tests.support.patience import PATIENCE_S
 
 PRESSES = 1_000
 R = TypeVar("R")
@@ -26,7 +27,7 @@ async def _at_once(doings: Iterable[Awaitable[R]]) -> list[R]:
     async def one(doing: Awaitable[R]) -> R:
         return await doing
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(doing), name="racer") for doing in doings]
     return [task.result() for task in tasks]
 

@@ -30,6 +30,7 @@ from tests.fault.oracle import Evidence
 from tests.fault.rig import figures, lines_of, stored, until_quiet
 from tests.support.daemon import Daemon
 from tests.support.model_server import Call, Question, Reply, Rule, ScriptedModel, unmarked
+from tests.support.patience import PATIENCE_S
 from tests.support.platform import FakePlatform
 from tests.support.proof import KILLS, counted
 
@@ -109,7 +110,7 @@ class Tree:
 
     async def through_a_death(self, said: str, answer: str) -> None:
         """Say something, let the daemon die and come back, and see the answer."""
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(self.come_back())
             await self.say(said)
             group.create_task(self.answer(answer))
@@ -147,7 +148,7 @@ class Tree:
         rows = [row for card in self.platform.in_chat(CHAT, "card") for row in card.rows if contains in row["rendered"]]
         return [button["handle"] for row in rows for button in row["buttons"] if button["verb"] == verb]
 
-    async def answer(self, contains: str, within_s: float = 20) -> str:
+    async def answer(self, contains: str, within_s: float = PATIENCE_S) -> str:
         """Press all that is asked until ann has her answer, and everything is quiet; returns its text."""
         pressing = asyncio.create_task(self.press_all(), name="ann presses")
         try:
@@ -200,7 +201,9 @@ class Tree:
         return [(bisect(self.births, at_s), q.text.splitlines()[-1], q.results) for at_s, q in found]
 
 
-async def until_counts(daemon: Daemon, condition: Callable[[Mapping[str, int]], bool], within_s: float = 10) -> None:
+async def until_counts(
+    daemon: Daemon, condition: Callable[[Mapping[str, int]], bool], within_s: float = PATIENCE_S
+) -> None:
     """Look every 20 ms until the store's counts are so. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
         while True:

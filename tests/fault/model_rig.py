@@ -28,6 +28,7 @@ from tests.fault.oracle import (
 from tests.fault.rig import stored, until
 from tests.support.daemon import Daemon
 from tests.support.model_server import Asked, Call, Question, Reply, Rule, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.platform import FakePlatform, Shown
 
 Json = dict[str, Any]
@@ -103,7 +104,7 @@ class Crowd:
             await self.platform.press(str(self.people.index(who) + 1), card.handle(verb, row))
         )
 
-    async def see(self, who: str, text: str = "", *, count: int = 1, within_s: float = 30) -> Shown:
+    async def see(self, who: str, text: str = "", *, count: int = 1, within_s: float = PATIENCE_S) -> Shown:
         """Wait for the `count`-th answer in somebody's chat that contains a text."""
         try:
             return await self.platform.see(self.chat(who), ANSWER, text, count=count, within_s=within_s)

@@ -19,6 +19,7 @@ from tests.fault.rig import until_quiet
 from tests.fault.telegram_rig import SECRET
 from tests.support.daemon import Daemon
 from tests.support.model_server import Rule, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.telegram import TOKEN, FakeTelegram
@@ -140,7 +141,7 @@ class Fleet:
         for node in self.nodes:
             await node.until_ready()
 
-    async def settled(self, within_s: float = 30) -> None:
+    async def settled(self, within_s: float = PATIENCE_S) -> None:
         """Wait until every update is confirmed and nothing is queued, running or due."""
         await self.telegram.until(lambda: not self.telegram.updates.pending(), within_s)
         await until_quiet(self.nodes[-1], within_s)

@@ -21,6 +21,7 @@ from gateway.store import open_store
 from gateway.system.clock import SystemClock
 from tests.fault.oracle import the_audit_is_whole
 from tests.support.daemon import Daemon, signed_in
+from tests.support.patience import PATIENCE_S
 
 Json = dict[str, Any]
 BUSY = ("queued_turns", "running_turns", "parked_turns", "due_slots")
@@ -68,7 +69,7 @@ class Visitor:
         """Press a button; returns its id at once."""
         return await self._send({"op": "press", "handle": handle, "reason": reason}, id)
 
-    async def answered(self, id: str, within_s: float = 15) -> Json:
+    async def answered(self, id: str, within_s: float = PATIENCE_S) -> Json:
         """The first answer to what was said or pressed."""
         await self.until(lambda: id in self.answers, within_s)
         return self.answers[id][0]
@@ -85,7 +86,7 @@ class Visitor:
         fits = [row for row in found if all(row[key] == value for key, value in wanted.items())]
         return sorted(fits, key=lambda row: row["ord"])
 
-    async def row(self, type: str, within_s: float = 15, **wanted: Any) -> Json:
+    async def row(self, type: str, within_s: float = PATIENCE_S, **wanted: Any) -> Json:
         """Wait for a row of a type with the wanted values."""
         try:
             await self.until(lambda: bool(self.of(type, **wanted)), within_s)
@@ -93,7 +94,7 @@ class Visitor:
             raise AssertionError(f"no {type} {wanted}: {self.of(type)}\n{self.daemon.log[-3000:]}") from None
         return self.of(type, **wanted)[0]
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 15) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until a condition holds. Raises `TimeoutError`."""
         async with asyncio.timeout(within_s), self._changed:
             await self._changed.wait_for(condition)
@@ -136,7 +137,7 @@ async def visiting(daemon: Daemon, owner: str = "ann", state: Path | None = None
                 await staying
 
 
-async def until(condition: Callable[[], object], within_s: float = 10) -> None:
+async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Look every 20 ms until a condition of the file system or the processes holds. Raises `TimeoutError`."""
     async with asyncio.timeout(within_s):
         while True:
@@ -152,7 +153,7 @@ async def figures(daemon: Daemon) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"^dragoman_(\w+) (\d+)$", text, re.MULTILINE)}
 
 
-async def until_quiet(daemon: Daemon, within_s: float = 20) -> None:
+async def until_quiet(daemon: Daemon, within_s: float = PATIENCE_S) -> None:
     """Wait until nothing is queued, running, parked or due. Raises `AssertionError` with the log."""
     now: dict[str, int] = {}
     try:

@@ -26,6 +26,7 @@ from tests.fault.rig import unsent, until, until_quiet
 from tests.fault.telegram_rig import ON_ITS_WAY_S, words
 from tests.support.daemon import Daemon
 from tests.support.model_server import Question, Rule, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.slack import Call, FakeSlack, Shown
 from tests.support.slack.rig import ONE, SlackRig, slack_rig
 
@@ -95,14 +96,14 @@ class Wire:
             raise AssertionError(f"it lives on; {self.slack.picture()}\n{self.daemon.log[-3000:]}") from None
         self.deaths.append(time.monotonic())
 
-    async def settled(self, within_s: float = 30) -> None:
+    async def settled(self, within_s: float = PATIENCE_S) -> None:
         """Wait until all that happened was taken, and nothing is queued, running, parked, due or being sent."""
         for slack in self.rig.workspaces.values():
             await slack.heard(within_s=within_s)
         await until_quiet(self.daemon, within_s)
         await self.all_sent(within_s)
 
-    async def all_sent(self, within_s: float = 20) -> None:
+    async def all_sent(self, within_s: float = PATIENCE_S) -> None:
         """Wait until no slot is due or being sent."""
         await until(lambda: not unsent(self.daemon), within_s)
 
@@ -135,7 +136,7 @@ def direct(user: str) -> str:
     return f"D{user[1:]}"
 
 
-async def press(slack: FakeSlack, who: str, card: Shown, label: str, within_s: float = 30) -> int:
+async def press(slack: FakeSlack, who: str, card: Shown, label: str, within_s: float = PATIENCE_S) -> int:
     """Press a button, again when Slack shows that it was not taken, until it was or is gone; return how often."""
     times = 0
     async with asyncio.timeout(within_s):

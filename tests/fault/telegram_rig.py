@@ -35,6 +35,7 @@ from tests.fault.rig import health, unsent, until, until_quiet
 from tests.support.clock import FakeClock
 from tests.support.daemon import Daemon
 from tests.support.model_server import Rule, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import RAN_TWICE, figure
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Shown
 from tests.support.telegram.faults import SHOWING
@@ -136,7 +137,7 @@ class Wire:
         assert await self.daemon.died() == -signal.SIGKILL
         self.deaths.append(time.monotonic())
 
-    async def settled(self, within_s: float = 30) -> None:
+    async def settled(self, within_s: float = PATIENCE_S) -> None:
         """Wait until every update is confirmed and nothing is queued, running, parked or due."""
         try:
             await self.telegram.until(lambda: not self.telegram.updates.pending(), within_s)
@@ -146,7 +147,7 @@ class Wire:
         await until_quiet(self.daemon, within_s)
         await self.all_sent(within_s)
 
-    async def all_sent(self, within_s: float = 20) -> None:
+    async def all_sent(self, within_s: float = PATIENCE_S) -> None:
         """Wait until no slot is due or being sent. The figures in /metrics leave out the latter."""
         await until(lambda: not self.unsent(), within_s)
 

@@ -13,6 +13,7 @@ from gateway.domain.waits import PressResult, Wait
 from gateway.system.clock import SystemClock
 from tests.fault.rig import lines_of, until
 from tests.fault.two import Pair, pair
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import RAN_TWICE, figure, times
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -38,7 +39,7 @@ class JumpingClock(SystemClock):
 
 async def ended(two: Pair, turns: int) -> list[Turn]:
     """Wait until so many turns have ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = [item for item in await two.items() if isinstance(item, Turn)]
             if len(found) == turns and all(turn.state in ENDED for turn in found):

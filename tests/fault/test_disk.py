@@ -49,7 +49,7 @@ class World:
 
     async def say(self, text: str, id: str = "") -> Json:
         """Say something on the page; the answer must come soon, whatever it is."""
-        return await self.page.answered(await self.page.say(text, id), within_s=10)
+        return await self.page.answered(await self.page.say(text, id))
 
     async def until_taken_again(self) -> None:
         """Free the disk; within five seconds a message is taken, and the daemon says that it is ready."""
@@ -232,7 +232,7 @@ async def test_a_command_that_fills_it(world: World) -> None:
     await world.say("/shell head -c 20000000 /dev/zero > filler; rm -f filler; echo gone")
     asked = await world.page.row("approval", state="open")
     await world.page.answered(await world.page.press(world.page.handles[asked["id"], "once"]))
-    step = await world.page.row("step", within_s=20, kind="tool", state="finished")
+    step = await world.page.row("step", kind="tool", state="finished")
     assert step["result"]["status"] in ("ok", "unknown")
     async with asyncio.timeout(AGAIN_WITHIN_S):
         while True:

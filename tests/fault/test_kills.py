@@ -16,6 +16,7 @@ from tests.fault.oracle import Evidence, judge, tell, tell_shown
 from tests.fault.rig import Visitor, lines_of, stored, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.model_server import Call, Reply, Rule, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.platform import FakePlatform, Shown
 from tests.support.proof import KILLS, counted, times
 
@@ -134,7 +135,7 @@ LATER = pytest.mark.whole("every fourth point stays; the kills of each channel p
 async def test_killed_at(point: str, life: int, tmp_path: Path) -> None:
     """Nothing is lost, nothing runs twice, and the card still works, once."""
     async with world(tmp_path, f"{point}:kill:{1 + life % 2}") as (daemon, platform, model, people):
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(comes_back(daemon))
             group.create_task(people.live())
         await until_quiet(daemon)

@@ -17,6 +17,7 @@ from tests.fault.oracle import Evidence, tell, tell_shown, the_page_shows_what_i
 from tests.fault.rig import Visitor, everything, lines_of, stored, unsent, until, until_quiet, visiting
 from tests.fault.telegram_rig import ANN, Wire, judge_chats, slots_of, wire
 from tests.support.model_server import Reply, Rule, count_events
+from tests.support.patience import PATIENCE_S
 from tests.support.platform import Shown
 from tests.support.proof import KILLS, counted, figure
 
@@ -81,10 +82,10 @@ async def test_killed_at(where: str, tmp_path: Path) -> None:
     rules = [Rule(results=0, reply=CALLS), Rule(results=3, reply=SUMMARY)]
     async with crowd(tmp_path, ["ann"], rules, approval="ask") as ann:
         await ann.start(points[0].replace(":", ":kill:"))
-        async with visiting(ann.daemon) as page, asyncio.timeout(50):
+        async with visiting(ann.daemon) as page, asyncio.timeout(2 * PATIENCE_S):
             await die_at_each(points, PRESSED_IN[where], ann)
             await page.row("turn", state="done")
-            await until(lambda: not unsent(ann.daemon), within_s=20)
+            await until(lambda: not unsent(ann.daemon))
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
         counted(KILLS, len(points), "F01")
@@ -185,7 +186,7 @@ async def test_killed_while_a_fallback_is_asked(tmp_path: Path) -> None:
             await ann.see("ann", SUMMARY.text)
             await page.row("turn", state="done")
             await until_quiet(ann.daemon)
-            await until(lambda: not unsent(ann.daemon), within_s=20)
+            await until(lambda: not unsent(ann.daemon))
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
         counted(KILLS, 1, "F01")

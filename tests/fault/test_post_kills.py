@@ -15,6 +15,7 @@ from gateway.domain.tools import ResultStatus
 from tests.fault.rig import stored
 from tests.fault.telegram_rig import ANN, ONE_BOT, RESENT, Wire, wire
 from tests.support.model_server import Call, Reply, Rule
+from tests.support.patience import PATIENCE_S
 
 KITCHEN = -1003
 OPEN = f"{ONE_BOT}\n[[rules]]\ntool = 'telegram'\npattern = '{KITCHEN}'\ndecision = 'allow'\n"
@@ -72,10 +73,10 @@ async def test_a_post_outlives_a_kill(point: str, passage: int, tmp_path: Path) 
             await one.killed()
             await one.start()
 
-        async with asyncio.timeout(55), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(come_back())
             one.telegram.say(ANN, "plan the supper")
-            await one.telegram.see(ANN, "It is planned.", within_s=40)
+            await one.telegram.see(ANN, "It is planned.")
         await check(one)
 
 

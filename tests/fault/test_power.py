@@ -56,7 +56,7 @@ class Day:
         async with visiting(self.daemon, "owner") as page:
 
             async def say(n: int) -> None:
-                answer = await page.answered(await page.say(f"{life}: {n}", f"message-{life}-{n:05}"), within_s=30)
+                answer = await page.answered(await page.say(f"{life}: {n}", f"message-{life}-{n:05}"))
                 assert answer["ok"], answer
                 self.acknowledged.append(Acknowledged(text=f"{life}: {n}", at=os.stat(self.record).st_size))
 

@@ -94,9 +94,9 @@ class Crowd:
     async def results(self) -> Counter[str]:
         """What everybody was told, once everybody was."""
         keys = set(self.keys)
-        await self.platform.until(lambda: keys <= self.platform.toasts.keys(), within_s=40)
+        await self.platform.until(lambda: keys <= self.platform.toasts.keys())
         told = [self.platform.toasts[key]["result"] for key in self.keys]
-        told += [(await page.answered(id, within_s=40))["result"] for page, id in self.ids]
+        told += [(await page.answered(id))["result"] for page, id in self.ids]
         return Counter(told)
 
 

@@ -16,6 +16,7 @@ from tests.fault import slack_rig
 from tests.fault.rig import stored, visiting
 from tests.fault.telegram_rig import ANN, Wire, age, wire
 from tests.support.model_server import Call, Reply, Rule
+from tests.support.patience import PATIENCE_S
 
 _REST = (1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20)
 POINTS = ("PARKED", "J10", "J13", "J12", "J11", "WOKEN", "J9", *(f"J{n}" for n in _REST))
@@ -36,11 +37,11 @@ async def live(one: Wire) -> None:
     """Ask, answer by a button and in words, and read the end. The person does not know that the daemon dies."""
     telegram = one.telegram
     telegram.say(ANN, "plan the bread")
-    card = await telegram.see(ANN, "Which day?", button="Friday", within_s=40)
+    card = await telegram.see(ANN, "Which day?", button="Friday")
     telegram.press(ANN, card, "Friday")
-    await telegram.see(ANN, "What is it called?", within_s=40)
+    await telegram.see(ANN, "What is it called?")
     telegram.say(ANN, "Rye")
-    await telegram.see(ANN, "It is planned.", within_s=40)
+    await telegram.see(ANN, "It is planned.")
 
 
 async def check(one: Wire) -> None:
@@ -72,7 +73,7 @@ async def test_a_question_outlives_a_kill(point: str, passage: int, tmp_path: Pa
             await one.killed()
             await one.start()
 
-        async with asyncio.timeout(55), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             back = group.create_task(come_back())
             await live(one)
             if passage > 1:
@@ -91,11 +92,11 @@ async def test_a_question_on_slack_outlives_a_kill(mode: Mode, tmp_path: Path) -
         slack.say(slack_rig.ANN, "@dragoman plan the bread")
         await one.killed()
         await one.start()
-        card = await slack.see(place, "Which day?", button="Friday", within_s=40)
+        card = await slack.see(place, "Which day?", button="Friday")
         await slack_rig.press(slack, slack_rig.ANN, card, "Friday")
-        await slack.see(place, "What is it called?", within_s=40)
+        await slack.see(place, "What is it called?")
         slack.say(slack_rig.ANN, "Rye")
-        await slack.see(place, "It is planned.", within_s=40)
+        await slack.see(place, "It is planned.")
         await one.settled()
         daemon = one.rig.daemon
         assert await daemon.stop() == 0

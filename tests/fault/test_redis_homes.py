@@ -45,12 +45,12 @@ def home_and_other(two: tuple[Daemon, Daemon]) -> tuple[Daemon, Daemon]:
 
 async def asked(page: Page, besides: str = "") -> dict[str, Any]:
     """Wait for an open approval."""
-    return await page.until_row("approval", lambda row: row["state"] == "open" and row["id"] != besides, within_s=30)
+    return await page.until_row("approval", lambda row: row["state"] == "open" and row["id"] != besides)
 
 
 async def answered(page: Page, text: str) -> None:
     """Wait until this stands on the page."""
-    await page.until_row("slot", lambda row: text in json.dumps(row), within_s=30)
+    await page.until_row("slot", lambda row: text in json.dumps(row))
 
 
 @pytest.mark.timeout(120)
@@ -77,9 +77,7 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         second = await asked(there, besides=first["id"])
         await home.kill()
         again = await there.until_row(
-            "approval",
-            lambda row: row["state"] == "open" and row["id"] not in (first["id"], second["id"]),
-            within_s=30,
+            "approval", lambda row: row["state"] == "open" and row["id"] not in (first["id"], second["id"])
         )
         name = home.folder.name
         await answered(there, f"The node `{name}` does not answer, and the files of this session are there.")
@@ -101,7 +99,7 @@ async def _reads_a_file_of_the_other(there: Page, speaker: Page, home: Daemon, o
     def is_read(row: dict[str, Any]) -> bool:
         return row["text"] == text and any(one["path"] or one["trouble"] for one in row["files"])
 
-    (file,) = (await there.until_row("message", is_read, within_s=30))["files"]
+    (file,) = (await there.until_row("message", is_read))["files"]
     assert file["trouble"] == ""
     assert [path.read_bytes() for path in home.state.rglob(Path(file["path"]).name)] == [OGG]
     async with there.client.get(f"{other.url}{file['audio']}") as response:
@@ -124,7 +122,7 @@ async def test_any_node_goes_on_with_files_of_all_nodes(tmp_path: Path) -> None:
         async with page_of(second) as page:
             await page.until_row("approval", lambda row: row["id"] == waits["id"])
             assert (await page.press(page.button(waits, "once")))["result"] == "approved"
-            await page.until_row("step", lambda row: "of the first" in json.dumps(row.get("result")), within_s=30)
+            await page.until_row("step", lambda row: "of the first" in json.dumps(row.get("result")))
             async with page.client.get(f"{second.url}{step['result']['full']}") as response:
                 assert (response.status, (await response.text()).splitlines()[-1]) == (200, "30000")
             shown = json.dumps([row for (kind, _), row in page.rows.items() if kind == "slot"])

@@ -21,6 +21,7 @@ from tests.fault.telegram_rig import ANN, judge_chats, slots_of
 from tests.fault.test_redis_nodes import ready
 from tests.fault.test_three_nodes import evidence_of, taken
 from tests.support import redis_server
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.proof import LOST, RAN_TWICE, TWICE, dice, figure, times
 from tests.support.redis_server import until_linked
@@ -156,10 +157,10 @@ async def test_a_loss_by_a_replica_that_lags_is_told(tmp_path: Path) -> None:
             one.redis.kill()
             replica.take_over(one.redis.port)
             await say_to_all(one, "after")
-            again = await one.telegram.see(ANN, "ran", button="Once", within_s=30)
+            again = await one.telegram.see(ANN, "ran", button="Once")
             assert again.id > card.id
             one.telegram.press(ANN, again, "Deny")
-            await one.telegram.see(ANN, TOLD, within_s=30)
+            await one.telegram.see(ANN, TOLD)
             await one.settled()
             assert TOLD in (await ready(node))[1]["lost"]
             revisions = (await figures(node))["lost_revisions"]
@@ -175,7 +176,7 @@ async def test_a_loss_by_a_replica_that_lags_is_told(tmp_path: Path) -> None:
 async def until_copied(one: Fleet) -> None:
     """Wait until nothing is due any more, but for the card that waits, and the replica has it all."""
     await one.telegram.until(lambda: not one.telegram.updates.pending())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             now = await figures(one.nodes[0])
             if not now["due_slots"] and not now["running_turns"]:
@@ -189,7 +190,7 @@ async def say_to_all(one: Fleet, text: str) -> None:
     for who in BEHIND:
         one.telegram.say(who, text)
     for who in BEHIND:
-        await one.telegram.see(who, f"You said: {text}", within_s=30)
+        await one.telegram.see(who, f"You said: {text}")
 
 
 def judge_loss(one: Fleet, rows: Mapping[str, Sequence[Item]]) -> None:

@@ -79,12 +79,12 @@ async def test_three_roles_are_one_bot(tmp_path: Path) -> None:
         }
         assert {row["state"] for row in (await nodes(daemons["worker"])).values()} == {"works"}
         telegram.say(ANN, "hello")  # from here on the account has a sender
-        await telegram.until(lambda: len(telegram.shown(ANN)) == 1, within_s=15)
+        await telegram.until(lambda: len(telegram.shown(ANN)) == 1)
         telegram.say(ANN, "tell me")
-        await telegram.until(lambda: any(shown.text == WORDS for shown in telegram.shown(ANN)), within_s=20)
+        await telegram.until(lambda: any(shown.text == WORDS for shown in telegram.shown(ANN)))
         assert len(telegram.calls("editMessageText")) >= 2, "its beginning was shown, and grew"
         telegram.say(ANN, f"/shell sleep {marker}")
-        await until(lambda: marked(f"sleep {marker}"), within_s=15)
+        await until(lambda: marked(f"sleep {marker}"))
         [turn] = (await nodes(daemons["delivery"]))["worker"]["turns"]
         assert turn
         telegram.say(ANN, "/stop")
@@ -93,7 +93,7 @@ async def test_three_roles_are_one_bot(tmp_path: Path) -> None:
         code, out = await daemons["ingress"].run_command("send", "--wait", "tell me once more")
         assert (code, out.strip()) == (0, WORDS)
         telegram.say(ANN, "look at it")
-        await until(lambda: marked(f"sleep 2.{marker}"), within_s=15)
+        await until(lambda: marked(f"sleep 2.{marker}"))
         telegram.say(ANN, "by the way")
-        await until(lambda: any(steered(asked.body) for asked in model.requests), within_s=15)
+        await until(lambda: any(steered(asked.body) for asked in model.requests))
         assert "main:ann" in (await daemons["delivery"].run_command("sessions"))[1]

@@ -16,6 +16,7 @@ from tests.fault.family_rig import CHILD, ROOT, Tree, asks, family_of, spawn, to
 from tests.fault.oracle import FINAL
 from tests.fault.rig import stored
 from tests.support.model_server import Call, Reply, Rule
+from tests.support.patience import PATIENCE_S
 
 ASK, AGAIN, FIRST, MORE = "Count the files", "Ask it again", "count all files", "and the folders"
 RULES = [
@@ -59,7 +60,7 @@ async def asked_again(folder: Path, point: str, passage: int, *, wait_s: int) ->
         found.model.rules += asks(AGAIN, Call(name="sessions_send", arguments=arguments), then="Asked:\n{results}")
         await found.daemon.kill()
         await found.begin(f"{point}:kill:{passage}")
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(found.come_back())
             await found.say(AGAIN)
             group.create_task(found.answer("Three folders" if wait_s else "Told later"))
@@ -114,7 +115,7 @@ async def test_message_to_the_parent_outlives_a_kill(point: str, tmp_path: Path)
     async with tree(tmp_path, rules) as found:
         await found.daemon.kill()
         await found.begin(f"{point}:kill:2")
-        async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(found.come_back())
             await found.say("look")
             group.create_task(found.answer("is there"))

@@ -26,6 +26,7 @@ from tests.fault.telegram_rig import (
     words,
 )
 from tests.support.model_server import Reply, Rule
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import KILLS, counted, figure, times
 from tests.support.telegram import Call, FakeTelegram, Fault, Shown, faults
 
@@ -67,7 +68,7 @@ class People:
     async def decide(self, life: int) -> None:
         """Press both cards of one life, once."""
         for who, command, label in ((ANN, allowed_in(life), "Once"), (JOE, denied_in(life), "Deny")):
-            card = await self.telegram.see(who, command, button="Once", within_s=45)
+            card = await self.telegram.see(who, command, button="Once")
             data = next(b["callback_data"] for row in card.buttons for b in row if b["text"].endswith(label))
             self.telegram.press(who, card, data)
 
@@ -124,7 +125,7 @@ async def test_killed_at(mode: str, points: Sequence[str], again: int, tmp_path:
     """Nothing is lost or answered twice, nothing runs twice; what was on its way may stand there twice, marked."""
     async with wire(tmp_path, mode=mode, limits=NO_LIMITS) as one:
         people = People(one.telegram)
-        async with asyncio.timeout(55):
+        async with asyncio.timeout(2 * PATIENCE_S):
             await die_at_each(points, 1 + again % 2, one, people)
         late = await people.press_everything_again()
         await one.settled()

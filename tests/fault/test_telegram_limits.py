@@ -27,6 +27,7 @@ from tests.fault.telegram_rig import (
     wire,
 )
 from tests.support.model_server import Reply, Rule
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure
 from tests.support.telegram import Call, FakeTelegram, Fault, Shown, faults
 
@@ -235,7 +236,7 @@ async def deny(one: Wire, who: int, command: str) -> Shown:
     one.telegram.say(who, f"/shell {command}")
     card = await one.telegram.see(who, command, button="Once")
     one.telegram.press(who, card, card.buttons[0][1]["callback_data"])
-    await one.telegram.see(who, "denied: Nothing was run.", within_s=35)
+    await one.telegram.see(who, "denied: Nothing was run.")
     return card
 
 
@@ -252,7 +253,7 @@ async def test_sends_that_nobody_knows_the_end_of(tmp_path: Path) -> None:
         telegram.block(4009)
         for friend in FRIENDS:
             telegram.say(friend, "hello")
-        async with asyncio.timeout(45), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             edited = [group.create_task(deny(one, who, f"env echo {who}")) for who in (ANN, JOE)]
             edited.append(group.create_task(deny_second(one)))
         telegram.say(4009, "are you there?")
@@ -285,11 +286,11 @@ def gone(found: Mapping[int, Sequence[str]]) -> int:
 
 async def deny_second(one: Wire) -> Shown:
     """Another card for Ann, once her first is decided."""
-    await one.telegram.see(ANN, "denied: Nothing was run.", within_s=35)
+    await one.telegram.see(ANN, "denied: Nothing was run.")
     one.telegram.say(ANN, "/shell env echo second")
     card = await one.telegram.see(ANN, "echo second", button="Once")
     one.telegram.press(ANN, card, card.buttons[0][1]["callback_data"])
-    await one.telegram.see(ANN, "denied: Nothing was run.", count=2, within_s=35)
+    await one.telegram.see(ANN, "denied: Nothing was run.", count=2)
     return card
 
 

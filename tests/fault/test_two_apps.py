@@ -20,6 +20,7 @@ from tests.fault.rig import lines_of, marked, until
 from tests.fault.two import Pair, pair
 from tests.support.clock import FakeClock
 from tests.support.model_server import Reply, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import RAN_TWICE, figure
 
 MAIN = main_session(OwnerName("owner"))
@@ -28,7 +29,7 @@ STALE = "writes accepted from a machine that had lost its lease"
 MODEL = '[model]\nname = "openai:scripted"\nbase_url = "{url}"\n'
 
 
-async def ended(two: Pair, turns: int = 1, owner: str = "owner", within_s: float = 15) -> list[Turn]:
+async def ended(two: Pair, turns: int = 1, owner: str = "owner", within_s: float = PATIENCE_S) -> list[Turn]:
     """Wait until so many turns of a session have ended."""
     async with asyncio.timeout(within_s):
         while True:

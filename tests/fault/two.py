@@ -31,6 +31,7 @@ from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory import MemoryStore
 from gateway.toolcalls.workspaces import HOME
 from tests.fault.oracle import the_audit_is_whole
+from tests.support.patience import PATIENCE_S
 
 WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
 """Which topic wakes a claim that waits."""
@@ -180,7 +181,7 @@ class Pair:
 
     async def asked(self) -> WaitId:
         """Wait for an open approval."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 if found := await self.store.open_approvals():
                     return found[0].id
@@ -260,6 +261,6 @@ async def _start(
 
     running = asyncio.create_task(app.daemon.run(is_ready), name=f"daemon {state.name}")
     stack.callback(running.cancel)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await ready.wait()
     return Machine(app, way, running)

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.support.daemon import Daemon, running
 from tests.support.model_server import ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.platform import FakePlatform
 
 CHANNEL = """
@@ -54,7 +55,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
         yield found
 
 
-async def until(condition: Callable[[], bool], within_s: float = 15) -> float:
+async def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> float:
     """Wait for something that only looking tells: a file, a process, a request elsewhere. Return the seconds it took.
 
     Raises `TimeoutError`.

@@ -25,6 +25,7 @@ from gateway.server.control_wire import socket_path
 from tests.support.browser import DESKTOP, Person, at_the_page, chromium
 from tests.support.daemon import ROOT, Daemon, Page, environment, page_of
 from tests.support.model_server import Asked, Call, Reply, Rule, ScriptedModel, UsageFigures
+from tests.support.patience import PATIENCE_S
 from tests.support.telegram import TOKEN, FakeTelegram, Shown
 
 ANN, BOB = 1001, 2002
@@ -396,7 +397,7 @@ async def a_demo(folder: Path) -> AsyncGenerator[str]:
     assert process.stdout is not None
     printed = ""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while "ready on" not in printed:
                 line = (await process.stdout.readline()).decode()
                 assert line, printed

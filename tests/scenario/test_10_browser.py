@@ -229,7 +229,7 @@ async def test_a_page_task_from_telegram(tmp_path: Path, pages: Pages, model: Sc
             assert f"{pages.scope}, until /new" in card.text
             assert pages.asked == []
             assert (await telegram.toast(telegram.press(ANN, card, "Allow"))).text == "Allowed."
-            await telegram.see(ANN, ANSWER, within_s=30)
+            await telegram.see(ANN, ANSWER)
             await telegram.until(lambda: bool(telegram.calls("sendPhoto", ANN)))
         finally:
             await daemon.kill()
@@ -268,7 +268,7 @@ async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: Scrip
         card = await slack.see(root.channel, "until /new", button="Allow", thread=root.ts)
         assert url in card.text
         await slack.acknowledged(slack.press("U0ANN", card, "Allow"))
-        await slack.see(root.channel, ANSWER, thread=root.ts, within_s=30)
+        await slack.see(root.channel, ANSWER, thread=root.ts)
         await slack.until(lambda: bool(slack.uploads(root.channel)))
         check_what_the_model_was_given(model)
         (file,) = slack.uploads(root.channel)

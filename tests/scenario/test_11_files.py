@@ -295,9 +295,9 @@ async def test_a_pdf_of_a_page_comes_to_the_chat_as_a_document(telegram: FakeTel
         await daemon.start({"TELEGRAM_BOT_TOKEN": TOKEN})
         try:
             telegram.say(ANN, f"/browser open {pages.here}/tables")
-            card = await telegram.see(ANN, "/tables", button="Allow", within_s=30)
+            card = await telegram.see(ANN, "/tables", button="Allow")
             telegram.press(ANN, card, "Allow")
-            await telegram.see(ANN, "second heat", within_s=30)
+            await telegram.see(ANN, "second heat")
             telegram.say(ANN, "/browser pdf downloads/bread.pdf")
             await telegram.until(lambda: bool(telegram.calls("sendDocument", ANN)), 30)
         finally:

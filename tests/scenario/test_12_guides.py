@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import AS_INSTALLED, ROOT, Daemon
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 BLOCK = re.compile(r"^```([\w-]+) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -52,7 +53,7 @@ class Client:
         self._writer.write(json.dumps({"id": self._ids, **frame}).encode() + b"\n")
         await self.until(lambda frame: frame.get("ack") == self._ids)
 
-    async def until(self, found: Callable[[dict[str, Any]], bool], within_s: float = 15) -> dict[str, Any]:
+    async def until(self, found: Callable[[dict[str, Any]], bool], within_s: float = PATIENCE_S) -> dict[str, Any]:
         """Read until a frame that this accepts."""
         async with asyncio.timeout(within_s):
             while line := await self._reader.readline():

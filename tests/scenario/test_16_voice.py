@@ -17,6 +17,7 @@ from tests.scenario.test_11_files import ANN, CONFIG, FAST, SLACK, TELEGRAM, TO_
 from tests.support.browser import at_the_page
 from tests.support.daemon import Daemon, page_of, running
 from tests.support.model_server import Reply, ScriptedModel
+from tests.support.patience import PATIENCE_S
 from tests.support.slack.rig import slack_rig
 from tests.support.telegram import TOKEN, FakeTelegram
 from tests.support.voice_server import OGG, Odd, VoiceServer
@@ -137,7 +138,7 @@ async def test_a_kill_in_mid_transcription_shows_it_once(
     ear.outcomes = [Odd(hangs=True), WORDS]
     model.replies.append(Reply(text="Noon."))
     telegram.attach(ANN, "voice", OGG)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await ear.arrived.wait()
     await daemon.kill()
     await daemon.start({"TELEGRAM_BOT_TOKEN": TOKEN})

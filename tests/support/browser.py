@@ -14,6 +14,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locato
 from agent_tools.browser.asking import teach
 from agent_tools.browser.chromium import starter
 from tests.support.daemon import Daemon
+from tests.support.patience import PATIENCE_S
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PHONE = (390, 844)
@@ -34,6 +35,7 @@ async def chromium() -> AsyncGenerator[Browser]:
     async with AsyncExitStack() as stack:
         playwright = await stack.enter_async_context(async_playwright())
         await teach(playwright)
+        expect.set_options(timeout=PATIENCE_S * 1000)
         folder = Path(stack.enter_context(TemporaryDirectory()))
         program = executable()
         browser = await playwright.chromium.launch(
@@ -72,7 +74,7 @@ class Person:
         """Press a button of the newest open card."""
         await self.card().locator(f"[data-testid=card-button][data-verb={verb}]").click()
 
-    async def sees(self, text: str, within_s: float = 15) -> None:
+    async def sees(self, text: str, within_s: float = PATIENCE_S) -> None:
         """Wait until a text is on the page."""
         await expect(self.page.get_by_text(text).first).to_be_visible(timeout=within_s * 1000)
 
@@ -86,7 +88,7 @@ async def sign_in(context: BrowserContext, daemon: Daemon, *owner: str) -> Perso
     """Open a fresh sign-in link in a browser."""
     person = Person(await context.new_page())
     await person.page.goto(await daemon.link(*owner))
-    await expect(person.page.get_by_test_id("composer")).to_be_visible(timeout=15_000)
+    await expect(person.page.get_by_test_id("composer")).to_be_visible(timeout=PATIENCE_S * 1000)
     return person
 
 

@@ -19,6 +19,7 @@ import aiohttp
 
 from gateway.server.control_client import call
 from gateway.server.control_wire import socket_path
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.warm import STEM, Life
 
@@ -98,7 +99,7 @@ class Daemon:
             *command, cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=env
         )
 
-    async def until_ready(self, within_s: float = 20) -> None:
+    async def until_ready(self, within_s: float = PATIENCE_S) -> None:
         """Wait for /readyz. Raises `AssertionError` with the log when the daemon dies or takes too long."""
         try:
             async with asyncio.timeout(within_s), aiohttp.ClientSession() as client:
@@ -123,7 +124,7 @@ class Daemon:
         except aiohttp.ClientError:
             return False
 
-    async def died(self, within_s: float = 20) -> int:
+    async def died(self, within_s: float = PATIENCE_S) -> int:
         """Wait until this life ends by itself; return its exit code (negative: the signal)."""
         assert self.process is not None
         async with asyncio.timeout(within_s):
@@ -135,14 +136,14 @@ class Daemon:
             self.process.kill()
             await self.process.wait()
 
-    async def stop(self, within_s: float = 15) -> int:
+    async def stop(self, within_s: float = PATIENCE_S) -> int:
         """Ask it to stop and return its exit code."""
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.died(within_s)
 
-    async def run_command(self, *words: str, within_s: float = 20) -> tuple[int, str]:
+    async def run_command(self, *words: str, within_s: float = PATIENCE_S) -> tuple[int, str]:
         """Run a `dragoman` command against this daemon; return its exit code and everything it printed."""
         if self.warm and not self.prefix:
             return await self._run_warm(words, within_s)
@@ -214,7 +215,7 @@ class Page:
         await self.socket.send_json({"op": "press", "id": id, "handle": handle, "reason": reason})
         return await self.until_frame(lambda f: f["op"] == "pressed" and f["id"] == id)
 
-    async def until_frame(self, wanted: Wanted, within_s: float = 15) -> dict[str, Any]:
+    async def until_frame(self, wanted: Wanted, within_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait for a frame, past or coming."""
         for frame in self.frames:
             if wanted(frame):
@@ -225,7 +226,7 @@ class Page:
                 if wanted(frame):
                     return frame
 
-    async def until_row(self, type: str, wanted: Wanted, within_s: float = 15) -> dict[str, Any]:
+    async def until_row(self, type: str, wanted: Wanted, within_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait until a row of a type is as wanted."""
 
         def found() -> dict[str, Any] | None:

@@ -72,6 +72,7 @@ from tests.support.fakes import (
     in_background,
 )
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, chat, inbound, route
+from tests.support.patience import PATIENCE_S
 
 
 @cache
@@ -235,7 +236,7 @@ class Engine:
         self, lease: Lease, cancellation: Cancellation | None = None, *, tools: ToolSet | None = None
     ) -> bool:
         """Do all that can be done for the calls of a turn."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             view = await self.store.turn(lease.turn)
             return (
                 await self.calls.settle(
@@ -269,7 +270,7 @@ class Engine:
 
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.turns.begin(Claimed(lease=lease, view=None)).run()
 
     async def press(

@@ -40,6 +40,7 @@ from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.tool_set import Tool
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB
+from tests.support.patience import PATIENCE_S
 
 CLEO = OwnerName("cleo")
 CLEO_TELEGRAM = Principal("telegram:3003")
@@ -115,7 +116,7 @@ class FakeTool:
 
     async def until_begun(self, times: int = 1) -> None:
         """Wait until so many more calls have begun."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             for _ in range(times):
                 await self.begun.acquire()
 
@@ -199,7 +200,7 @@ class ScriptedModel:
 
     async def until_asked(self) -> None:
         """Wait for the next question."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await self.asked.acquire()
 
 
@@ -348,7 +349,7 @@ class FakeChannel:
             raise outcome
 
 
-async def until(wanted: Callable[[], Awaitable[Any]], within_s: float = 5.0) -> None:
+async def until(wanted: Callable[[], Awaitable[Any]], within_s: float = PATIENCE_S) -> None:
     """Wait until something holds; raise `AssertionError` when it does not in time."""
     for _ in range(round(within_s / 0.005)):
         if await wanted():

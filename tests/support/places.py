@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import PATIENCE_S
+
 
 def with_mounts(script: str) -> tuple[str, ...]:
     """The beginning of a command line that runs in a mount namespace of its own, after a shell script made it."""
@@ -75,7 +77,7 @@ async def small_disk(folder: Path, mib: int = 8) -> AsyncGenerator[Disk]:
     )
     try:
         assert holder.stdout is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await holder.stdout.readline() == b"mounted\n"
         yield Disk(holder=holder.pid, folder=folder)
     finally:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 
@@ -97,7 +98,9 @@ class FakePlatform:
         """Messages of a chat in the order they appeared."""
         return [m for m in self.shown.values() if m.chat == chat and kind in (None, m.kind)]
 
-    async def see(self, chat: str, kind: str, contains: str = "", *, count: int = 1, within_s: float = 15) -> Shown:
+    async def see(
+        self, chat: str, kind: str, contains: str = "", *, count: int = 1, within_s: float = PATIENCE_S
+    ) -> Shown:
         """Wait for the `count`-th message of a kind that contains a text; returns it."""
 
         def found() -> list[Shown]:
@@ -109,7 +112,7 @@ class FakePlatform:
             raise AssertionError(f"no {kind} with {contains!r} in {chat}: {self.in_chat(chat)}") from None
         return found()[count - 1]
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 15) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until a condition holds. Raises `TimeoutError`."""
         async with asyncio.timeout(within_s), self._changed:
             await self._changed.wait_for(condition)

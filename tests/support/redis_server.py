@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
@@ -17,13 +18,11 @@ AT_ONCE = ("--repl-diskless-sync-delay", "0")
 """A replica gets everything when it asks, not five seconds later."""
 SHARED: set[int] = set()
 """Servers that several tests use: the session ends them, not the test that began them."""
-START_S = 20.0
-"""Maximum seconds until a server answers."""
 
 
 def wait_until_it_answers(port: int, host: str = "127.0.0.1") -> None:
     """Wait until the server on a port answers, if only that it wants a password."""
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + PATIENCE_S
     while not _answers(port, host):
         assert time.monotonic() < deadline, "redis-server does not answer."
         time.sleep(0.02)
@@ -35,7 +34,7 @@ def _answers(port: int, host: str) -> bool:
 
 def until_linked(port: int) -> None:
     """Wait until the replica on a loopback port has all that its server had."""
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + PATIENCE_S
     while b"master_link_status:up" not in asked(port, "INFO replication"):
         assert time.monotonic() < deadline, "the replica is not linked."
         time.sleep(0.02)

@@ -16,6 +16,7 @@ from gateway.domain.turns import NamedLease
 from gateway.domain.waits import Pressed, PressResult
 from gateway.errors import StoreError
 from gateway.ports import CommandInfo
+from tests.support.patience import PATIENCE_S
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +159,7 @@ class Taken:
         return b"".join(self.pieces)
 
 
-async def until(true: Callable[[], object], within_s: float = 5.0) -> None:
+async def until(true: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Wait until something is so; fail the test when it does not become so."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s

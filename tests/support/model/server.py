@@ -14,6 +14,7 @@ from aiohttp import web
 from tests.support.model import wire
 from tests.support.model.nonsense import made
 from tests.support.model.scripts import Answering, Call, Question, Reply, Rule, Script, filled
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 
@@ -105,8 +106,8 @@ class ScriptedModel:
             self.models.setdefault(name, deque()).extend(own)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something about `requests` is true; raises `TimeoutError` after 5 s."""
-        async with asyncio.timeout(5):
+        """Wait until something about `requests` is true; raises `TimeoutError`."""
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

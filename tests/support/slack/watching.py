@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.support.patience import PATIENCE_S
 from tests.support.slack.app import App
 from tests.support.slack.checks import Json
 from tests.support.slack.faults import Call, Fault
 from tests.support.slack.pace import Pace
 from tests.support.slack.pressing import Pressed
 from tests.support.slack.world import File, Shown, View, Workspace
-
-WITHIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Watching:
         count: int = 1,
         button: str = "",
         thread: str | None = None,
-        within_s: float = WITHIN_S,
+        within_s: float = PATIENCE_S,
     ) -> Shown:
         """Wait for the `count`-th message of the bot with this text, and a button with that label; returns it."""
 
@@ -120,7 +119,7 @@ class Watching:
         await self._wait(lambda: len(found()) >= count, within_s, f"message {count} with {wanted}", channel)
         return found()[count - 1]
 
-    async def see_note(self, user: str, contains: str = "", *, count: int = 1, within_s: float = WITHIN_S) -> Shown:
+    async def see_note(self, user: str, contains: str = "", *, count: int = 1, within_s: float = PATIENCE_S) -> Shown:
         """Wait for the `count`-th ephemeral message to a person with this text."""
 
         def found() -> list[Shown]:
@@ -129,7 +128,7 @@ class Watching:
         await self._wait(lambda: len(found()) >= count, within_s, f"note {count} to {user} with {contains!r}")
         return found()[count - 1]
 
-    async def see_modal(self, user: str, contains: str = "", *, within_s: float = WITHIN_S) -> View:
+    async def see_modal(self, user: str, contains: str = "", *, within_s: float = PATIENCE_S) -> View:
         """Wait for an open modal before a person."""
 
         def found() -> list[View]:
@@ -138,7 +137,7 @@ class Watching:
         await self._wait(lambda: bool(found()), within_s, f"modal before {user} with {contains!r}")
         return found()[-1]
 
-    async def see_reaction(self, message: Shown, name: str = "", *, within_s: float = WITHIN_S) -> str:
+    async def see_reaction(self, message: Shown, name: str = "", *, within_s: float = PATIENCE_S) -> str:
         """Wait until the bot reacted to a message; returns the reaction."""
 
         def found() -> list[str]:
@@ -148,14 +147,14 @@ class Watching:
         await self._wait(lambda: bool(found()), within_s, f"reaction {name!r} to {message.ts}", message.channel)
         return found()[0]
 
-    async def acknowledged(self, pressed: Pressed, *, within_s: float = WITHIN_S) -> Pressed:
+    async def acknowledged(self, pressed: Pressed, *, within_s: float = PATIENCE_S) -> Pressed:
         """Wait until the app took a press, a submission or a command."""
         await self._wait(lambda: pressed.done, within_s, f"end of a press by {pressed.user}")
         if not pressed.acknowledged:
             raise AssertionError(f"the app did not acknowledge: {pressed.delivery.tries}; {self.picture()}")
         return pressed
 
-    async def heard(self, *, within_s: float = WITHIN_S) -> None:
+    async def heard(self, *, within_s: float = PATIENCE_S) -> None:
         """Wait until the app took everything that happened."""
         await self._wait(lambda: not self.app.pending, within_s, "end of what the app must hear of")
 
@@ -165,7 +164,7 @@ class Watching:
         except TimeoutError:
             raise AssertionError(f"no {what} after {within_s} s; {self.picture(channel)}") from None
 
-    async def until(self, condition: Callable[[], bool], within_s: float = WITHIN_S) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until a condition holds; it is looked at after each call and delivery. Raises `TimeoutError`."""
         async with asyncio.timeout(within_s):
             while not condition():

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.telegram.checks import Json, Refusal, odd
 from tests.support.telegram.faults import SHOWING, Call, Fault, too_many
@@ -103,7 +104,7 @@ class FakeTelegram(Watching, People):
         """Answer whatever shows something there (None: anywhere) with 429 for so long."""
         self._bans[chat] = time.monotonic() + seconds
 
-    async def jump(self, by: int = -(10**8), *, within_s: float = 15) -> None:
+    async def jump(self, by: int = -(10**8), *, within_s: float = PATIENCE_S) -> None:
         """Go on with other update ids, as soon as the bot confirmed all there are."""
         await self.until(lambda: not self.updates.waiting, within_s)
         self.updates.jump(by)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.support.patience import PATIENCE_S
 from tests.support.telegram.checks import Json
 from tests.support.telegram.faults import Call, Fault
 from tests.support.telegram.world import Chats, Shown, Toast
@@ -61,7 +62,7 @@ class Watching:
         count: int = 1,
         button: str = "",
         topic: int | None = None,
-        within_s: float = 15,
+        within_s: float = PATIENCE_S,
     ) -> Shown:
         """Wait for the `count`-th message of the bot with this text, and a button with that label; returns it."""
 
@@ -76,7 +77,7 @@ class Watching:
             raise AssertionError(f"no message {count} with {wanted} after {within_s} s; {self.picture(chat)}") from None
         return found()[count - 1]
 
-    async def toast(self, query: str, *, within_s: float = 15) -> Toast:
+    async def toast(self, query: str, *, within_s: float = PATIENCE_S) -> Toast:
         """Wait for what the person who pressed was told."""
         try:
             await self.until(lambda: query in self.chats.toasts, within_s)
@@ -95,7 +96,7 @@ class Watching:
         lines += [f"surprise: {surprise}" for surprise in self.surprises]
         return "\n".join([f"chat {chat}:" if chat is not None else "all chats:", *lines])
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 15) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         """Wait until a condition holds; it is looked at after each call. Raises `TimeoutError`."""
         async with asyncio.timeout(within_s):
             while not condition():

@@ -25,6 +25,7 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.jobs import LIVE_AT_MOST, UNSEEN_CHARS, Jobs, Unseen
 from gateway.toolcalls.output import OnText, OutputBuffer
 from gateway.toolcalls.processes import CallProcess, ProcessHost
+from tests.support.patience import PATIENCE_S
 
 ANN, BOB = Principal("telegram:1001"), Principal("telegram:2002")
 MAIN, OTHER = SessionId("main:ann"), SessionId("main:cleo")
@@ -65,7 +66,7 @@ class Daemon:
 
     @asynccontextmanager
     async def runs(self) -> AsyncGenerator[None]:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as group:
             task = group.create_task(self.jobs.run())
             await asyncio.sleep(0)
             try:
@@ -101,7 +102,7 @@ class Daemon:
 
     async def until(self, job: str, done: Callable[[JobState], bool], call: CallProcess | None = None) -> JobState:
         said = ""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 state = await (call or self.call()).poll(job, wait_s=0.5)
                 said += state.output
@@ -126,19 +127,28 @@ async def test_a_job_goes_on_and_its_output_comes_bit_by_bit(daemon: Daemon) -> 
     async with daemon.runs():
         began = await daemon.start("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 7")
         assert (began.end, began.exit_code) == (JobEnd.RUNNING, None)
-        assert "one" in began.output or "one" in (await daemon.call().poll(began.id, wait_s=5)).output
+        assert "one" in began.output or "one" in (await daemon.call().poll(began.id, wait_s=PATIENCE_S)).output
         assert (await daemon.call().poll(began.id)).output == ""
         (daemon.folder / "w" / "go").touch()
         ended = await daemon.over(began.id)
     assert (ended.end, ended.exit_code, ended.output, ended.why) == (JobEnd.EXITED, 7, "two\n", "")
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a start wait as long as its program takes beside other load."""
+    monkeypatch.setattr("gateway.toolcalls.jobs.SETTLES_S", PATIENCE_S)
+    monkeypatch.setattr("gateway.toolcalls.jobs.PAUSE_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_job_that_ends_at_once_is_told_at_once(daemon: Daemon) -> None:
     async with daemon.runs():
         state = await daemon.start("echo no such thing; exit 3")
     assert (state.end, state.exit_code, state.output) == (JobEnd.EXITED, 3, "no such thing\n")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_job_that_cannot_start_says_why(daemon: Daemon) -> None:
     async with daemon.runs():
         state = await daemon.call().start(["no-such-program"])
@@ -217,6 +227,7 @@ async def test_a_shutdown_ends_all_jobs_and_no_more_begin(daemon: Daemon) -> Non
 async def test_a_job_that_a_crash_took_is_told_as_lost(daemon: Daemon) -> None:
     async with daemon.runs():
         running, ended = await daemon.sleeps(), await daemon.start("exit 5")
+        await daemon.over(ended.id)
         crashed = Daemon(daemon.folder, daemon.machine, daemon.store)  # the next life: only the store is known
         async with crashed.runs():
             for look in (crashed.call().poll, crashed.call().kill):
@@ -263,9 +274,9 @@ async def test_a_job_in_a_terminal_is_typed_to(daemon: Daemon) -> None:
         state = await daemon.start(script, terminal=True)
         asked = state.output or (await daemon.until(state.id, lambda state: bool(state.output))).output
         assert asked == "name? "
-        answer = await daemon.call().poll(state.id, typed="ann\n", wait_s=5)
+        answer = await daemon.call().poll(state.id, typed="ann\n", wait_s=PATIENCE_S)
         assert answer.output == "ann\nhello ann\nmore? "
-        await daemon.call().poll(state.id, typed="\n", wait_s=5)
+        await daemon.call().poll(state.id, typed="\n", wait_s=PATIENCE_S)
         assert (await daemon.over(state.id)).exit_code == 0
         with pytest.raises(BadRequest, match="has ended"):
             await daemon.call().poll(state.id, typed="x")
