@@ -118,7 +118,8 @@ class Draft:
     def add(self, text: str, kind: str = "", *, url: str = "", language: str = "") -> None:
         """Write text, formatted if `kind` is given; its line breaks are indented."""
         start = self.begin() if text else self.length
-        self._put(clean(text).replace("\n", "\n" + "".join(self.indent)))
+        # What is printable has neither line breaks nor anything to clean: most pieces of most texts.
+        self._put(text if text.isprintable() else clean(text).replace("\n", "\n" + "".join(self.indent)))
         self._fresh = self._fresh and not text
         if kind:
             self.span(kind, start, url=url, language=language)

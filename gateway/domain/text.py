@@ -18,6 +18,8 @@ FILLERS = frozenset(
 
 def visible(text: str) -> bool:
     """Return whether the text has any visible character; platforms refuse a message of blanks."""
+    if text.isascii() and text.isprintable():
+        return bool(text.strip())
     return any(
         not char.isspace() and char not in FILLERS and unicodedata.category(char) not in {"Cc", "Cf", "Mn", "Me"}
         for char in text

@@ -57,6 +57,7 @@ def groups_of(tool: str, own: str = "") -> frozenset[str]:
     return frozenset(name for name, group in GROUPS.items() if tool in group.tools or name == own)
 
 
+@lru_cache(maxsize=1024)
 def generation_of(tool: str, own: str = "") -> int:
     """Return the lowest generation that has a tool. A tool in no group belongs to the newest alone."""
     return min((GROUPS[name].generation for name in groups_of(tool, own)), default=NEWEST)

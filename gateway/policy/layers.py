@@ -41,6 +41,8 @@ def rules_of_call(
 
 def rules_above(spec: ToolSpec, policy: ToolPolicy, preset: Preset) -> list[tuple[Rule, ...]]:
     """Return the rules about a tool in each session above a sub-session, in the order of their layers."""
+    if not preset.above:
+        return []
     groups = spec.groups
     lists = (tuple(rule for rule in rules if rule.is_for(spec.name, policy.source, groups)) for rules in preset.above)
     return [(*rules, *policy.rules) for rules in lists if rules]
@@ -60,7 +62,7 @@ def in_force(presets: Presets, session: Session) -> Preset:
 
     A session whose preset is no longer there may call no tool.
     """
-    kind = session.root_kind.value
+    kind = session.root_kind
     default = presets.defaults.get(kind, BUILD)
     own = _named(presets, session.preset or (default if session.lineage is None else BUILD))
     above = [_named(presets, name or (BUILD if n else default)) for n, name in enumerate(session.presets_above)]

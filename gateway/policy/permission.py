@@ -69,13 +69,14 @@ def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Prese
     Shared by the filter of tools offered to a model and by the decision on a call. `preset`: the one in force.
     """
     refused = available(spec.name, policy.availability, session) or withheld_by(preset, spec, session)
-    if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
+    if refused is not None:
+        return refused
+    if default_approval(spec, policy, session) is ApprovalMode.DENY:
         return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
-    rules = rules_of_call(spec, policy, session, preset)
-    for one in (rules, *rules_above(spec, policy, preset)):
-        if refused is None and (rule := denied_outright(one, session.root_kind.value)) is not None:
+    for rules in (rules_of_call(spec, policy, session, preset), *rules_above(spec, policy, preset)):
+        if rules and (rule := denied_outright(rules, session.root_kind)) is not None:
             return _denied_by(rule, spec)
-    return refused
+    return None
 
 
 def available(tool: str, availability: Availability, session: Session) -> Deny | None:
@@ -360,7 +361,7 @@ def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, risk:
     `risk`: that of the call; None: the tool's own. A configured "allow" covers only the tool's own risk; a call with
     another risk gets that risk's default.
     """
-    kind, risk = session.root_kind.value, risk or spec.risk
+    kind, risk = session.root_kind, risk or spec.risk
     found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
     if found is ApprovalMode.ALLOW and risk is not spec.risk:
         return DEFAULT_APPROVAL[risk]

@@ -95,6 +95,7 @@ class ToolSet:
             if name in self._tools:
                 raise ConfigError(f"Two tools are named {name}.", cure="Remove one of them.")
             self._tools[name] = tool
+        self._sorted = [tool for _, tool in sorted(self._tools.items())]
         self._commands = _commands(self.specs)
         self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
         self._indexes: dict[tuple[str, ...], ToolOffer] = {}
@@ -108,7 +109,7 @@ class ToolSet:
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
         """Every tool's spec, by name."""
-        return {name: tool.spec for name, tool in sorted(self._tools.items())}
+        return {tool.spec.name: tool.spec for tool in self._sorted}
 
     @property
     def commands(self) -> Mapping[str, ToolSpec]:
@@ -150,11 +151,13 @@ class ToolSet:
 
     def seen_by(self, session: Session) -> list[Tool]:
         """Return the tools that exist in this session, sorted by name."""
-        return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
+        preset = self.preset_of(session)
+        return [tool for tool in self._sorted if self._missing(tool, session, preset) is None]
 
     def hidden_from(self, session: Session) -> list[tuple[Tool, Deny]]:
         """Return the tools that do not exist in this session, sorted by name, each with the reason."""
-        refused = ((tool, self._missing(tool, session)) for _, tool in sorted(self._tools.items()))
+        preset = self.preset_of(session)
+        refused = ((tool, self._missing(tool, session, preset)) for tool in self._sorted)
         return [(tool, deny) for tool, deny in refused if deny is not None]
 
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
@@ -182,7 +185,7 @@ class ToolSet:
         Outside main sessions a tool that is not there is refused like one that nobody has, unless `openly`.
         """
         tool = self.get(name)
-        missing = None if tool is None else self._missing(tool, session)
+        missing = None if tool is None else self._missing(tool, session, self.preset_of(session))
         if tool is not None and missing is None:
             return tool
         if missing is not None and (openly or session.root_kind is SessionKind.MAIN):
@@ -193,9 +196,9 @@ class ToolSet:
     def is_hidden(self, name: str, session: Session) -> bool:
         """Return whether a tool is there, but not in this session."""
         tool = self.get(name)
-        return tool is not None and self._missing(tool, session) is not None
+        return tool is not None and self._missing(tool, session, self.preset_of(session)) is not None
 
-    def _missing(self, tool: Tool, session: Session) -> Deny | None:
+    def _missing(self, tool: Tool, session: Session, preset: Preset) -> Deny | None:
         if tool.missing:
             return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
         # By the session's own kind: a main session's children never run on the host.
@@ -204,7 +207,6 @@ class ToolSet:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
             )
-        preset = self.preset_of(session)
         if tool.spec.sandbox is not None and not self._sandboxed and preset.sandbox is not None:
             hint = f"{tool.spec.name} needs a sandbox under the preset {preset.name}, and there is none here."
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=hint)
