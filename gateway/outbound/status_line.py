@@ -176,11 +176,12 @@ class TurnStatus:
             await self._open()
 
     def closing(self, view: TurnView, answer: Answer | None = None) -> list[NewSlot]:
-        """Return the slot with the line's last text, for `finish_turn`; empty when the line has no message.
+        """Return the slot with the line's last text, for `finish_turn`; empty when the line cannot have a message.
 
-        `answer`: the last answer, which is not in the view yet.
+        `answer`: the last answer, which is not in the view yet. An earlier holding may have opened the line, or a write
+        without a known outcome: the store knows, and leaves the text of a line out that was never opened.
         """
-        if not self._stands:
+        if not self._has_line or not (self._stands or any(step.call for step in view.steps)):
             return []
         text = summary(view, answer, self.clock.now(), self.currency, self.redactor)
         return [self._slot(cut(text, LINE_CHARS))]

@@ -264,7 +264,7 @@ class TurnJournal(Protocol):
         removed with an empty text. Return False, and change nothing, when the turn is STOPPING.
 
         A STATUS slot is different: it stays as it is until `finish_turn` (or this method) names it again. A turn that
-        ends without naming it leaves it with "Ended.".
+        ends without naming it leaves it with "Ended."; one that names it without having opened it shows nothing.
         """
         ...
 

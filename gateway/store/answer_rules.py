@@ -35,11 +35,14 @@ def last_word(slots: Sequence[NewSlot], early: Sequence[tuple[SlotId, Conversati
 
 
 def last_status(slots: Sequence[NewSlot], status: Sequence[tuple[SlotId, Conversation]]) -> list[NewSlot]:
-    """Return a turn's last slots, plus a final text for each status line in `status` that they do not name."""
-    named = {new.id for new in slots}
+    """Return a turn's last slots, plus a final text for each status line in `status` that they do not name.
+
+    A text for a line that was never opened is left out: what was not shown needs no last word.
+    """
+    opened, named = {id_ for id_, _ in status}, {new.id for new in slots}
     left = [(id_, place) for id_, place in status if id_ not in named]
     return [
-        *slots,
+        *(new for new in slots if new.kind is not SlotKind.STATUS or new.id in opened),
         *(NewSlot(conversation=place, kind=SlotKind.STATUS, text=STATUS_LEFT, id=id_) for id_, place in left),
     ]
 

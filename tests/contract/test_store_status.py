@@ -188,11 +188,11 @@ async def test_the_last_word_does_not_take_its_place(scene: Scene) -> None:
     }
 
 
-async def test_an_end_may_be_the_first_to_say_something(scene: Scene) -> None:
-    """A short turn had no line before."""
+async def test_an_end_makes_no_line(scene: Scene) -> None:
+    """Who ends a turn need not know whether it had one."""
     lease = await scene.running()
-    assert await _end(scene, lease, TurnState.DONE, status(lease, "2 s"))
-    assert (await _line(scene)).text == "2 s"
+    assert await _end(scene, lease, TurnState.DONE, said(), status(lease, "2 s"))
+    assert await scene.slots(kind=SlotKind.STATUS) == []
 
 
 async def test_a_turn_without_one_gets_none(scene: Scene) -> None:

@@ -125,7 +125,7 @@ def say(part: Part, turn: TurnId, slots: Sequence[NewSlot], *, ends: bool = Fals
     until then.
     """
     row = part.turns[turn]
-    if ends and (row.drafts or row.status):
+    if ends:
         slots = last_status(last_word(slots, _places(part, row.drafts)), _places(part, row.status))
     left, status = list(row.drafts), list(row.status)
     for new in slots:

@@ -312,7 +312,7 @@ async def test_status_has_no_message_or_commit_when_calls_are_quick(world: World
     closing = status.closing(view, answer())
     await world.ends(lease, closing)
 
-    assert (world.store.opened, closing, world.line(view.turn.id)) == ([], [], None)
+    assert (world.store.opened, world.line(view.turn.id)) == ([], None)
 
 
 async def test_status_opens_once_after_a_second_and_ends_in_summary(world: World) -> None:
@@ -448,8 +448,24 @@ async def test_the_next_holding_of_a_quick_turn_makes_no_line(world: World) -> N
         await world.a_call(lease, 0.01)
     world.clock.advance(600)
     lease, status, view = await again(world, lease)
+    await world.ends(lease, status.closing(view))
 
-    assert (world.store.opened, status.closing(view)) == ([], [])
+    assert (world.store.opened, world.line(view.turn.id)) == ([], None)
+
+
+async def test_a_line_of_an_earlier_holding_gets_the_summary(world: World) -> None:
+    """The time in which a call was decided opened the line; its own time does not open it again."""
+    lease, view = await world.claimed()
+    status = world.status(lease, view)
+    async with status.watch():
+        await asyncio.sleep(0.1)
+        await world.a_call(lease, 0.01)
+    lease, status, view = await again(world, lease)
+    await world.ends(lease, status.closing(view))
+
+    line = world.line(view.turn.id)
+    assert line is not None
+    assert line.text.startswith("1 call (shell)")
 
 
 async def test_what_a_holding_that_says_nothing_leaves_is_the_stores_word(world: World) -> None:

@@ -54,4 +54,4 @@ def test_a_status_line_that_is_not_named_ends_with_a_word() -> None:
     status = [(SlotId("s1"), CHAT), (SlotId("s2"), OTHER_CHAT)]
 
     assert last_status([named], status) == [named, slot(STATUS, "Ended.", id="s2", where=OTHER_CHAT)]
-    assert last_status([named], []) == [named]
+    assert last_status([named, slot(ANSWER)], []) == [slot(ANSWER)]
