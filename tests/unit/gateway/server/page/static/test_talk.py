@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -281,6 +282,7 @@ async def test_a_decision_is_told_by_the_readers_clock_and_output_without_colour
     await person.press("once")
     decided = engine.clock.now() + timedelta(hours=5, minutes=30)  # stands still while the browser's clock goes on
     await expect(person.page.locator(".outcome")).to_have_text(f"ann allowed once, {decided:%H:%M}")
+    await expect(person.page.locator(".decided .title")).to_have_text(re.compile("^shell printf"))  # it wants no more
     await engine.run(await engine.claim())
     await expect(person.page.get_by_test_id("output")).to_have_text("shell printf 'red and plain'")
     assert person.complaints == []
