@@ -10,6 +10,8 @@
     ./run proof --mutants FILE       with the mutants that `./run mutants --json FILE` tried
     ./run proof --only F02 --large --json FILE     what was found goes into a file, and no page is written
     ./run proof --larger FILE        with what was found there, beside the usual size of it
+    ./run proof --only F02 --large -k three_nodes --json FILE    only such tests of a fault
+    ./run proof --renew FILE FILE    runs nothing: the page, with these faults as they were found there
 
 Figures that miss their bar are named at the top of the page, and the exit code is 1. A miss that a decision allows is
 named there too, and is no failure.
@@ -36,6 +38,7 @@ from tests import twins
 from tests.checks import FEW_PROCESSES, LARGE_TIMEOUT_S, browser_environment, find_chromium
 from tests.support.proof import LARGE, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
+from tests.support.proof_renewal import renewed
 from tests.twins import Twin
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,10 +65,12 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of everything random (default: another one each time)")
     parser.add_argument("--only", nargs="+", metavar="FAULT", default=[], help="only these faults")
     parser.add_argument("--large", action="store_true", help="everything larger and more often")
+    parser.add_argument("-k", dest="such", metavar="WORDS", default="", help="only tests that pytest -k finds")
     for name in REPORTS:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"a file that ./run {name} --json wrote")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found here, and no page")
     parser.add_argument("--larger", type=Path, metavar="FILE", action="append", default=[], help="a file of --json")
+    parser.add_argument("--renew", type=Path, metavar="FILE", nargs="+", default=[], help="files of --json")
     options = parser.parse_args(arguments)
     known = [fault.id for fault in faults()]
     if unknown := [one for one in options.only if one not in known]:
@@ -76,16 +81,21 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         file: Path | None = getattr(options, name)
         if file is not None and not file.is_file():
             parser.error(f"--{name}: there is no file {file}; ./run {name} --json {file} writes it")
-    larger: list[Path] = options.larger
-    if lacking := [one for one in larger if not one.is_file()]:
-        cure = f"./run proof --only FAULT --large --json {lacking[0]} writes it"
-        parser.error(f"--larger: there is no file {lacking[0]}; {cure}")
+    for name, files in (("larger", options.larger), ("renew", options.renew)):
+        if lacking := [one for one in files if not one.is_file()]:
+            cure = f"./run proof --only FAULT --large --json {lacking[0]} writes it"
+            parser.error(f"--{name}: there is no file {lacking[0]}; {cure}")
+    if options.such and not options.json:
+        parser.error("-k: a part of a fault is no page of its own; add --json FILE")
     return options
 
 
 def main(arguments: Sequence[str]) -> int:
     """Try what was asked for, write the page, print it. Return the exit code."""
     options = parsed(arguments)
+    if options.renew:
+        PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), [*map(read, options.renew)], faults()), "utf-8")
+        return 0
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     chosen = [fault for fault in faults() if not options.only or fault.id in options.only]
     proof = prove(chosen, seed, options)
@@ -103,7 +113,7 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
     every = [] if partial else fitting_twins()
     with tempfile.TemporaryDirectory(prefix="proof-") as place:
         wanted = selected(chosen, partial=partial)
-        lines, (passed, failed) = run_tests(wanted, Path(place), seed, everything=options.large)
+        lines, (passed, failed) = run_tests(wanted, Path(place), seed, everything=options.large, such=options.such)
     return Proof(
         date=SystemClock().now().date().isoformat(),
         commit=commit(),
@@ -137,15 +147,15 @@ def selected(chosen: Sequence[Fault], *, partial: bool) -> list[str]:
 
 
 def run_tests(
-    tests: Sequence[str], place: Path, seed: int, *, everything: bool
+    tests: Sequence[str], place: Path, seed: int, *, everything: bool, such: str = ""
 ) -> tuple[list[Mapping[str, object]], tuple[int, list[str]]]:
     """Run tests; return what they stated, how many passed, and which failed."""
     if not tests:
         return [], (0, [])
     stated, results = place / "figures.jsonl", place / "results.xml"
     spread = ["-n", str(FEW_PROCESSES), "--dist", "worksteal", f"--ignore={TWINS}"]
-    longer = [f"--timeout={LARGE_TIMEOUT_S}"] if everything else []
-    asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *longer, *tests]
+    more = [*([f"--timeout={LARGE_TIMEOUT_S}"] if everything else []), *(["-k", such] if such else [])]
+    asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *more, *tests]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     wanted = {PROOF: str(stated), SEED: str(seed), LARGE: "1" if everything else "0"}
     environment = {**inherited, **browser_environment(find_chromium()), **wanted}
@@ -199,7 +209,8 @@ def git(*words: str) -> str:
 def command(seed: int, options: argparse.Namespace) -> str:
     """What to type to see the same again."""
     words = ["./run proof", f"--seed {seed}", *(["--large"] if options.large else [])]
-    return " ".join([*words, *(["--only", *options.only] if options.only else [])])
+    such = [f'-k "{options.such}"'] if options.such else []
+    return " ".join([*words, *(["--only", *options.only] if options.only else []), *such])
 
 
 def machine() -> str:

@@ -20,6 +20,10 @@ from tests.support.proof_reports import (
     table,
 )
 
+TITLE = "# What was tried against the daemon"
+DECIDED = "Missed no further than a decision in `gateway/decisions` allows:"
+UNTRIED = "## Not tried yet"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -126,9 +130,10 @@ class Proof:
         ]
 
     def as_json(self) -> Json:
-        """What the tests of this run stated, for `larger` of another one."""
+        """What the tests of this run stated, for `larger` of another one, or to renew a page."""
         known = {name: getattr(self, name) for name in ("date", "commit", "seed", "command", "machine", "passed")}
-        return {**known, "failed": list(self.failed), "lines": list(self.lines)}
+        about = {"faults": [fault.id for fault in self.faults], "failed": list(self.failed)}
+        return {**known, **about, "lines": list(self.lines)}
 
     def decided(self) -> list[str]:
         """Budgets that are missed as far as a decision allows."""
@@ -180,21 +185,21 @@ def page(proof: Proof) -> str:
 
 def _head(proof: Proof) -> list[str]:
     misses, decided = proof.misses(), proof.decided()
-    held = "Every bar held, or is missed no further than a decision allows." if decided else "Every bar held."
-    verdict = f"**{len(misses)} did not hold:**" if misses else held
     return [
-        "# What was tried against the daemon",
-        "",
-        _words(proof),
-        "",
-        f"{verdict}{' This is a part of the whole only.' if proof.partial else ''}",
-        *(f"- {miss}" for miss in misses),
-        *_decided(decided),
+        *beginning(_words(proof), misses, decided, " This is a part of the whole only." if proof.partial else ""),
         "",
         f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
         f"{_tests(proof.passed)} passed, {len(proof.failed)} failed.",
         *map(_taken_over, proof.larger),
     ]
+
+
+def beginning(words: str, misses: Sequence[str], decided: Sequence[str], more: str = "") -> list[str]:
+    """The title, what was seen in sum, and what does not hold."""
+    held = "Every bar held, or is missed no further than a decision allows." if decided else "Every bar held."
+    verdict = f"**{len(misses)} did not hold:**" if misses else held
+    lines = [f"{verdict}{more}", *(f"- {miss}" for miss in misses), *_decided(decided)]
+    return [TITLE, "", words, "", *lines]
 
 
 def _taken_over(run: Json) -> str:
@@ -211,12 +216,16 @@ def _tests(count: int) -> str:
 def _decided(budgets: Sequence[str]) -> list[str]:
     if not budgets:
         return []
-    return ["", "Missed no further than a decision in `gateway/decisions` allows:", *(f"- {one}" for one in budgets)]
+    return ["", DECIDED, *(f"- {one}" for one in budgets)]
 
 
 def _words(proof: Proof) -> str:
-    lost, twice, again = (_sum(proof.stated(), what) for what in (LOST, TWICE, RAN_TWICE))
     kills = sum(line["count"] for line in proof.stated() if line["what"] == KILLS and "count" in line)
+    return in_sum(kills, *(_sum(proof.stated(), what) for what in (LOST, TWICE, RAN_TWICE)))
+
+
+def in_sum(kills: int, lost: tuple[int, int], twice: tuple[int, int], again: tuple[int, int]) -> str:
+    """The first paragraph: what was seen in all. Each pair is a count, and of how many."""
     return (
         "This page is made by a command that tries to break the daemon, and writes down what was seen from outside: "
         "what people wrote, what their chats showed, which commands left a trace. "
@@ -233,21 +242,20 @@ def _sum(lines: Iterable[Json], what: str) -> tuple[int, int]:
 
 
 def _faults(proof: Proof) -> list[str]:
-    rows, text = proof.rows(), list[str]()
-    for fault in proof.faults:
-        mine = [row.cells() for row in rows if row.fault == fault.id]
-        kills = sum(line["count"] for line in proof.stated() if line["what"] == KILLS and line["fault"] == fault.id)
-        killed = f" {kills:,} kills." if kills else ""
-        if fault.tests:
-            text += ["", f"## {fault.id}: {fault.trouble}", "", *_said(fault, killed)]
-            text += table(("what", "runs", "figure", "bar", "held"), mine) if mine else ["No figure was stated."]
+    text = [line for fault in proof.faults if fault.tests for line in ("", *section(proof, fault))]
     untried = [f"- {fault.id}: {fault.trouble}. {fault.missing}".rstrip() for fault in proof.faults if not fault.tests]
-    return [*text, *(["", "## Not tried yet", "", *untried] if untried else [])]
+    return [*text, *(["", UNTRIED, "", *untried] if untried else [])]
 
 
-def _said(fault: Fault, killed: str) -> list[str]:
-    missing = f" Not tried yet: {fault.missing}" if fault.missing else ""
-    return [f"{killed}{missing}".strip(), ""] if killed or missing else []
+def section(proof: Proof, fault: Fault, seen: str = "") -> list[str]:
+    """The heading and the table of one fault. `seen`: when that was not when the page was made."""
+    mine = [row.cells() for row in proof.rows() if row.fault == fault.id]
+    kills = sum(line["count"] for line in proof.stated() if line["what"] == KILLS and line["fault"] == fault.id)
+    killed = f"{kills:,} kills." if kills else ""
+    missing = f"Not tried yet: {fault.missing}" if fault.missing else ""
+    said = " ".join(filter(None, (killed, missing, seen)))
+    figures = table(("what", "runs", "figure", "bar", "held"), mine) if mine else ["No figure was stated."]
+    return [f"## {fault.id}: {fault.trouble}", "", *([said, ""] if said else []), *figures]
 
 
 def _twins(proof: Proof) -> list[str]:

@@ -14,6 +14,7 @@ from tests.bench.figures import Decision, Figure
 from tests.mutants import Change, Found, as_json
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
 from tests.support.proof_page import NO, Fault, Proof, page, read_lines
+from tests.support.proof_renewal import OTHERS, renewed
 
 ROOT = Path(__file__).parents[3]
 FAULTS = (
@@ -213,6 +214,68 @@ def test_a_file_that_is_not_there_is_refused_with_how_to_make_it(name: str, caps
     with pytest.raises(SystemExit):
         prove.parsed([f"--{name}", "nowhere.json"])
     assert f"./run {name} --json nowhere.json writes it" in capsys.readouterr().err
+
+
+def lost(fault: str, of: int, value: int = 0, kills: int = 0) -> list[dict[str, Any]]:
+    """What tests of a fault stated."""
+    made = {"unit": "", "bar": 0, "least": False, "fault": fault, "seed": 7, "test": "test_x.py"}
+    killed = [{"fault": fault, "what": KILLS, "count": kills, "test": "test_x.py", "seed": 7}] if kills else []
+    return [{**made, "what": LOST, "value": value, "of": of, "held": not value}, *killed]
+
+
+def test_a_page_with_a_fault_seen_anew_says_where_that_was() -> None:
+    red = ("I06", "an approval counts twice", True)
+    old = page(
+        proof([*lost("F01", 5, kills=2), *lost("F14", 3, 1)], failed=["test_x died"], bench=measured(), twins=[red])
+    )
+    again = proof(lost("F01", 40, kills=7), faults=FAULTS[:1], command="./run proof --only F01", partial=True)
+    more = proof(lost("F01", 1_000, kills=30), faults=FAULTS[:1], command="./run proof --only F01 --large")
+    now = renewed(old, json.loads(json.dumps([again.as_json(), more.as_json()])), FAULTS)
+
+    head, _, rest = now.partition("## F01")
+    assert "killed 37 times. Of 1,043 messages 1 were lost" in head
+    assert "**2 did not hold:**\n- F14 messages lost: 1 of 3, allowed 0\n- the test test_x died failed" in head
+    assert (
+        f"`./run proof --seed 7` on 2026-01-02, commit abc, seed 7, 2 cores; 3 tests passed, 1 failed.\n{OTHERS}"
+        in head
+    )
+    mine, _, others = rest.partition("## F14")
+    assert (
+        "37 kills. Seen by `./run proof --only F01` (2026-01-02, commit abc, 2 cores; 3 passed, 0 failed) and" in mine
+    )
+    assert "| messages lost | 2 × | 0 of 1,040 | 0 | yes |" in mine
+    assert others == old.partition("## F14")[2]
+    assert renewed(now, [json.loads(json.dumps(more.as_json()))], FAULTS).count("Seen by") == 1
+
+
+def test_a_miss_that_was_mended_goes_and_a_new_one_comes() -> None:
+    old = page(proof([*lost("F01", 5, 2), *lost("F14", 3)]))
+    good = proof(lost("F01", 5), faults=FAULTS[:1]).as_json()
+    poor = proof(lost("F14", 4, 1), faults=FAULTS[1:2], command="./run proof --only F14", failed=["test_y died"])
+    assert "Every bar held." in renewed(old, [good], FAULTS)
+    head = renewed(old, [good, poor.as_json()], FAULTS).partition("## F01")[0]
+    assert "- F14 messages lost: 1 of 4, allowed 0\n- the test test_y died failed in ./run proof --only F14\n" in head
+    assert "F01" not in head
+
+
+def test_what_a_page_never_had_is_said_or_stands_in_its_place() -> None:
+    old = page(proof(lost("F14", 3), faults=FAULTS[1:2]))
+    run = proof(lost("F14", 4), faults=FAULTS[1:2]).as_json()
+    assert "## Not tried yet\n\n- F01: kill -9 at every point. Its tests were not run for this page.\n- F31" in (
+        renewed(old, [run], FAULTS)
+    )
+    now = renewed(old, [proof(lost("F01", 4), faults=FAULTS[:1]).as_json()], FAULTS)
+    assert now.index("## F01") < now.index("## F14")
+    with pytest.raises(ValueError, match="the page has no fault"):
+        renewed("# Something else\n", [run], FAULTS)
+
+
+def test_a_part_of_a_fault_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        prove.parsed(["--only", "F02", "-k", "three_nodes"])
+    assert "-k: a part of a fault is no page of its own; add --json FILE" in capsys.readouterr().err
+    options = prove.parsed(["--only", "F02", "-k", "three_nodes", "--json", "x.json"])
+    assert prove.command(7, options) == './run proof --seed 7 --only F02 -k "three_nodes"'
 
 
 def test_lines_are_in_the_same_order_however_they_came() -> None:
