@@ -35,7 +35,9 @@ GONE = "the files of this session are there"
 """What the model is told last when the first node had files of the session."""
 RULES = [
     Rule(text=WORK, results=0, reply=Reply(calls=(Call(name="shell", arguments=json.dumps({"command": COMMAND})),))),
-    Rule(text=f"{WORK}|{GONE}", reply=Reply(text=DECIDED)),
+    Rule(text=WORK, reply=Reply(text=DECIDED)),
+    Rule(text=GONE, nth=2, reply=Reply(text=DECIDED)),
+    Rule(text=GONE, nth=3, reply=Reply(text=f"You said: {MORE}")),
 ]
 MORE_CONFIG = '[tools.shell]\npermission = "always"\n[cluster]\nhome_away_after = "20s"\n'
 """The other node has the files of nobody: it takes the session when the first was away for so long."""
