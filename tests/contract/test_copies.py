@@ -11,6 +11,7 @@ from contextlib import closing
 from multiprocessing import Process
 from pathlib import Path
 from signal import SIGKILL
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from tests.contract.test_store_machine import RULES_A_RUN, StoreMachine
 from tests.support.clock import FakeClock
 from tests.support.faulty_store import Faults
 from tests.support.makers import route
+from tests.support.ram import ram
 from tests.support.redis_server import RedisServer
 
 OTHERS = 2_000
@@ -39,7 +41,7 @@ OTHERS = 2_000
 
 
 @pytest.mark.parametrize(
-    "runs", [3, pytest.param(200, marks=[pytest.mark.whole("three runs stay"), pytest.mark.timeout(1200)])]
+    "runs", [3, pytest.param(200, marks=[pytest.mark.whole("three runs stay"), pytest.mark.timeout(3600)])]
 )
 def test_a_store_goes_on_after_each_move(runs: int, redis_server: RedisServer) -> None:
     """With each restart the store moves to Redis, or back: after every move it acts as the one in memory."""
@@ -119,17 +121,18 @@ async def _filled(url: str, clock: FakeClock, turns: int = 3) -> None:
 
 
 @pytest.mark.parametrize(
-    "turns", [20, pytest.param(10_000, marks=[pytest.mark.whole("20 turns stay"), pytest.mark.timeout(1200)])]
+    "turns", [20, pytest.param(10_000, marks=[pytest.mark.whole("20 turns stay"), pytest.mark.timeout(3600)])]
 )
-async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: RedisServer, tmp_path: Path) -> None:
-    clock, file, back = FakeClock(), f"sqlite://{tmp_path}/dragoman.db", str(tmp_path / "back.db")
-    await _filled(file, clock, turns)
-    await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('back')}")
-    await asyncio.to_thread(migrate, url, back)
-    with read_file(str(tmp_path / "dragoman.db")) as one, read_file(back) as other:
-        assert one.rev == other.rev
-        for was, is_ in zip(_sorted(one.records()), _sorted(other.records()), strict=True):
-            assert was == is_
+async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: RedisServer) -> None:
+    with TemporaryDirectory(dir=ram()) as folder:
+        clock, file, back = FakeClock(), f"sqlite://{folder}/dragoman.db", f"{folder}/back.db"
+        await _filled(file, clock, turns)
+        await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('back')}")
+        await asyncio.to_thread(migrate, url, back)
+        with read_file(f"{folder}/dragoman.db") as one, read_file(back) as other:
+            assert one.rev == other.rev
+            for was, is_ in zip(_sorted(one.records()), _sorted(other.records()), strict=True):
+                assert was == is_
 
 
 async def test_a_copy_knows_when_a_session_last_ended(redis_server: RedisServer, tmp_path: Path) -> None:

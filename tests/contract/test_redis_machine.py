@@ -16,7 +16,7 @@ from tests.support.redis_server import RedisServer
 
 
 @pytest.mark.parametrize(
-    "runs", [2, pytest.param(200, marks=[pytest.mark.whole("two runs stay"), pytest.mark.timeout(1200)])]
+    "runs", [2, pytest.param(200, marks=[pytest.mark.whole("two runs stay"), pytest.mark.timeout(3600)])]
 )
 def test_redis_agrees_with_memory(runs: int, redis_server: RedisServer) -> None:
     class Machine(StoreMachine):

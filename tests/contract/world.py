@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.domain.budgets import BudgetUse
 from gateway.domain.ids import OwnerName, SessionId, TurnId, WaitId
@@ -53,38 +54,42 @@ class World:
         """Return all readable rows, as objects for the invariants and as text to compare."""
         rows: list[Row] = []
         text: list[str] = []
-        for way in SESSIONS:
-            page = await self.store.older(way.session, None, EVERYTHING)
+        for page in await _together(self.store.older(way.session, None, EVERYTHING) for way in SESSIONS):
             rows += page.rows
             # By kind and then by place: in which order one transition stores rows of different kinds is its own affair.
             items = sorted(page.rows, key=lambda row: (type(row.item).__name__, row.ord))
             text += [self.said(row.item) for row in items]
         turns = [row.item for row in rows if isinstance(row.item, Turn)]
-        views = {turn.id: await self.store.turn(turn.id) for turn in turns}
-        text += await self._rest(views)
-        uses = await self.store.budget_uses()
-        self.last = Snapshot(rows=rows, views=views, text=text, audit=await verify(self.store), uses=uses)
-        return self.last
-
-    async def _rest(self, views: dict[TurnId, TurnView]) -> list[str]:
-        store = self.store
-        lines = [(line.session, line.waiting, line.running, line.queued) for line in await store.sessions()]
-        epochs = [(way.session, epoch) for way in SESSIONS for epoch in (0, 1)]
-        history = [[view.turn.id for view in await store.history(*epoch, limit=5)] for epoch in epochs]
+        views = {view.turn.id: view for view in await _together(self.store.turn(turn.id) for turn in turns)}
         waits = [wait.id for view in views.values() for wait in view.waits]
-        cards = [[slot.id for slot in await store.card_slots(wait)] for wait in waits]
-        return [
+        epochs = [(way.session, epoch) for way in SESSIONS for epoch in (0, 1)]
+        store = self.store
+        async with asyncio.TaskGroup() as reads:  # together, for each has to wait
+            sessions = reads.create_task(store.sessions())
+            histories = reads.create_task(_together(store.history(*epoch, limit=5) for epoch in epochs))
+            cards = reads.create_task(_together(store.card_slots(wait) for wait in waits))
+            counts = reads.create_task(store.counts())
+            approvals = reads.create_task(store.open_approvals())
+            spent = reads.create_task(store.spent(date.min))
+            audit_rows = reads.create_task(store.audit_rows(0, EVERYTHING))
+            uses = reads.create_task(store.budget_uses())
+            contact = reads.create_task(store.last_contact(OwnerName("ann"), [ANN_TELEGRAM, BOB]))
+            audit = reads.create_task(verify(store))
+        lines = [(line.session, line.waiting, line.running, line.queued) for line in sessions.result()]
+        text += [
             *(self.said(view) for view in views.values()),
             self.said(sorted(lines, key=lambda line: line[0].id)),
-            self.said(history),
-            self.said(cards),
-            self.said(await store.counts()),
-            self.said([wait.id for wait in await store.open_approvals()]),
-            self.said(await store.spent(date.min)),
-            self.said([replace(row, prev_hash="", hash="") for row in await store.audit_rows(0, EVERYTHING)]),
-            self.said(sorted(await store.budget_uses(), key=lambda use: use.account)),
-            self.said(await store.last_contact(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
+            self.said([[view.turn.id for view in history] for history in histories.result()]),
+            self.said([[slot.id for slot in shown] for shown in cards.result()]),
+            self.said(counts.result()),
+            self.said([wait.id for wait in approvals.result()]),
+            self.said(spent.result()),
+            self.said([replace(row, prev_hash="", hash="") for row in audit_rows.result()]),
+            self.said(sorted(uses.result(), key=lambda use: use.account)),
+            self.said(contact.result()),
         ]
+        self.last = Snapshot(rows=rows, views=views, text=text, audit=audit.result(), uses=uses.result())
+        return self.last
 
     # --- what to do next: what is useful now first, then a little of what is not --------------
 
@@ -169,3 +174,10 @@ def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:
     """Return one of the first four useful candidates, or, for 4, the first of the others."""
     things = [thing for thing in others if thing not in useful][:1] if which == 4 else useful[:4]
     return things[which % len(things)] if things else None
+
+
+async def _together(reads: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of reads that wait at the same time, in their order."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in reads]
+    return [task.result() for task in tasks]
