@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from config.load import Loaded
     from gateway.domain.nodes import KeySource
     from gateway.store.copying import Copied
+    from gateway.store.homing import KeptFiles
     from gateway.system.secret_key import SecretKey
 
 
@@ -37,17 +38,26 @@ def export(source: str, target: str) -> None:
 def migrate(source: str, target: str) -> None:
     """Copy the store at FROM to the empty store at TO, while no daemon runs: from SQLite to Redis, or back.
 
-    Afterwards set store.url to TO. FROM stays as it was; start no daemon on it again.
+    Afterwards set store.url to TO. FROM stays as it was; start no daemon on it again. Sessions whose files lie beside
+    FROM, in its state folder, stay at home there: only a node with that folder runs them.
     """
     from gateway.domain.text import without_password
     from gateway.store.copying import migrate as copy
+    from gateway.store.copying import path_of
+    from gateway.system.figures import count
 
-    copied = copy(source, target)
+    copied = copy(source, target, _files_beside(source))
     click.echo(f"Copied to {without_password(target)}: {_said(copied)}")
+    if copied.settled:
+        click.echo(
+            f"{count(copied.settled, 'session')} at home in {os.path.dirname(path_of(source))}: let one of the "
+            "nodes have it as its state folder."
+        )
     if copied.homeless:
         click.echo(
-            f"{copied.homeless} sessions have files on the nodes that worked for them. The lone daemon uses its own "
-            "state folder: copy the folders in workspaces and outputs of the other nodes there before it starts."
+            f"{count(copied.homeless, 'session')} with files on the nodes that worked for them. The lone daemon uses "
+            "its own state folder: copy the folders in workspaces and outputs of the other nodes there before it "
+            "starts."
         )
     click.echo("Now set store.url to it, and start no daemon on the old store again.")
 
@@ -134,6 +144,21 @@ def compare_audit(options: Options, file: str) -> None:
     click.echo(f"The {kept.rows} rows of {file} are in the audit, and {now.rows - kept.rows} after them.")
 
 
+def _files_beside(source: str) -> KeptFiles | None:
+    """Return the files of sessions in the state folder that holds this store; None for another kind of store."""
+    from pathlib import Path
+
+    from gateway.store.copying import path_of
+    from gateway.store.homing import KeptFiles
+    from gateway.toolcalls.workspaces import Workspaces
+
+    path = path_of(source)
+    if not path or not Path(path).with_name("workspaces").is_dir():
+        return None
+    workspaces = Workspaces(Path(path).parent)
+    return KeptFiles(home=workspaces.home(), has=lambda session: workspaces.known_workspace(session).is_dir())
+
+
 def _loaded(options: Options) -> Loaded:
     from config.load import load
     from config.plugins import tool_specs
@@ -155,6 +180,9 @@ def _key(loaded: Loaded) -> tuple[SecretKey | None, KeySource]:
 
 
 def _said(copied: Copied) -> str:
+    from gateway.system.figures import count
+
     counts = copied.tally.counts
-    rows = f"{copied.tally.total} rows, {counts['session']} sessions, {counts['turn']} turns; each was compared."
-    return f"{rows} The audit is whole: {counts['audit']} rows. Its head: {copied.audit.hash}"
+    rows = f"{count(copied.tally.total, 'row')}, {count(counts['session'], 'session')}, {count(counts['turn'], 'turn')}"
+    audit = f"The audit is whole: {count(counts['audit'], 'row')}. Its head: {copied.audit.hash}"
+    return f"{rows}; each was compared. {audit}"

@@ -17,6 +17,7 @@ from gateway.policy.audit import beginning_of, follow
 from gateway.store import no_redis
 from gateway.store.codec import EPOCH
 from gateway.store.decode import audit_row_of
+from gateway.store.homing import Homed, KeptFiles
 from gateway.store.records import Snapshot, Tally
 
 SQLITE, REDIS = "sqlite://", ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
@@ -36,6 +37,8 @@ class Copied:
     """End of the audit, whose chain is whole."""
     homeless: int = 0
     """Sessions whose files are at a place that the copy does not name any more."""
+    settled: int = 0
+    """Sessions that are at home where their files are."""
 
 
 class Chain:
@@ -83,8 +86,11 @@ def export(source: str, path: str, about: Callable[[Copied], Mapping[str, str]] 
         return copied
 
 
-def migrate(source: str, target: str) -> Copied:
-    """Copy a store that no daemon uses to an empty one. Raises `ConfigError` or `StoreError`."""
+def migrate(source: str, target: str, files: KeptFiles | None = None) -> Copied:
+    """Copy a store that no daemon uses to an empty one. Raises `ConfigError` or `StoreError`.
+
+    `files`: the folder of a lone daemon, which becomes the home of its sessions on a store of several nodes.
+    """
     if path := path_of(target):
         from gateway.store.sqlite.copying import clear_homes, new_file
 
@@ -92,7 +98,7 @@ def migrate(source: str, target: str) -> Copied:
             copied = _to_file(source, made, alone=True)
             # A lone daemon takes every turn in its own folders: back on Redis an old home would hide the newer files.
             return replace(copied, homeless=clear_homes(made))
-    return _to_redis(source, target)
+    return _to_redis(source, target, files)
 
 
 def _to_file(source: str, made: str, *, alone: bool) -> Copied:
@@ -131,7 +137,7 @@ def _rows_of(url: str, path: str, *, alone: bool) -> Generator[Snapshot]:
         yield staging
 
 
-def _to_redis(source: str, target: str) -> Copied:
+def _to_redis(source: str, target: str, files: KeptFiles | None) -> Copied:
     refuse_other(target)
     from gateway.store.redis.copying import copy_of
 
@@ -141,12 +147,13 @@ def _to_redis(source: str, target: str) -> Copied:
             "A store on Redis moves through a file.",
             cure="Export it to a file, then migrate that file: dragoman export, dragoman migrate.",
         )
-    with copy_of(target) as copy, _rows_of(source, "", alone=True) as snapshot:
+    with copy_of(target) as copy, _rows_of(source, "", alone=True) as rows:
+        homed = Homed(snapshot=rows, files=files or KeptFiles(home="", has=lambda _: False))
         copy.begin()
-        copy.fill(snapshot)
-        done = _compared(tally_of(snapshot), tally_of(copy))
+        copy.fill(homed)
+        done = _compared(tally_of(homed), tally_of(copy))
         copy.finish()
-        return done
+        return replace(done, settled=len(homed.settled))
 
 
 def refuse_other(url: str) -> None:

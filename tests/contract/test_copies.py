@@ -15,9 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from gateway.cli.stores import migrate as command
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.nodes import NodeEntry
 from gateway.errors import DragomanError, StoreError
@@ -28,6 +30,7 @@ from gateway.store.records import Record
 from gateway.store.redis.copying import copy_of
 from gateway.store.sqlite.copying import SqliteSnapshot, read_file
 from gateway.system.clock import SystemClock
+from gateway.toolcalls.workspaces import Workspaces
 from tests.contract.scene import NODE, Scene
 from tests.contract.test_store_machine import RULES_A_RUN, StoreMachine
 from tests.support.clock import FakeClock
@@ -168,6 +171,25 @@ async def test_a_lone_daemon_gets_sessions_without_homes(redis_server: RedisServ
     await alone.reclaim()
     assert [one.lease.turn for one in await alone.claim(NODE, home="there")] == [claimed.lease.turn]
     await alone.close()
+
+
+async def test_a_session_is_at_home_where_its_files_were(redis_server: RedisServer, tmp_path: Path) -> None:
+    """A lone daemon's store names no homes: the node that gets its folder runs what has files there, and no other."""
+    url, file, clock = f"{redis_server.url}?prefix={mint('kept')}", f"sqlite://{tmp_path}/dragoman.db", FakeClock()
+    await _filled(file, clock, turns=2)
+    with_files, without = SessionId("chat:0"), SessionId("chat:new")
+    store = open_store(file, clock)
+    for session in (with_files, without):
+        await Scene(store, clock).say(to=route(session))
+    await store.close()
+    (workspaces := Workspaces(tmp_path)).workspace(with_files)
+    said = await asyncio.to_thread(CliRunner().invoke, command, [file, url])
+    assert f"1 session at home in {tmp_path}: let one of the nodes have it as its state folder." in said.output
+    store, home = open_store(url, clock), workspaces.home()
+    assert [[one.home for one in await store.places_of(session)] for session in (with_files, without)] == [[home], []]
+    assert [one.lease.session for one in await store.claim(NODE, 9, home="new")] == [without]
+    assert [one.lease.session for one in await store.claim(NODE, 9, home=home)] == [with_files]
+    await store.close()
 
 
 def _sorted(records: Iterable[Record]) -> list[tuple[Any, ...]]:
