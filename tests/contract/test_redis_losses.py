@@ -12,7 +12,7 @@ from gateway.domain.audit import StartBasis
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
-from gateway.domain.turns import TurnState
+from gateway.domain.turns import LIFE_BITS, TurnState
 from gateway.domain.waits import PressResult, StartOutcome, WaitState
 from gateway.errors import LeaseLost, StoreError
 from gateway.store.kernel import losses
@@ -101,6 +101,19 @@ async def test_an_approval_that_was_used_is_not_used_again(world: World) -> None
     loss = await other.store.tell_loss(OWNERS)
     assert loss is not None
     assert (loss.life, loss.revisions) == (1, told - rev)
+
+
+async def test_a_node_that_read_the_last_row_hears_of_a_life(world: World) -> None:
+    """Nothing but the life is new to it, and nothing that it writes is."""
+    one, other = world.node(), world.node()
+    await one.say("first")
+    back = world.copied()
+    await other.say("lost", to=route(SessionId("chat:lost")))
+    back()
+    await other.store.probe()
+    assert await one.store.get("probe", "probe") == ""
+    assert world.life.number == 1
+    assert (await one.claim()).fence > 1 << LIFE_BITS
 
 
 @pytest.mark.parametrize("let_go", [False, True])

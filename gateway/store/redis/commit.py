@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -11,12 +12,13 @@ from gateway.domain.audit import AuditHead
 from gateway.store.answer_rules import together
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, storable, to_us
 from gateway.store.kernel.part import Part
-from gateway.store.redis.batch import Batch
+from gateway.store.redis.batch import ABSENT, Batch
 from gateway.store.redis.indexes import Place, places_of, places_of_fact, unsent_in
+from gateway.store.redis.life import Head
 from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, TURN, UNNUMBERED, kind_of
 from gateway.store.redis.source import HEAD, RedisSource
 
-Word: TypeAlias = str | int
+Word: TypeAlias = str | int | bytes
 
 COPYING, CHANGED = "copying", "copying:changed"
 """Keys of a copy under way: its name, and rows that changed since it read them."""
@@ -80,13 +82,15 @@ class Lists:
     """Lists of the commit script."""
 
     prefix: str
+    number: int
+    """Probable number of the commit."""
     rows: list[Word] = field(default_factory=list[Word])
     fading: list[Word] = field(default_factory=list[Word])
     removed: list[Word] = field(default_factory=list[Word])
     places: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
-    """By sorted set: offsets from the number of the commit, each with its member."""
+    """By sorted set: scores that count from the number of the commit, each with its member."""
     scores: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
-    """Likewise, but scores."""
+    """Likewise, but scores that do not."""
     left: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
     """By sorted set: members that leave it."""
     made: int = 0
@@ -96,9 +100,9 @@ class Lists:
         """Add a row. Return its characters."""
         name, text = self.prefix + key, kind_of(key).dump(row)
         if key.startswith(f"{EVENT.name}:"):
-            self.fading += (name, text, int(EVENTS_KEPT.total_seconds()))
+            self.fading += (name, f"{self.number} {text}", int(EVENTS_KEPT.total_seconds()))
         else:
-            self.rows += (name, text)
+            self.rows += (name, f"{self.number} {text}")
         return len(text)
 
     def move(self, was: Mapping[Place, int], is_: Mapping[Place, int]) -> None:
@@ -111,27 +115,29 @@ class Lists:
                 continue
             if score == NEW:
                 self.made += 1
-                self.places.setdefault(name, []).extend((self.made, member))
+                self.places.setdefault(name, []).extend((self.number + self.made, member))
             elif score > UNNUMBERED:
-                self.places.setdefault(name, []).extend((score - UNNUMBERED, member))
+                self.places.setdefault(name, []).extend((self.number + score - UNNUMBERED, member))
             else:
                 self.scores.setdefault(name, []).extend((score, member))
 
     def commands(self) -> Iterator[tuple[Word, ...]]:
         """Yield the changes of sorted sets that need no number of the commit."""
-        for name, words in (*_each("ZREM", self.left), *_each("ZADD", self.scores)):
+        yield from _each("ZREM", self.left)
+        yield from _each("ZADD", self.scores)
+
+    def numbered(self) -> Iterator[tuple[Word, ...]]:
+        """Yield a sorted set, and scores that count from the number of the commit with their members."""
+        for name, words in self.places.items():
             for start in range(0, len(words), WORDS_AT_ONCE):
-                yield name[0], name[1], *words[start : start + WORDS_AT_ONCE]
+                yield name, *words[start : start + WORDS_AT_ONCE]
 
 
-def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str, event: tuple[str, str]) -> list[Word]:
-    """Return the arguments of the commit script.
-
-    `head`: those before the lists. `event`: channel and message for freed conversations.
-    """
-    lists = Lists(prefix)
+def arguments(batch: Batch, writes: Writes, head: Head, prefix: str, event: tuple[str, str]) -> list[Word]:
+    """Return the arguments of the commit script. `event`: channel and message for freed conversations."""
+    lists = Lists(prefix, head.told)
     for key, pointer in batch.folded.items():
-        lists.rows += (prefix + key, pointer)
+        lists.rows += (prefix + key, f"{head.told} {pointer}")
     for key, row in batch.changed.items():
         is_blind = key.startswith(f"{FACT.name}:") and key not in batch.read
         before = None if is_blind else batch.before(key)
@@ -141,32 +147,37 @@ def arguments(batch: Batch, writes: Writes, head: tuple[Word, ...], prefix: str,
                 lists.removed.append(f"{prefix}fold:{key.partition(':')[2]}")
         else:
             batch.sizes[key] = lists.put(key, row)
-        lists.move(places_of_fact(key) if is_blind else places_of(key, before), places_of(key, row))
-    small = [(prefix + key, stamp) for key, stamp in batch.read.items() if not batch.is_large(key)]
-    large = [(prefix + key, stamp) for key, stamp in batch.read.items() if batch.is_large(key)]
-    counts = [(f"{prefix}{unsent_in(where)}", count) for where, count in batch.alone.items()]
-    places = [(name, len(words) // 2, *words) for name, words in lists.places.items()]
+        was = places_of_fact(key, (batch.known(key) or ABSENT).row) if is_blind else places_of(key, before)
+        lists.move(was, places_of(key, row))
+    large = [key for key in batch.read if batch.is_large(key)]
+    small = [key for key in batch.read if key not in large] if large else list(batch.read)
     others = ((words[0], f"{prefix}{words[1]}", *words[2:]) for words in writes.commands)
-    commands = [(len(words), *words) for words in (*others, *lists.commands())]
-    freed = [(f"{prefix}{unsent_in(place)}",) for place in writes.freed]
+    places, commands = list(lists.numbered()), [*others, *lists.commands()]
+    counts = (
+        *(len(small), len(large), len(batch.alone)),
+        *(len(lists.rows) // 2, len(lists.fading) // 3, len(lists.removed)),
+        *(len(places), len(commands), len(writes.freed)),
+    )
+    lengths = [*(len(words) // 2 for words in places), *(len(words) for words in commands)]
     return [
-        *head,
-        *(word for one in (small, large, counts) for word in _flat(one)),
-        len(lists.rows) // 2,
+        head.life,
+        head.lane,
+        struct.pack("<4d10I", head.number, head.needs, head.told, head.left, head.asks_time, *counts),
+        struct.pack(f"<{len(lengths)}H", *lengths),
+        *(prefix + key for key in small),
+        *(batch.read[key] for key in small),
+        *(word for key in large for word in (prefix + key, batch.read[key])),
+        *(word for where, count in batch.alone.items() for word in (f"{prefix}{unsent_in(where)}", count)),
         *lists.rows,
-        len(lists.fading) // 3,
         *lists.fading,
-        len(lists.removed),
         *lists.removed,
-        *(word for one in (places, commands, freed) for word in _flat(one)),
-        *event,
+        *(word for words in (*places, *commands) for word in words),
+        *(f"{prefix}{unsent_in(place)}" for place in writes.freed),
+        *(event if writes.freed else ()),
     ]
 
 
-def _each(command: str, sets: Mapping[str, list[Word]]) -> list[tuple[tuple[str, str], list[Word]]]:
-    return [((command, name), words) for name, words in sets.items()]
-
-
-def _flat(items: Iterable[tuple[Word, ...]]) -> list[Word]:
-    listed = list(items)
-    return [len(listed), *(word for item in listed for word in item)]
+def _each(command: str, sets: Mapping[str, list[Word]]) -> Iterator[tuple[Word, ...]]:
+    for name, words in sets.items():
+        for start in range(0, len(words), WORDS_AT_ONCE):
+            yield command, name, *words[start : start + WORDS_AT_ONCE]

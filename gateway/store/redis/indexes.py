@@ -36,7 +36,7 @@ GRANTS, EXPIRING, DAYS = "grants:open", "facts:expiring", "spent:days"
 
 
 LASTING = frozenset({PEOPLE})
-"""Namespaces of facts that never expire."""
+"""Namespaces of facts that never expire and are never removed."""
 
 
 def ready_at(home: str) -> str:
@@ -214,11 +214,12 @@ def _of_fact(key: str, row: Fact) -> Places:
         yield (EXPIRING, key), to_us(row.until)
 
 
-def places_of_fact(key: str) -> dict[Place, Score]:
-    """Return where a fact may stand that was not read, at no known score."""
+def places_of_fact(key: str, kept: Fact | None) -> dict[Place, Score]:
+    """Return where a fact may stand that was not read, at no known score. `kept`: an earlier state of it, if any."""
     namespace = namespace_of(key)
-    here = {(facts_of(namespace), key): -1}
-    return here if namespace in LASTING else {**here, (EXPIRING, key): -1}
+    if namespace in LASTING:
+        return {(facts_of(namespace), key): -1 if kept is None else 0}
+    return {(facts_of(namespace), key): -1, (EXPIRING, key): -1}
 
 
 def namespace_of(fact: str) -> str:

@@ -57,6 +57,24 @@ def life_of(text: str) -> Life:
     return Life(store=store, number=int(number), voids=text.endswith(_VOIDS))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Knowledge of a thread that each of its commits carries."""
+
+    life: str
+    lane: str
+    """What the store keeps of its last request."""
+    number: int
+    """Of this request; 0: it only checks."""
+    needs: int
+    """Revisions of its rows."""
+    told: int
+    """The highest revision that the node was told of."""
+    left: int
+    """The revision that the last request of the thread left."""
+    asks_time: bool
+
+
 class Lost(Exception):
     """The server knows another life than this node, or less than this node was told of."""
 
@@ -95,7 +113,7 @@ class Lives:
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
         """The life in which this thread works."""
-        self.told, self._lane = 0, ""
+        self.told, self._lane, self._left = 0, "", 0
         """The highest revision that this thread was told of."""
         shared.threads.append(self)
 
@@ -146,9 +164,17 @@ class Lives:
             seconds, micros = self._client.time()
             self._clock.set(seconds, micros, asked_at)
 
-    def head(self, number: int, needs: int, *, asks_time: bool) -> tuple[int | str, ...]:
+    def head(self, number: int, needs: int, *, asks_time: bool) -> Head:
         """Return what a commit says before its lists. `number` 0: it only checks."""
-        return number, needs, str(self.known), self._shared.told, self._lane, int(asks_time)
+        return Head(
+            life=str(self.known),
+            lane=self._lane,
+            number=number,
+            needs=needs,
+            told=self._shared.told,
+            left=self._left,
+            asks_time=asks_time,
+        )
 
     def saw(self, rev: int) -> None:
         """Note that the server had this revision."""
@@ -156,7 +182,7 @@ class Lives:
 
     def wrote(self, lane: str, rev: int) -> None:
         """Note what the server keeps of the last request of this thread, and the revision that it had then."""
-        self._lane = lane
+        self._lane, self._left = lane, rev
         self.saw(rev)
 
     def follow(self, found: str) -> None:
