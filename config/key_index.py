@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, cast
 
 _ANY_TOOL = "tools.<name>"
@@ -49,8 +50,12 @@ def variables_for(rest: str) -> list[str]:
     return exact or bare
 
 
+@cache
 def _index() -> Mapping[str, list[str]]:
-    """Return the headers of each key's tables, such as `[http]`; keys that are names are left out."""
+    """Return the headers of each key's tables, such as `[http]`; keys that are names are left out.
+
+    Made once, from the program's own files: a file with 200 mistakes asks for it 200 times.
+    """
     # Imported lazily: only a mistake needs the schema, and making it takes 20 ms.
     from config.plugins import tool_specs
     from config.schema import schema

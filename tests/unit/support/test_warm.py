@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.daemon import ROOT, Daemon, environment
+from tests.support.sharing import PROCESS
 from tests.support.warm import Life, Stem
 
 pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
@@ -49,6 +50,12 @@ async def test_its_environment_is_what_it_was_given_and_no_other(
     assert await odd.wait() == 1
     assert "/nowhere/given.toml" in (tmp_path / "odd").read_text()
     assert "inherited" not in (tmp_path / "odd").read_text()
+
+
+def test_a_daemon_is_given_no_variable_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each that it does not know it would look at all its keys, at each start."""
+    monkeypatch.setenv(PROCESS, "3/8")
+    assert not [name for name in environment() if name.startswith("DRAGOMAN_")]
 
 
 async def test_a_daemon_is_killed_and_lives_again(tmp_path: Path) -> None:
