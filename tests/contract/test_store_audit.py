@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.audit import AuditHead, StartBasis
 from gateway.domain.ids import NodeId
-from gateway.domain.turns import ENDED, TurnKind
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import StartOutcome
 from gateway.policy.audit import verify
 from gateway.ports import Store
@@ -43,16 +43,6 @@ async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
     )
 
 
-@pytest.mark.conformance
-async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
-    """The row and the use of the approval are one."""
-    asked = await scene.asked()
-    await scene.press(asked.wait)
-    await scene.start(asked.lease, 1, asked.wait)
-    (row,) = await scene.store.audit_rows(0, 10)
-    assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
-
-
 async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
     """Who reads the audit finds the line that let the call run, also after a restart, and not beside an approval."""
     place = "config.toml:41 (rules[2])"
@@ -74,16 +64,23 @@ async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
 
 @pytest.mark.conformance
 async def test_the_row_of_a_call_is_that_of_its_last_start(scene: Scene) -> None:
-    """A call that did not start has none."""
-    lease = await scene.planned(2)
-    await scene.start(lease, 1)
+    """With the approval that let it start. It outlives the turn; a call that did not start has none."""
+    asked = await scene.asked(2)
+    await scene.press(asked.wait)
+    await scene.start(asked.lease, 1, asked.wait)
+    (row,) = await scene.store.audit_rows(0, 10)
+    assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
     await scene.lapse()
     again = await scene.claim()
     await scene.start(again, 1)
-    found = await scene.store.audit_row(lease.turn, 1)
+    found = await scene.store.audit_row(asked.turn, 1)
     assert found is not None
     assert (found.seq, found.because) == (2, StartBasis.AGAIN)
-    assert await scene.store.audit_row(lease.turn, 2) is None
+    assert await scene.store.audit_row(asked.turn, 2) is None
+    assert await scene.finish(again, TurnState.FAILED)
+    whole = await verify(scene.store)
+    assert (whole.rows, whole.calls, whole.broken) == (2, 1, None)
+    assert whole.head == (await scene.store.audit_head()).hash
 
 
 async def test_a_command_is_said_to_be_one(scene: Scene) -> None:
@@ -142,18 +139,6 @@ async def test_rows_and_calls_come_in_pages(scene: Scene) -> None:
         (5, rows[3]),
     ]
     assert await scene.store.audit_rows(5, 2) == await scene.store.started_calls(calls[-1].ord, 3) == []
-
-
-@pytest.mark.conformance
-async def test_rows_outlive_their_turns_and_sessions(scene: Scene) -> None:
-    """Nothing takes them away, and all of it is whole."""
-    for _ in range(3):
-        lease = await scene.started()
-        await scene.finish(lease)
-        assert await scene.state(lease.turn) in ENDED
-    found = await verify(scene.store)
-    assert (found.rows, found.calls, found.broken) == (3, 3, None)
-    assert found.head == (await scene.store.audit_head()).hash
 
 
 async def test_a_machine_is_named_as_it_was(scene: Scene) -> None:

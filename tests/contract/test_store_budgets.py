@@ -222,7 +222,6 @@ async def test_an_account_opens_with_what_the_books_say(scene: Scene) -> None:
     assert await _reserve(scene, second, replace(opened, opening=0)) is SPENT
 
 
-@pytest.mark.conformance
 async def test_an_account_is_forgotten_after_its_time(scene: Scene, clock: FakeClock) -> None:
     """A day's account is of no use two days later."""
     lease = await _lease(scene)

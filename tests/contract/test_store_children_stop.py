@@ -346,6 +346,7 @@ async def _listed(scene: FamilyScene, session: SessionId = MAIN, limit: int = 50
 
 @pytest.mark.conformance
 async def test_live_ones_come_first_then_those_that_ended_last(scene: FamilyScene) -> None:
+    """Each parent before its own, though it ended and its child goes on."""
     lease = await scene.at_work(5)
     a, b, c, d = [(await scene.born(lease, n, SESSION)) for n in (1, 2, 3, 4)]
     held = {child: await scene.work(child) for child in (a, b, c, d)}
@@ -356,24 +357,16 @@ async def test_live_ones_come_first_then_those_that_ended_last(scene: FamilyScen
     assert await _listed(scene, limit=4) == [one.session for one in (c, d, e, a)]
     assert await _listed(scene, limit=0) == []
     assert await _listed(scene, GROUP) == await _listed(scene, SessionId("none")) == []
-
-
-@pytest.mark.conformance
-async def test_each_parent_stands_before_its_own(scene: FamilyScene) -> None:
-    """Also one that has ended, of a child that goes on or that ended later."""
-    lease = await scene.at_work(2)
-    first = await scene.born(lease, 1)
-    held = await scene.work(first)
-    await scene.begin_calls(held)
-    below = await scene.born(held, 1, SESSION)
+    held[e] = await scene.work(e)
+    await scene.begin_calls(held[c])
+    below = await scene.born(held[c], 1, SESSION)
     working = await scene.work(below)
-    assert await scene.end_held(held)
-    second = await scene.born(lease, 2)
-    assert await _listed(scene) == [first.session, below.session, second.session]
-    assert await _listed(scene, first.session) == [below.session]
-    await scene.end(second)
+    assert await scene.end_held(held[c])
+    assert await _listed(scene) == [one.session for one in (c, d, e, below, a, b)]
+    assert await _listed(scene, c.session) == [below.session]
+    assert await scene.end_held(held[e])
     assert await scene.end_held(working, STOPPED)
-    assert await _listed(scene) == [first.session, below.session, second.session]
+    assert await _listed(scene) == [one.session for one in (d, c, below, e, a, b)]
 
 
 @pytest.mark.conformance
@@ -398,7 +391,7 @@ async def test_the_children_of_a_turn_are_its_own(scene: FamilyScene) -> None:
 
 @pytest.mark.conformance
 async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:
-    """The turn that does the task, its open approvals, and the tokens it used so far itself."""
+    """The turn that does the task, its open approvals, and the tokens it used so far itself; without its summary."""
     child = await scene.child()
     held = await scene.work(child)
     await scene.store.plan(held, spent("", 100, 10, 7, calls=2), given=[], slots=[])
@@ -409,15 +402,14 @@ async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:
     assert line.session == await scene.session(child.session)
     assert line.turn == (await scene.view(child.turn)).turn
     assert (line.waiting, line.input_tokens, line.output_tokens) == (1, 100, 10)
-
-
-@pytest.mark.conformance
-async def test_a_child_is_listed_among_the_sessions_with_its_lineage(scene: FamilyScene) -> None:
-    child = await scene.child()
-    lines = {line.session.id: line for line in await scene.store.sessions()}
-    line = lines[child_session(child.parent.turn, 1)]
-    assert line.session == await scene.session(child.session)
-    assert (line.queued, line.running) == (1, 0)
+    among = {one.session.id: one for one in await scene.store.sessions()}[child_session(child.parent.turn, 1)]
+    assert among.session == await scene.session(child.session)
+    assert (among.waiting, among.queued, among.running) == (1, 0, 1)
+    assert await scene.end_held(held, TurnState.FAILED)
+    assert await scene.store.compact(child.session, 0, child.turn, "In short.", None)
+    assert (await scene.session(child.session)).summary == "In short."
+    lines = [*await scene.store.family(MAIN), *await scene.store.sessions()]
+    assert {one.session.summary for one in lines} == {""}
 
 
 @pytest.mark.conformance

@@ -32,7 +32,6 @@ async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
     assert await scene.received("look") == received
 
 
-@pytest.mark.conformance
 async def test_what_was_heard_is_shown_once(scene: Scene) -> None:
     """Its slot is stored with it; a repeated transcription shows nothing."""
     await scene.say("", attachments=(replace(PHOTO, spoken=True, seconds=3),))
@@ -50,7 +49,6 @@ async def test_what_was_heard_is_shown_once(scene: Scene) -> None:
     assert [one.text for one in await scene.items(Slot) if one.kind is SlotKind.REPLY] == ["hi"]
 
 
-@pytest.mark.conformance
 async def test_a_stopping_turn_shows_nothing_that_was_heard(scene: Scene) -> None:
     await scene.say("", attachments=(PHOTO,))
     lease = await scene.claim()

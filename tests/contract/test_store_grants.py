@@ -318,12 +318,6 @@ async def test_a_new_history_ends_grants_for_the_session_alone(scene: FamilyScen
     assert (await use(scene, lease, grant.id) is StartOutcome.STARTED) is stays
 
 
-@pytest.mark.conformance
-async def test_nobody_grants_for_an_unknown_turn(scene: FamilyScene) -> None:
-    await granted(scene)
-    assert await scene.store.grants_for(TurnId("t0")) == []
-
-
 async def test_an_interrupted_call_needs_its_grant_again(scene: FamilyScene) -> None:
     asked, grant = await granted(scene)
     assert await scene.finish(asked.lease, TurnState.FAILED)
@@ -432,6 +426,7 @@ async def test_lists_have_the_newest_first_and_a_limit(scene: FamilyScene, clock
         clock.advance(1)
     assert [one.id for one in await scene.store.live_grants()] == found
     assert [one.id for one in await scene.store.live_grants(2)] == found[:2]
+    assert await scene.store.grants_for(TurnId("t0")) == []
 
 
 # --- sub-sessions and restarts -------------------------------------------------------------------

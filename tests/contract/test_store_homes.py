@@ -343,7 +343,6 @@ async def test_a_notice_outlives_what_is_overheard_later(scene: FamilyScene) -> 
     assert (told, first) == (TOLD_IN_A_GROUP, "chatter 2")
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("how", ["drained", "ended", "no worker"])
 async def test_a_node_that_takes_no_work_is_away_after_a_while(scene: FamilyScene, how: str) -> None:
     await both(scene)

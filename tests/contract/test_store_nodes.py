@@ -33,7 +33,6 @@ async def _join(scene: Scene, *keys: tuple[KeySource, str], leave: bool = True) 
             await scene.store.resign(node)
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize(
     "keys",
     [
@@ -78,7 +77,6 @@ async def test_a_node_without_a_mark_joins_any_store(scene: Scene) -> None:
 # --- one name for each ----------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_second_node_of_a_name_waits_for_the_first_ones_end(scene: Scene, clock: FakeClock) -> None:
     await scene.store.join(entry())
     clock.advance(20)
@@ -111,7 +109,6 @@ async def test_a_node_with_the_store_to_itself_needs_no_seat(scene: Scene) -> No
 # --- one disk for each place ----------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_home_is_shared_with_nodes_seen_there(scene: Scene, clock: FakeClock) -> None:
     """A copied state folder has the id of the first one's place, but not its files."""
     await scene.store.join(replace(entry(), home="place"))
@@ -168,7 +165,6 @@ async def test_a_difference_of_settings_is_said_of_living_nodes(scene: Scene, cl
 # --- draining -------------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_drained_node_stays_so_over_restarts_until_it_resumes(scene: Scene) -> None:
     await scene.store.join(entry())
     assert await scene.store.drain("he", drained=True) == "here"

@@ -56,7 +56,7 @@ async def test_a_claimed_slot_is_being_sent(scene: Scene) -> None:
 
 @pytest.mark.conformance
 async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
-    """Not what is for other channels, is being sent, or stands behind what is tried again later."""
+    """Not what is for other channels, is being sent, or stands behind what is tried again later; others go on."""
     assert not await scene.store.any_due(CHANNELS)
     await _say(scene, "a", "b")
     assert await scene.store.any_due(CHANNELS)
@@ -65,8 +65,12 @@ async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
     assert not await scene.store.any_due(CHANNELS)
     await scene.store.slot_retry(slot, seconds(5), uncertain=False)
     assert not await scene.store.any_due(CHANNELS)
+    assert await _claim(scene) == []
+    await _say(scene, "c", where=OTHER_CHAT)
+    assert (await _one(scene)).text == "c"
     scene.clock.advance(5)
     assert await scene.store.any_due(CHANNELS)
+    assert (await _one(scene)).text == "a"
 
 
 @pytest.mark.conformance
@@ -84,20 +88,12 @@ async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> 
 
 @pytest.mark.conformance
 async def test_conversations_are_served_side_by_side_oldest_first(scene: Scene) -> None:
-    """The limit takes the oldest."""
+    """The limit takes the oldest. A thread is a conversation of its own."""
     for n in (3, 1, 2):
         await _say(scene, f"{n}a", f"{n}b", where=chat(n))
+    await _say(scene, "in a thread", where=replace(chat(3), thread="9"))
     assert [slot.text for slot in await _claim(scene, limit=2)] == ["3a", "1a"]
-    assert [slot.text for slot in await _claim(scene, limit=2)] == ["2a"]
-
-
-@pytest.mark.conformance
-async def test_threads_are_conversations_of_their_own(scene: Scene) -> None:
-    """One busy thread does not hold back its chat."""
-    thread = Conversation(channel="telegram", account="default", chat=CHAT.chat, thread="9")
-    await _say(scene, "a")
-    await _say(scene, "b", where=thread)
-    assert [slot.text for slot in await _claim(scene)] == ["a", "b"]
+    assert [slot.text for slot in await _claim(scene, limit=2)] == ["2a", "in a thread"]
 
 
 async def test_only_the_named_channels_are_served(scene: Scene) -> None:
@@ -118,26 +114,17 @@ async def test_a_slot_of_the_page_is_sent_by_being_stored(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
-    """A stranger's refusal goes the same way."""
-    await store.drop(inbound(where=chat(5)), drop(told=True), "No.")
-    assert await store.any_due(CHANNELS)
-    assert not await store.any_due(["slack"])
-    (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
-    assert not await store.any_due(CHANNELS)
-    await store.slot_sent(slot, "1")
-    assert await store.claim_slots(NODE, CHANNELS, 50) == []
-
-
-@pytest.mark.conformance
 async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) -> None:
     """A crowd of strangers takes no place of anybody else: what is due for others goes first, whenever it came."""
     for number in range(20):
         await store.drop(inbound(who=Principal(f"telegram:{number}"), where=chat(100 + number)), drop(told=True), "No.")
+    assert await store.any_due(CHANNELS)
+    assert not await store.any_due(["slack"])
     await _say(scene, "for an owner")
     first = await store.claim_slots(NODE, CHANNELS, 50)
     assert [slot.text for slot in first] == ["for an owner", *["No."] * REFUSALS_AT_ONCE]
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
+    assert not await store.any_due(CHANNELS)
     await store.slot_sent(first[1], "1")
     (next_one,) = await store.claim_slots(NODE, CHANNELS, 50)
     assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
@@ -173,19 +160,6 @@ async def test_a_retry_waits_its_delay(scene: Scene, clock: FakeClock) -> None:
     clock.advance(0.1)
     again = await _one(scene)
     assert (again.id, again.attempts, again.sent_version) == (slot.id, 2, 0)
-
-
-@pytest.mark.conformance
-async def test_nothing_overtakes_a_slot_that_is_tried_again(scene: Scene, clock: FakeClock) -> None:
-    """Order in a conversation is kept, others go on."""
-    await _say(scene, "a", "b")
-    slot = await _one(scene)
-    await scene.store.slot_retry(slot, seconds(5), uncertain=False)
-    assert await _claim(scene) == []
-    await _say(scene, "c", where=OTHER_CHAT)
-    assert (await _one(scene)).text == "c"
-    clock.advance(5)
-    assert (await _one(scene)).text == "a"
 
 
 async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) -> None:

@@ -32,7 +32,6 @@ HOUR = seconds(3600)
 # --- sign-in --------------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_a_code_signs_its_owner_in(store: Store) -> None:
     """The cookie is theirs from then on."""
     await store.add_code(ANN, "code", HOUR)
@@ -176,7 +175,6 @@ async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None
     assert (await store.last_contact(ANN, [ANN_TELEGRAM])).direct == {}
 
 
-@pytest.mark.conformance
 async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> None:
     """The last time, for each owner."""
     await store.saw_page(ANN)
@@ -238,7 +236,6 @@ async def _fence(store: Store, node: NodeId) -> int:
     return lease.fence
 
 
-@pytest.mark.conformance
 async def test_a_stale_holder_tells_nobody_anything(store: Store, clock: FakeClock) -> None:
     """From the moment that another one took its name; also when it is the holder's own earlier lease."""
     stale = await store.hold("poller", NODE, seconds(30))

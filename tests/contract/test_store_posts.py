@@ -47,7 +47,6 @@ async def test_a_post_comes_back_with_all_that_it_says(scene: Scene) -> None:
     assert await scene.slot(slot.id) == slot
 
 
-@pytest.mark.conformance
 async def test_an_edit_is_a_version_of_the_same_slot(scene: Scene) -> None:
     first = await posted(scene)
     (slot,) = await due(scene)
@@ -68,7 +67,6 @@ async def test_an_edit_of_another_sessions_post_changes_nothing(scene: Scene) ->
     assert (kept.text, kept.state) == ("one", SlotState.SENT)
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize(("shown", "told"), [("41,42", "41"), ("", "")])
 async def test_a_pin_is_told_the_message_when_it_is_claimed(scene: Scene, shown: str, told: str) -> None:
     first = await posted(scene)

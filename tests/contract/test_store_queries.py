@@ -39,23 +39,17 @@ async def test_what_is_not_there_is_not_there(store: Store) -> None:
 
 @pytest.mark.conformance
 async def test_a_turn_is_seen_with_its_session(scene: Scene) -> None:
-    """Enough to go on with it on any machine."""
-    asked = await scene.parked(2)
+    """Enough to go on with it on any machine. Its waits come as they were opened: a step's last one counts."""
+    asked = await scene.parked(2, ttl_s=60)
     view = await scene.view(asked.turn)
     assert view.session == await scene.store.session(MAIN)
     assert [wait.id for wait in view.waits] == list(asked.waits)
     assert [step.n for step in view.steps] == [0, 1, 2]
-
-
-@pytest.mark.conformance
-async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) -> None:
-    """The last one of a step is the one that counts."""
-    first = await scene.parked(ttl_s=60)
     scene.clock.advance(60)
     await scene.offer_again()
     wait = new_wait(1, expires_in=seconds(60))
     await scene.ask(await scene.claim(), [wait])
-    assert [w.id for w in (await scene.view(first.turn)).waits] == [first.wait, wait.id]
+    assert [w.id for w in (await scene.view(asked.turn)).waits] == [*asked.waits, wait.id]
 
 
 # --- history --------------------------------------------------------------------------------
@@ -63,7 +57,7 @@ async def test_waits_of_a_turn_come_in_the_order_they_were_opened(scene: Scene) 
 
 @pytest.mark.conformance
 async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
-    """Oldest first, in the order in which they ended, whatever way they ended."""
+    """Oldest first, in the order in which they ended, whatever way they ended; or the first since the last summary."""
     first = await scene.running()
     await scene.say("cmd", kind=TurnKind.COMMAND)
     second = await scene.claim()
@@ -71,36 +65,20 @@ async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     await scene.finish(first)
     third = await scene.ended()
     await scene.running()
-    assert [v.turn.id for v in await scene.store.history(MAIN, 0, 10)] == [second.turn, first.turn, third]
-    assert [v.turn.id for v in await scene.store.history(MAIN, 0, 2)] == [first.turn, third]
-    assert await scene.store.history(MAIN, 0, 0) == []
+    turns = [second.turn, first.turn, third]
 
+    async def found(limit: int, *, oldest: bool = False) -> list[TurnId]:
+        return [view.turn.id for view in await scene.store.history(MAIN, 0, limit, oldest=oldest)]
 
-@pytest.mark.conformance
-async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) -> None:
-    """Since the last summary, in the same order."""
-    turns = [await scene.ended() for _ in range(4)]
-
-    async def oldest(limit: int) -> list[TurnId]:
-        return [view.turn.id for view in await scene.store.history(MAIN, 0, limit, oldest=True)]
-
-    assert [await oldest(limit) for limit in (0, 2, 10)] == [[], turns[:2], turns]
+    assert [await found(limit) for limit in (0, 2, 10)] == [[], turns[1:], turns]
+    assert [await found(limit, oldest=True) for limit in (0, 2, 10)] == [[], turns[:2], turns]
     assert await scene.store.compact(MAIN, 0, turns[0], "In short.", None)
-    assert await oldest(2) == turns[1:3]
-
-
-@pytest.mark.conformance
-async def test_history_is_current_however_often_it_is_read(scene: Scene) -> None:
-    """With its session of now: a title may change."""
-    turns = [await scene.ended() for _ in range(3)]
-    for title in ("one", "two"):
-        await scene.say(to=replace(route(), title=title))
-        assert await scene.store.history(MAIN, 0, 10) == [await scene.view(turn) for turn in turns]
+    assert await found(1, oldest=True) == turns[1:2]
 
 
 @pytest.mark.conformance
 async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:
-    """Turns before /new, or of other sessions, are not in it."""
+    """Turns before /new, or of other sessions, are not in it. It has its session of now, however often it is read."""
     old, elsewhere = await scene.ended(), await scene.ended(GROUP)
     await scene.stop(ControlEffect.RESET)
     new = await scene.ended()
@@ -109,6 +87,9 @@ async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:
         for session, epoch in ((MAIN, 0), (MAIN, 1), (GROUP.session, 0), (GROUP.session, 1))
     }
     assert turns == {(MAIN, 0): [old], (MAIN, 1): [new], (GROUP.session, 0): [elsewhere], (GROUP.session, 1): []}
+    for title in ("one", "two"):
+        await scene.say(to=replace(route(), title=title))
+        assert await scene.store.history(MAIN, 1, 10) == [await scene.view(new)]
 
 
 # --- rows -----------------------------------------------------------------------------------
@@ -167,25 +148,28 @@ async def _by_older(store: Store, size: int) -> list[Row]:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-async def test_paging_forward_and_back_gives_the_same_rows(scene: Scene, size: int) -> None:
-    """No gap, nothing twice: replaying the changes in any size of page ends where reading back does."""
+async def test_paging_forward_and_back_gives_the_same_rows(scene: Scene) -> None:
+    """No gap, nothing twice: replaying the changes in any size of page ends where reading back does. Of one session."""
     await _busy(scene)
-    rows = await _by_older(scene.store, size)
-    found, revs = await _by_changes(scene.store, size)
-    assert [found[ord_] for ord_ in sorted(found)] == rows
-    assert revs == sorted(set(revs))
-    assert len({_key(row.item) for row in rows}) == len(rows)
-    assert {type(row.item).__name__ for row in rows} == {"Received", "Turn", "Step", "Wait", "Slot"}
+    whole = await _by_older(scene.store, 1000)
+    for size in (1, 2, 3, 7, 1000):
+        rows = await _by_older(scene.store, size)
+        found, revs = await _by_changes(scene.store, size)
+        assert rows == whole == [found[ord_] for ord_ in sorted(found)]
+        assert revs == sorted(set(revs))
+    assert len({_key(row.item) for row in whole}) == len(whole)
+    assert {type(row.item).__name__ for row in whole} == {"Received", "Turn", "Step", "Wait", "Slot"}
+    await scene.say(to=GROUP)
+    assert await scene.rows() == whole
+    assert not {row.ord for row in whole} & {row.ord for row in await scene.rows(GROUP.session)}
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("size", [1, 4, 1000])
-async def test_reading_on_after_every_transition_loses_nothing(scene: Scene, size: int) -> None:
-    """A reader that follows while things change has, at the end, what is there."""
-    seen: dict[int, Row] = {}
+async def test_reading_on_after_every_transition_loses_nothing(scene: Scene) -> None:
+    """Readers that follow while things change have, at the end, what is there, whatever the size of their pages."""
+    seen: dict[int, dict[int, Row]] = {1: {}, 4: {}, 1000: {}}
     places: dict[str, int] = {}
-    last = 0
+    last = dict.fromkeys(seen, 0)
     asked = await scene.asked(2)
     steps = [
         scene.store.park(asked.lease),
@@ -199,12 +183,14 @@ async def test_reading_on_after_every_transition_loses_nothing(scene: Scene, siz
     for step in [None, *steps]:
         if step is not None:
             await step
-        found, revs = await _by_changes(scene.store, size, last)
-        seen |= found
-        last = max([last, *revs])
-        for row in found.values():
-            assert places.setdefault(_key(row.item), row.ord) == row.ord, "its place changed"
-    assert [seen[ord_] for ord_ in sorted(seen)] == await _by_older(scene.store, 1000)
+        for size, rows in seen.items():
+            found, revs = await _by_changes(scene.store, size, last[size])
+            rows |= found
+            last[size] = max([last[size], *revs])
+            for row in found.values():
+                assert places.setdefault(_key(row.item), row.ord) == row.ord, "its place changed"
+    whole = await _by_older(scene.store, 1000)
+    assert [[rows[ord_] for ord_ in sorted(rows)] for rows in seen.values()] == [whole] * len(seen)
 
 
 async def test_the_newest_page_says_from_where_to_read_on(scene: Scene) -> None:
@@ -227,22 +213,12 @@ async def test_reading_when_nothing_changed_stays_where_it_was(scene: Scene) -> 
     assert page.rev >= rev
 
 
-@pytest.mark.conformance
-async def test_rows_of_another_session_are_not_mixed_in(scene: Scene) -> None:
-    """Each session is read alone."""
-    await scene.parked()
-    mine = await scene.rows()
-    await scene.parked(to=GROUP)
-    assert await scene.rows() == mine
-    assert not {row.ord for row in mine} & {row.ord for row in await scene.rows(GROUP.session)}
-
-
 # --- lists ----------------------------------------------------------------------------------
 
 
 @pytest.mark.conformance
 async def test_sessions_are_listed_with_what_goes_on_in_them(scene: Scene, clock: FakeClock) -> None:
-    """Most recently active first, with open approvals, held and queued turns."""
+    """Most recently active first, with open approvals, held and queued turns; one of them always, if it is stored."""
     await scene.parked(2)
     await scene.say("next")
     clock.advance(1)
@@ -253,36 +229,35 @@ async def test_sessions_are_listed_with_what_goes_on_in_them(scene: Scene, clock
         (GROUP.session, 1, 1, 0),
         (MAIN, 2, 0, 1),
     ]
-    assert [line.session.id for line in await scene.store.sessions(1)] == [GROUP.session]
     for line in lines:
         assert line.rev == max(row.rev for row in await scene.rows(line.session.id))
+    for always, limit, found in (
+        ("", 1, [GROUP.session]),
+        (MAIN, 1, [GROUP.session, MAIN]),
+        (MAIN, 0, [MAIN]),
+        (SessionId("chat:x"), 0, []),
+    ):
+        some = await scene.store.sessions(limit, 0, always=SessionId(always) if always else None)
+        assert [line.session.id for line in some] == found
+        assert all(line in lines for line in some)
+    assert await scene.store.sessions(2, always=MAIN) == lines
     clock.advance(1)
     await scene.say("again")
     assert [line.session.id for line in await scene.store.sessions()] == [MAIN, GROUP.session]
 
 
 @pytest.mark.conformance
-async def test_one_is_listed_whenever_it_was_active(scene: Scene, clock: FakeClock) -> None:
-    """Once, with what goes on in it, and only if it is stored."""
-    await scene.parked(2)
-    clock.advance(1)
-    await scene.parked(to=GROUP)
-    for always, limit, found in ((MAIN, 1, [GROUP.session, MAIN]), (MAIN, 0, [MAIN]), (SessionId("chat:x"), 0, [])):
-        lines = await scene.store.sessions(limit, 0, always=always)
-        assert [line.session.id for line in lines] == found
-        assert all(line.waiting == 2 for line in lines if line.session.id == MAIN)
-    assert await scene.store.sessions(2, always=MAIN) == await scene.store.sessions(2)
-
-
-@pytest.mark.conformance
 async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeClock) -> None:
-    """Those that can still be pressed, of every session."""
+    """Those that can still be pressed, of every session. Each knows its cards only, wherever they are."""
     first = await scene.parked(2)
     clock.advance(1)
-    second = await scene.parked(to=GROUP)
+    second = await scene.parked(to=GROUP, where=PAGE)
     await scene.press(first.wait, deny())
     assert [wait.id for wait in await scene.store.open_approvals()] == [first.waits[1], second.wait]
     assert [wait.id for wait in await scene.store.open_approvals(1)] == [first.waits[1]]
+    for asked, session in ((first, MAIN), (second, GROUP.session)):
+        (slot,) = await scene.store.card_slots(asked.wait)
+        assert [slot] == [one for one in await scene.slots(session, kind=SlotKind.CARD) if one.waits == asked.waits]
 
 
 async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
@@ -291,15 +266,6 @@ async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
     waits = [new_wait(n, expires_in=seconds(60)) for n in range(1, 202)]
     assert await scene.store.open_waits(lease, waits, [])
     assert [wait.n for wait in await scene.store.open_approvals()] == list(range(1, 201))
-
-
-@pytest.mark.conformance
-async def test_a_wait_knows_the_cards_that_show_it(scene: Scene) -> None:
-    """Its cards only, wherever they are."""
-    first = await scene.parked(where=PAGE)
-    await scene.parked(to=GROUP)
-    (slot,) = await scene.store.card_slots(first.wait)
-    assert slot == await scene.slot_of(first.turn, SlotKind.CARD)
 
 
 async def test_an_empty_store_counts_nothing(store: Store) -> None:
@@ -341,16 +307,11 @@ async def test_a_stopping_turn_counts_as_running(scene: Scene) -> None:
 
 @pytest.mark.conformance
 async def test_a_probe_writes_and_changes_nothing(scene: Scene) -> None:
-    """It only proves that writing works."""
+    """It only proves that writing works, until the store is closed; closing it twice is safe."""
     await scene.store.accept(route(), inbound(), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     before = await scene.rows()
     await scene.store.probe()
     assert await scene.rows() == before
-
-
-@pytest.mark.conformance
-async def test_a_store_closes_twice(store: Store) -> None:
-    """The second time does nothing."""
-    await store.close()
-    await store.close()
-    assert store.live is not None
+    await scene.store.close()
+    await scene.store.close()
+    assert scene.store.live is not None

@@ -291,7 +291,6 @@ async def test_what_belongs_to_no_turn_goes_too(scene: Scene, clock: FakeClock) 
     assert await turns_of(scene) == [last]
 
 
-@pytest.mark.conformance
 async def test_overheard_messages_stay_for_the_next_turn(scene: Scene, clock: FakeClock) -> None:
     group = route(GROUP)
     await scene.overhear("long ago", to=group)
@@ -301,7 +300,6 @@ async def test_overheard_messages_stay_for_the_next_turn(scene: Scene, clock: Fa
     assert {one.message.text for one in (await scene.view(lease.turn)).inputs} == {"long ago", "hello"}
 
 
-@pytest.mark.conformance
 async def test_files_of_a_removed_turn_are_named(scene: Scene) -> None:
     """Until somebody removed them. A turn that called nothing and brought nothing has none."""
     await settled(scene)

@@ -81,7 +81,6 @@ async def test_a_stopping_turn_plans_nothing(scene: Scene) -> None:
 # --- open_waits -----------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
 async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> None:
     """The steps become ASKED; the card names its rows in order."""
     lease = await scene.planned(2)

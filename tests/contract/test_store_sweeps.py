@@ -41,32 +41,30 @@ from tests.support.makers import (
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("after_s", "expired"), [(59.999, 0), (60, 1), (61, 1)])
-async def test_an_open_wait_expires_at_its_time(scene: Scene, clock: FakeClock, after_s: float, expired: int) -> None:
+async def test_an_open_wait_expires_at_its_time(scene: Scene, clock: FakeClock) -> None:
     """At the very moment at which a press is too late, not before; its turn is queued and its card edited."""
     asked = await scene.parked(ttl_s=60)
-    clock.advance(after_s)
-    assert await scene.store.expire_waits() == expired
-    assert await scene.store.expire_waits() == 0
-    wait = await scene.wait(asked.wait)
-    assert wait.state is (WaitState.EXPIRED if expired else WaitState.OPEN)
-    assert (wait.decided_by, wait.decided_at) == (None, None)
-    assert await scene.state(asked.turn) is (TurnState.QUEUED if expired else TurnState.PARKED)
-    assert (await scene.slot_of(asked.turn, SlotKind.CARD)).version == 1 + expired
+    for after_s, expired in ((59.999, 0), (0.001, 1)):
+        clock.advance(after_s)
+        assert await scene.store.expire_waits() == expired
+        assert await scene.store.expire_waits() == 0
+        wait = await scene.wait(asked.wait)
+        assert wait.state is (WaitState.EXPIRED if expired else WaitState.OPEN)
+        assert (wait.decided_by, wait.decided_at) == (None, None)
+        assert await scene.state(asked.turn) is (TurnState.QUEUED if expired else TurnState.PARKED)
+        assert (await scene.slot_of(asked.turn, SlotKind.CARD)).version == 1 + expired
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("after_s", "expired"), [(300, 0), (300.5, 1)])
-async def test_an_unused_approval_expires_after_five_minutes(
-    scene: Scene, clock: FakeClock, after_s: float, expired: int
-) -> None:
+async def test_an_unused_approval_expires_after_five_minutes(scene: Scene, clock: FakeClock) -> None:
     """When nobody holds the turn: its runner died between the press and the start."""
     asked = await scene.parked()
     await scene.press(asked.wait)
-    clock.advance(after_s)
-    assert await scene.store.expire_waits() == expired
-    assert await scene.wait_state(asked.wait) is (WaitState.EXPIRED if expired else WaitState.APPROVED)
-    assert await scene.state(asked.turn) is TurnState.QUEUED
+    for after_s, expired in ((300, 0), (0.5, 1)):
+        clock.advance(after_s)
+        assert await scene.store.expire_waits() == expired
+        assert await scene.wait_state(asked.wait) is (WaitState.EXPIRED if expired else WaitState.APPROVED)
+        assert await scene.state(asked.turn) is TurnState.QUEUED
 
 
 async def test_a_holder_is_left_to_use_its_approvals(scene: Scene, clock: FakeClock) -> None:
@@ -112,17 +110,15 @@ async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: Fake
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("after_s", "taken"), [(14.9, 0), (15.1, 1)])
-async def test_a_turn_whose_holder_is_gone_is_queued_again(
-    scene: Scene, clock: FakeClock, after_s: float, taken: int
-) -> None:
+async def test_a_turn_whose_holder_is_gone_is_queued_again(scene: Scene, clock: FakeClock) -> None:
     """The lease expires after fifteen seconds without renewal; the journal stays as it is."""
     lease = await scene.started()
-    clock.advance(after_s)
-    assert await scene.store.reclaim() == taken
-    assert await scene.state(lease.turn) is (TurnState.QUEUED if taken else TurnState.RUNNING)
-    assert (await scene.step(lease.turn, 1)).state is StepState.STARTED
-    assert await scene.store.reclaim() == 0
+    for after_s, taken in ((14.9, 0), (0.2, 1)):
+        clock.advance(after_s)
+        assert await scene.store.reclaim() == taken
+        assert await scene.state(lease.turn) is (TurnState.QUEUED if taken else TurnState.RUNNING)
+        assert (await scene.step(lease.turn, 1)).state is StepState.STARTED
+        assert await scene.store.reclaim() == 0
 
 
 async def test_a_reclaimed_turn_keeps_its_place_in_its_session(scene: Scene) -> None:
@@ -197,18 +193,6 @@ async def test_a_file_may_be_under_way_for_a_quarter_of_an_hour(scene: Scene, cl
 # --- void_leases ----------------------------------------------------------------------------
 
 
-@pytest.mark.conformance
-async def test_a_restart_voids_the_leases_of_its_machine(scene: Scene) -> None:
-    """At once, without waiting for them to run out; other machines keep theirs."""
-    lease = await scene.running()
-    other = route(SessionId("chat:g"))
-    await scene.say(to=other)
-    theirs = await scene.claim(OTHER_NODE)
-    assert await scene.sweep(lambda: scene.store.void_leases("here")) == 1
-    assert await scene.state(lease.turn) is TurnState.QUEUED
-    assert await scene.state(theirs.turn) is TurnState.RUNNING
-
-
 async def test_a_restart_voids_every_earlier_life(scene: Scene) -> None:
     """Also of a life before the last; a machine whose name only begins the same is another."""
     for n, node in enumerate(("here#1", "here#2", "here2#1", "x-here#1")):
@@ -229,14 +213,18 @@ async def test_a_restart_ends_what_was_stopping(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("shown", [False, True])
-async def test_a_restart_takes_back_the_slots_it_was_sending(scene: Scene, shown: bool) -> None:
-    """They are due again at once, a create marked as uncertain."""
-    slot = await _sending(scene, shown=shown)
-    assert await scene.sweep(lambda: scene.store.void_leases("there")) == 0
-    await scene.sweep(lambda: scene.store.void_leases("here"))
-    again = await scene.slot(slot.id)
-    assert (again.state, again.uncertain) == (SlotState.DUE, not shown)
+async def test_a_restart_takes_back_what_its_machine_held(scene: Scene) -> None:
+    """At once: leases of turns, and slots that are due again. Other machines keep theirs."""
+    lease = await scene.running(route(SessionId("chat:a")))
+    await scene.say(to=route(SessionId("chat:g")))
+    theirs = await scene.claim(OTHER_NODE)
+    shown = await _sending(scene, shown=True)
+    assert await scene.sweep(lambda: scene.store.void_leases("elsewhere")) == 0
+    assert await scene.sweep(lambda: scene.store.void_leases("here")) == 2
+    again = await scene.slot(shown.id)
+    assert (again.state, again.uncertain) == (SlotState.DUE, False)
+    assert await scene.state(lease.turn) is TurnState.QUEUED
+    assert await scene.state(theirs.turn) is TurnState.RUNNING
 
 
 # --- fire_timers ----------------------------------------------------------------------------

@@ -92,26 +92,6 @@ async def test_a_claimed_turn_brings_the_summary(scene: Scene) -> None:
     assert claimed.view.session.summary == "In short."
 
 
-@pytest.mark.conformance
-async def test_lists_leave_the_summary_out(scene: Scene) -> None:
-    """It may be long, and nobody reads it there."""
-    await _compact(scene, await scene.ended())
-    (line,) = await scene.store.sessions()
-    assert line.session.summary == ""
-
-
-@pytest.mark.conformance
-async def test_lists_of_a_family_leave_the_summary_out(store: Store, clock: FakeClock) -> None:
-    """A sub-session that was made long is listed like any other."""
-    scene = FamilyScene(store, clock)
-    child = await scene.child()
-    await scene.end(child)
-    assert await store.compact(child.session, 0, child.turn, "In short.", None)
-    assert (await scene.session(child.session)).summary == "In short."
-    (line,) = await store.family(MAIN)
-    assert line.session.summary == ""
-
-
 async def test_a_summary_grows(scene: Scene) -> None:
     """A later one stands for the earlier one as well."""
     turns = [await scene.ended() for _ in range(3)]
@@ -269,19 +249,13 @@ async def test_a_summary_without_figures_is_not_counted(store: Store, scene: Sce
 
 
 @pytest.mark.conformance
-async def test_a_note_and_a_price_come_back(scene: Scene) -> None:
-    """With the answer they belong to."""
-    last = replace(answer("Hi."), usage=USED, note="`big` did not answer; `small` did.")
-    lease = await scene.running()
-    await _end(scene, lease, last)
-    assert (await scene.step(lease.turn, 0)).answer == last
-
-
-@pytest.mark.conformance
-async def test_pictures_come_back_in_their_order(scene: Scene) -> None:
-    """With the result they belong to."""
+async def test_a_note_a_price_and_pictures_come_back(scene: Scene) -> None:
+    """With the answer, and the result, that they belong to; pictures in their order."""
     lease = await scene.started()
     pictures = (Picture(file="b.png", media_type="image/png"), Picture(file="a.jpg", media_type="image/jpeg"))
     came = ToolResult(status=ResultStatus.OK, text="Two pictures.", pictures=pictures)
     await scene.came(lease, 1, came)
+    last = replace(answer("Hi."), usage=USED, note="`big` did not answer; `small` did.")
+    await _end(scene, lease, last)
     assert (await scene.step(lease.turn, 1)).result == came
+    assert (await scene.step(lease.turn, 2)).answer == last
