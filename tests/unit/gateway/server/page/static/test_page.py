@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from gateway.domain.durability import Durability
 from gateway.domain.ids import SessionId, TurnId, answer_slot
 from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.slots import NewSlot, SlotKind
@@ -125,6 +126,18 @@ async def test_a_store_that_went_back_to_a_backup_is_read_anew(
 
     await place.wait_for_function("() => !window.before")
     await expect(place.get_by_text("And again")).to_be_visible()
+
+
+async def test_a_store_that_may_lose_something_is_named(page: Served, ann: Person) -> None:
+    """A person at the page is told, and it stays to be read below the name; a store that loses nothing has no line."""
+    shown, told = ann.page.get_by_test_id("store-warning"), ann.page.locator(".toast")
+    await expect(shown).to_have_count(0)
+    page.web_access.warning = Durability.ONE_SECOND.warning
+    await ann.page.reload()
+    await expect(told).to_have_text(Durability.ONE_SECOND.warning)
+    await expect(shown).to_be_visible()
+    await expect(shown).to_have_text(Durability.ONE_SECOND.warning)
+    await expect(shown).to_have_attribute("title", Durability.ONE_SECOND.warning)
 
 
 async def test_what_is_no_longer_listed_leaves_the_page_too(
