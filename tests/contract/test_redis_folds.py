@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -129,6 +131,38 @@ async def test_a_folded_store_is_exported_row_by_row(scene: FamilyScene, url: st
         assert await fold(again) == 4
     finally:
         await again.close()
+
+
+@pytest.mark.parametrize("length", range(9))
+def test_a_folded_value_is_read_as_it_was_written(length: int) -> None:
+    rows = {f"turn:t{n}": "é" * n * length for n in range(length)} or {"turn:t": ""}
+    assert folds.unpacked(folds.packed(rows)) == rows
+
+
+async def test_turns_that_an_earlier_version_folded_are_read(scene: FamilyScene, url: str, clock: FakeClock) -> None:
+    """Its values are of another form, and each of its pointers names the turn."""
+    await lived(scene)
+    before = await seen(scene, scene.store)
+    await fold(scene.store)
+    with copy_of(url) as copy:
+        for key in list(copy.keys()):
+            if key.startswith(f"{folds.FOLD}:"):
+                rows, turn = folds.unpacked(copy.client.get(copy.key(key))), key.partition(":")[2]
+                copy.client.set(copy.key(key), earlier(rows))
+                stamps = [copy.client.get(copy.key(one)).partition(" ")[0] for one in rows]
+                copy.client.mset({copy.key(one): f"{stamp} >{turn}" for one, stamp in zip(rows, stamps, strict=True)})
+    other = open_store(url, clock)
+    try:
+        assert await seen(scene, other) == before
+    finally:
+        await other.close()
+
+
+def earlier(rows: dict[str, str]) -> str:
+    """Return rows as the version before folded them."""
+    compressor = zlib.compressobj(level=9, wbits=-15, zdict=folds.words())
+    text = "\x1e".join(f"{key}\x1f{row}" for key, row in rows.items())
+    return "1" + base64.b85encode(compressor.compress(text.encode()) + compressor.flush()).decode()
 
 
 async def test_what_is_not_settled_is_not_folded(scene: FamilyScene) -> None:

@@ -1,7 +1,8 @@
 """Folded turns: all rows of an ended turn in one compressed value, and in the place of each row a pointer to it.
 
 A pointer is compared and replaced like a row, so that nothing but loading rows knows of it: a row that changes is
-written in full again. The value is never changed; it goes with the row of its turn.
+written in full again. The value is never changed; it goes with the row of its turn. It is text, as every value is, with
+seven bits of the compressed rows in each character.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from importlib.resources import files
 
 from gateway.domain.ids import TurnId
@@ -27,9 +29,11 @@ from gateway.store.redis.source import RedisSource
 
 FOLD = "fold"
 POINTER = ">"
-"""Begins a pointer, in the place of a row's text; the turn follows."""
-VERSION = "1"
-"""Begins a folded value: the words with which it was compressed."""
+"""Begins a pointer, in the place of a row's text; the turn follows, unless the key of the row names it."""
+VERSION, BASE85 = "2", "1"
+"""Begin a folded value: seven bits in a character, and the form of before. The words are the same."""
+_BYTES, _CHARACTERS = 7, 8
+"""So many bytes are so many characters."""
 AT_ONCE = 20
 """Turns that one commit folds."""
 LATER = timedelta(hours=1)
@@ -38,9 +42,10 @@ _ROW, _TEXT = "\x1e", "\x1f"
 """Separators: no JSON text has them."""
 
 
+@cache
 def words() -> bytes:
     """Return text that most turns have, for the compression. Never changed: values of all times need it."""
-    return files("gateway.store.redis").joinpath(f"fold_words_{VERSION}.txt").read_bytes()
+    return files("gateway.store.redis").joinpath("fold_words_1.txt").read_bytes()
 
 
 def fold_key(turn: str) -> str:
@@ -53,17 +58,37 @@ def packed(rows: Mapping[str, str]) -> str:
     text = _ROW.join(f"{key}{_TEXT}{row}" for key, row in rows.items())
     compressor = zlib.compressobj(level=9, wbits=-15, zdict=words())
     data = compressor.compress(text.encode()) + compressor.flush()
-    return VERSION + base64.b85encode(data).decode()
+    return VERSION + _as_text(data)
 
 
 def unpacked(value: str) -> dict[str, str]:
     """Return the texts of rows by key. Raises `StoreDamaged`."""
     try:
-        data = base64.b85decode(value.removeprefix(VERSION))
+        data = base64.b85decode(value[1:]) if value.startswith(BASE85) else _as_bytes(value[1:])
         text = zlib.decompressobj(wbits=-15, zdict=words()).decompress(data).decode()
     except (ValueError, zlib.error) as error:
         raise StoreDamaged(f"A folded turn in Redis cannot be read: {error}.") from error
     return dict(_pair(row) for row in text.split(_ROW))
+
+
+def _as_text(data: bytes) -> str:
+    """Return seven bits in each character. Zeros fill the last ones, which have no character of their own."""
+    left, text = -len(data) % _BYTES, bytearray()
+    for start in range(0, len(data), _BYTES):
+        bits = int.from_bytes(data[start : start + _BYTES].ljust(_BYTES, b"\0"), "big")
+        text += bytes(bits >> place & 127 for place in range(49, -1, -7))
+    return text[: len(text) - left].decode()
+
+
+def _as_bytes(text: str) -> bytes:
+    """Return what `_as_text` was given."""
+    left, data = -len(text) % _CHARACTERS, bytearray()
+    for start in range(0, len(text), _CHARACTERS):
+        bits = 0
+        for character in text[start : start + _CHARACTERS].ljust(_CHARACTERS, "\0"):
+            bits = bits << 7 | ord(character)
+        data += bits.to_bytes(_BYTES, "big")
+    return bytes(data[: len(data) - left])
 
 
 def _pair(row: str) -> tuple[str, str]:
@@ -78,27 +103,39 @@ def expanded(
 
     None for a row whose turn was removed since its pointer was read.
     """
-    turns = {value: turn for value in values if value is not None and (turn := _pointed_at(value))}
+    pairs = list(zip(keys, values, strict=True))
+    turns = {key: turn for key, value in pairs if value is not None and (turn := _pointed_at(key, value))}
     if not turns:
         return list(values)
     named = list(dict.fromkeys(turns.values()))
     folds = zip(named, get([fold_key(turn) for turn in named]), strict=True)
     rows = {turn: {} if fold is None else unpacked(fold) for turn, fold in folds}
-    return [_expanded(key, value, rows, turns) for key, value in zip(keys, values, strict=True)]
+    return [_expanded(key, value, rows, turns) for key, value in pairs]
 
 
-def _pointed_at(value: str) -> str:
+def _pointer(key: str, turn: str) -> str:
+    """Return a pointer to a turn, in the place of the row with this key."""
+    return POINTER if _turn_in(key) == turn else f"{POINTER}{turn}"
+
+
+def _pointed_at(key: str, value: str) -> str:
     """Return the turn to which a stored value points; empty for a row."""
     text = value.partition(" ")[2]
-    return text.removeprefix(POINTER) if text.startswith(POINTER) else ""
+    return (text.removeprefix(POINTER) or _turn_in(key)) if text.startswith(POINTER) else ""
+
+
+def _turn_in(key: str) -> str:
+    """Return the turn that the key of a turn, of its step, or of the slot of its answer names."""
+    kind, _, name = key.partition(":")
+    return name.removeprefix("o").partition(".")[0] if kind == SLOT.name else name.partition("/")[0]
 
 
 def _expanded(
     key: str, value: str | None, rows: Mapping[str, Mapping[str, str]], turns: Mapping[str, str]
 ) -> str | None:
-    if value is None or value not in turns:
+    if value is None or key not in turns:
         return value
-    text = rows[turns[value]].get(key)
+    text = rows[turns[key]].get(key)
     return None if text is None else f"{value.partition(' ')[0]} {text}"
 
 
@@ -113,7 +150,7 @@ def fold(part: Part, before: datetime) -> int:
     settled = {id_: _texts(source, row) for id_, row in rows.items() if _is_settled(source, row)}
     for turn in turns:  # all rows are read: from here on nothing is asked again
         if (texts := settled.get(TurnId(turn))) is not None:
-            source.batch.folded.update(dict.fromkeys(texts, f"{POINTER}{turn}"))
+            source.batch.folded.update({key: _pointer(key, turn) for key in texts})
             source.batch.commands.append(("SET", fold_key(turn), packed(texts)))
         if turn in rows and texts is None:
             source.batch.commands.append(("ZADD", indexes.UNFOLDED, to_us(part.now + LATER), turn))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Conversation
+from gateway.domain.retention import Keep
 from gateway.domain.routes import WhileRunning
 from gateway.domain.turns import TurnKind
 from gateway.ports import Store
@@ -27,7 +28,7 @@ from tests.bench.rows.growth import NODE, after_a_child
 from tests.bench.rows.store import A_TURN, SLICES, take_turns
 from tests.bench.world import SLOW, Bench
 from tests.support.makers import control, inbound, route
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, asked
 
 Seed: TypeAlias = Callable[[Store, int], Awaitable[None]]
 Step: TypeAlias = Callable[[Store, int], Awaitable[None]]
@@ -44,7 +45,12 @@ ROOM = 8
 MS, US = 1_000, 1_000_000
 CALLERS = 32
 IN_SCRIPTS = frozenset({"get", "hget", "set", "mset", "getrange", "zadd", "zrem", "zcard", "del", "expire", "time"})
-"""Commands that the script alone sends. Of others that it sends too, both are counted."""
+"""Commands that the script alone sends. Of others that it sends too (PUBLISH), both are counted."""
+FORGET_EVENTS = (
+    "EVAL \"local n = 0 for _, key in ipairs(redis.call('KEYS', '*:event:*')) do n = n + redis.call('DEL', key) end "
+    'return n" 0'
+)
+"""What Redis does by itself after 15 days."""
 TIMES = 3.0
 """By so much the largest may be dearer than the smallest."""
 FAMILY = 500
@@ -72,13 +78,20 @@ async def spent(server: RedisServer) -> Spent:
     text = (await reader.readexactly(size)).decode()
     writer.close()
     await writer.wait_closed()
-    used = re.findall(r"cmdstat_([a-z|]+):calls=\d+,usec=(\d+)", text)
+    found = re.findall(r"cmdstat_([a-z|]+):calls=(\d+),usec=(\d+)", text)
+    used = {name: (int(calls), int(us)) for name, calls, us in found}
     value = dict(re.findall(r"^(\w+):([\d.]+)\r?$", text, flags=re.MULTILINE))
     return Spent(
         int(value["total_reads_processed"]),
-        sum(int(us) for name, us in used if name not in IN_SCRIPTS) / US,
+        (sum(us for name, (_, us) in used.items() if name not in IN_SCRIPTS) - _in_scripts(used)) / US,
         int(value["used_memory"]),
     )
+
+
+def _in_scripts(used: Mapping[str, tuple[int, int]]) -> float:
+    """Return the microseconds of MGET that are a part of those of scripts: each commit calls it once."""
+    calls, us = used.get("mget", (0, 0))
+    return us * used.get("evalsha", (0, 0))[0] / max(calls, 1)
 
 
 @asynccontextmanager
@@ -120,7 +133,7 @@ async def transitions(bench: Bench) -> list[Figure]:
             at_least=True,
         ),
         *await _a_turn(bench),
-        await _idle_session(bench),
+        *await _sessions_of_a_command(bench),
         *await _folded_turns(bench),
     ]
 
@@ -145,20 +158,36 @@ async def _a_turn(bench: Bench) -> list[Figure]:
     ]
 
 
-async def _idle_session(bench: Bench) -> Figure:
-    """Memory of Redis for a session in which nothing was said but `/new`, without the message itself and its answer."""
+async def _sessions_of_a_command(bench: Bench) -> list[Figure]:
+    """Memory of Redis for a session with `/new` and its reply, and for one that keeps nothing of what was said."""
     count = bench.counts.grown[-1]
     async with on_redis(bench) as (server, store):
-        await store.control(route(SessionId("chat:first")), inbound(direct=False), control())
+        await _sessions(store, iter([FIRST]))
+        await _all_sent(store)
         before = await spent(server)
         async with asyncio.TaskGroup() as group:
             numbers = iter(range(count))
             for _ in range(CALLERS):
                 group.create_task(_sessions(store, numbers), name="sessions")
-        after = await spent(server)
-    return Figure(
-        what="memory of Redis, a session with one command", value=(after.memory - before.memory) / count, unit="bytes"
-    )
+        await _all_sent(store)
+        said = await spent(server)
+        for number in range(count):
+            await store.trim(_session(number), Keep(turns=0, age=timedelta(0)))
+        assert asked(server.port, FORGET_EVENTS).startswith(b":")
+        idle = await spent(server)
+    return [
+        Figure(
+            what="memory of Redis, a session with one command",
+            value=(said.memory - before.memory) / count,
+            unit="bytes",
+        ),
+        Figure(
+            what="memory of Redis, an idle session",
+            value=(idle.memory - before.memory) / count,
+            unit="bytes",
+            budget=1000,
+        ),
+    ]
 
 
 async def _folded_turns(bench: Bench) -> list[Figure]:
@@ -188,6 +217,11 @@ async def _folded_turns(bench: Bench) -> list[Figure]:
 async def _ended(store: Store, chats: Sequence[Conversation]) -> None:
     """A turn of each chat, shown."""
     await fill(store, iter(range(len(chats))), chats)
+    await _all_sent(store)
+
+
+async def _all_sent(store: Store) -> None:
+    """Show everything that is due."""
     while slots := await store.claim_slots(NODE, ["telegram"], 50):
         for slot in slots:
             await store.slot_sent(slot, "1", unsettled=False)
@@ -196,7 +230,11 @@ async def _ended(store: Store, chats: Sequence[Conversation]) -> None:
 async def _sessions(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
         where = Conversation(channel="telegram", account="main", chat=str(-number - 1))
-        await store.control(route(SessionId(f"chat:{number}")), inbound(direct=False, where=where), control())
+        await store.control(route(_session(number)), inbound(direct=False, where=where), control())
+
+
+def _session(number: int) -> SessionId:
+    return SessionId(f"chat:{number}")
 
 
 # --- several nodes ------------------------------------------------------------------------------
