@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from tests.support.order import FILE, line_up, measured, seconds_by_file
+from tests.support.order import FILE, PARTS, line_up, measured, seconds_by_file
 from tests.support.proof import LARGE, SMALL
 from tests.support.sharing import PROCESS, Line
 
@@ -222,7 +222,7 @@ def pytest(
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(processes) as pool:
         folder = Path(name)
         line = Line(folder / "line")
-        entries = line_up(files, measured(), DAEMONS)
+        entries = line_up(files, measured(), DAEMONS, PARTS if traced else {})
         line.fill(entries)
         command = [sys.executable, "-m", "pytest", "-q", "-p", Line.__module__, f"--line={line.path}", *options]
         if traced:

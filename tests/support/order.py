@@ -16,6 +16,12 @@ FILE = ROOT / ".durations"
 """Seconds that each file took in the last run of `./run test`, as JSON."""
 TOGETHER = ("tests/unit/agent_tools/browser", "tests/unit/gateway/server/page/static")
 """Folders whose files stand in the line as one, because they share a browser: two seconds of CPU to start."""
+PARTS = {
+    "tests/fault/test_takeover.py": 6,
+    "tests/contract/test_redis_machine.py": 1,
+    "tests/contract/test_copies.py": 1,
+}
+"""Files that take many minutes with `--all`, and in how many parts they stand first in the line."""
 BYTES_A_SECOND = 2000
 """Length of a file whose tests take about a second: a guess, where no run has been measured yet."""
 
@@ -38,21 +44,25 @@ def seconds_by_file(cases: Iterable[tuple[str, float]]) -> dict[str, float]:
     return {file: round(seconds, 1) for file, seconds in found.items()}
 
 
-def line_up(files: Sequence[str], taken: Mapping[str, float], front: Sequence[str]) -> list[str]:
+def line_up(
+    files: Sequence[str], taken: Mapping[str, float], front: Sequence[str], parts: Mapping[str, int]
+) -> list[str]:
     """Return the line: files of the folders `front` with the longest first, then the others, longest last.
 
-    Files of a folder of `TOGETHER` stand there as that folder.
+    Files of a folder of `TOGETHER` stand there as that folder. Before all stand the files of `parts`, in so many parts:
+    `tests/test_x.py#0/2` and `tests/test_x.py#1/2`.
 
     `taken`: seconds of each file in the last run.
     """
     folders = tuple(f"{folder}/" for folder in front)
     sizes = defaultdict[str, float](float)
-    for file in files:
+    for file in [one for one in files if one not in parts]:
         place = next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
         sizes[place] += taken[file] if file in taken else _guessed(file)
     first = sorted((one for one in sizes if one.startswith(folders)), key=lambda one: -sizes[one])
     others = sorted((one for one in sizes if not one.startswith(folders)), key=lambda one: sizes[one])
-    return first + others
+    divided = [f"{file}#{n}/{parts[file]}" for file in files if file in parts for n in range(parts[file])]
+    return divided + first + others
 
 
 def _guessed(file: str) -> float:

@@ -84,12 +84,19 @@ class Sharing:
         return True
 
     def _taken(self, session: pytest.Session) -> Iterator[pytest.Item]:
-        """Yield the tests of files, each collected when the tests before it have begun."""
+        """Yield the tests of files, each collected when the tests before it have begun.
+
+        Of `tests/test_x.py#1/3` that is every third test, from the second on.
+        """
         while (name := self._line.take(self._end)) is not None:
             gc.disable()  # what collecting makes is no garbage
-            found = list(session.genitems(self._collector(session.startpath / name)))
+            file, _, part = name.partition("#")
+            found = list(session.genitems(self._collector(session.startpath / file)))
             session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=found)
             gc.enable()
+            if part:
+                number, _, count = part.partition("/")
+                found = found[int(number) :: int(count)]
             self._collected += len(found)
             yield from found
 

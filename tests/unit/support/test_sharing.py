@@ -49,7 +49,7 @@ def run(folder: Path, files: dict[str, str], ends: tuple[str, ...]) -> tuple[lis
     """Run files. Return the exit codes, and how often each test ran."""
     (folder / "below").mkdir()
     for name, text in {"conftest.py": SESSION, "below/conftest.py": BELOW, **files}.items():
-        (folder / name).write_text(text)
+        (folder / name.partition("#")[0]).write_text(text)
     line = Line(folder / "line")
     line.fill(list(files))
     codes = [process.wait() for process in [share(folder, line, end) for end in ends]]
@@ -63,6 +63,14 @@ def test_two_processes_run_every_test_once(tmp_path: Path) -> None:
     codes, ran = run(tmp_path, files, ("front", "back"))
     assert set(codes) <= {0, NOTHING_COLLECTED}
     assert ran == Counter({f"test_{file}.test_it[{n}]": 1 for file in range(6) for n in range(3)})
+
+
+def test_the_parts_of_a_file_are_all_its_tests(tmp_path: Path) -> None:
+    codes, ran = run(
+        tmp_path, dict.fromkeys(["test_a.py#0/2", "test_a.py#1/2"], FILE.format(at_most=99)), ("front", "back")
+    )
+    assert set(codes) <= {0, NOTHING_COLLECTED}
+    assert ran == Counter({f"test_a.test_it[{n}]": 1 for n in range(3)})
 
 
 def test_a_session_lasts_over_files_and_a_failure_is_told(tmp_path: Path) -> None:
