@@ -45,6 +45,10 @@ def make_nodes(places: Callable[[Callable[..., Any]], Callable[..., Any]], ask: 
         """Let the node NAME take no new work, also after a restart. It finishes what it runs."""
         done = ask(options, "drain", {"name": name, "drained": True})
         click.echo(f"{done['name']} takes no new work. `dragoman nodes` shows the turns that it still holds.")
+        click.echo(
+            "Sessions whose files no other node has wait until it is resumed, for ten times `[cluster] "
+            "home_away_after` at most. Then others go on without the files."
+        )
 
     @nodes.command("resume")
     @click.argument("name")

@@ -174,10 +174,12 @@ async def test_a_drained_node_finishes_and_takes_nothing_new(tmp_path: Path) -> 
         found = await nodes(second)
         assert {name: row["state"] for name, row in found.items()} == {"first": "works", "second": "works"}
         assert len(found["first"]["turns"]) == 1
-        assert await second.run_command("nodes", "drain", "fir") == (
+        code, told = await second.run_command("nodes", "drain", "fir")
+        assert (code, told.splitlines()[0]) == (
             0,
-            "first takes no new work. `dragoman nodes` shows the turns that it still holds.\n",
+            "first takes no new work. `dragoman nodes` shows the turns that it still holds.",
         )
+        assert "Sessions whose files no other node has wait until it is resumed" in told
         await until(lambda: "takes no new work" in first.log)
         status, said = await ready(first)
         assert (status, said["roles"]["worker"]["works"]) == (503, False)
