@@ -3,6 +3,8 @@
   var KEY = "dragoman.stale";
   /** Pause in ms between automatic reloads: a page that stays broken must not reload for ever. */
   var PAUSE = 60000;
+  /** Pause in ms between two questions whether the server is back. */
+  var AGAIN = 1000;
   var handled = false;
 
   /** Returns whether an automatic reload is allowed. Without storage, the person decides. */
@@ -28,14 +30,30 @@
     });
   }
 
+  /** Returns whether the page is there, and lacks only what it loads later. */
+  function runs() {
+    var root = document.getElementById("app");
+    return root !== null && root.firstChild !== null;
+  }
+
+  /** Without an answering server, a reload would show the browser's error page. A page that runs stays until then. */
+  function ask() {
+    fetch(location.pathname, { cache: "no-store" }).then(
+      function (answer) {
+        if (answer.ok && mayReload()) location.reload();
+        else show();
+      },
+      function () {
+        if (runs()) setTimeout(ask, AGAIN);
+        else show();
+      },
+    );
+  }
+
   function recover() {
     if (handled) return;
     handled = true;
-    // Without an answering server, a reload would show the browser's error page.
-    fetch(location.pathname, { cache: "no-store" }).then(function (answer) {
-      if (answer.ok && mayReload()) location.reload();
-      else show();
-    }, show);
+    ask();
   }
 
   addEventListener(
@@ -47,4 +65,8 @@
     },
     true, // errors of files do not bubble
   );
+  addEventListener("unhandledrejection", function (event) {
+    // What each browser says of a module that a running page could not load.
+    if (event.reason instanceof TypeError && /module/i.test(event.reason.message)) recover();
+  });
 })();

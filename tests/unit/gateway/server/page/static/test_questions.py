@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.async_api import expect
@@ -69,3 +70,21 @@ async def test_questions_are_answered_in_turn_on_one_card(page: Served, ann: Per
     await ann.shot("question-answered")
     answers = [one["answer"] for one in json.loads((await engine.result(turn, 2)).text)]
     assert answers == [["Friday"], ["olives", "onions"], ["Rye & Friday"]]
+
+
+@pytest.mark.parametrize("file", ["question.js", "question.css"])
+async def test_a_page_waits_for_a_server_that_is_away_as_it_asks(page: Served, ann: Person, file: str) -> None:
+    """A restart may take what a running page loads later: it stays, and loads anew when the server is back."""
+    engine, place = page.engine, ann.page
+    away = re.compile(rf"{re.escape(page.url)}/(static/.*/{re.escape(file)})?$")
+    await place.route(away, lambda route: route.abort())
+    engine.model.script = [Answer(text="", calls=(call("c1", "ask_user", questions=QUESTIONS[:1]),), model="m")]
+    await engine.say("Plan the bread", where=ANN_PAGE)
+    async with place.expect_event("requestfailed", lambda request: request.url == f"{page.url}/"):
+        await engine.run(await engine.claim())
+    await expect(place.get_by_test_id("composer")).to_be_visible()
+    await expect(place.get_by_test_id("stale")).to_have_count(0)
+
+    await place.unroute(away)
+    await expect(place.get_by_test_id("card-button")).to_have_text(["Monday1", "Wednesday2", "Friday3"], timeout=15_000)
+    ann.complaints.clear()  # of what could not be loaded
