@@ -260,6 +260,7 @@ async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeC
         assert [slot] == [one for one in await scene.slots(session, kind=SlotKind.CARD) if one.waits == asked.waits]
 
 
+@pytest.mark.conformance
 async def test_open_approvals_lists_200_by_default(scene: Scene) -> None:
     """A list that somebody reads; the oldest are those that expire first."""
     lease = await scene.planned(201)

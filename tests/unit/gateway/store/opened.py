@@ -14,8 +14,8 @@ from tests.support.makers import inbound, route
 
 
 @asynccontextmanager
-async def opened(path: str) -> AsyncGenerator[SqliteStore]:
-    store = open_sqlite(path, FakeClock())
+async def opened(path: str, clock: FakeClock | None = None) -> AsyncGenerator[SqliteStore]:
+    store = open_sqlite(path, clock or FakeClock())
     try:
         yield store
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreDamaged
+from gateway.errors import StoreDamaged, StoreError
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.damage import DamageFinding, Tail, judge, refuse_damaged
 from gateway.store.sqlite.wal import HEADER
@@ -267,4 +267,16 @@ def test_a_torn_end_is_told_in_the_log(made: Files, tmp_path: Path, capsys: pyte
     torn = replace(made.flipped(made.end_of(last_transaction(made)) + 1000), index=NO_INDEX)
     refuse_damaged(str(torn.put(tmp_path)))
     said = capsys.readouterr()
-    assert "not wholly written" in said.out + said.err
+    assert "left out a transaction that was not wholly written" in said.out + said.err
+    assert "dragoman.db-wal" in said.out + said.err
+
+
+@pytest.mark.parametrize("which", ["-wal", "-shm"])
+def test_a_file_beside_it_that_cannot_be_read_is_said(made: Files, tmp_path: Path, which: str) -> None:
+    path = made.put(tmp_path)
+    Path(f"{path}{which}").unlink()
+    Path(f"{path}{which}").mkdir()
+    with pytest.raises(StoreError) as refused:
+        refuse_damaged(str(path))
+    assert refused.value.message == f"The store's files beside {path} cannot be read: Is a directory."
+    assert refused.value.cure == "Give the daemon's user the right to read and write them."

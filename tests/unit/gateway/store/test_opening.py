@@ -14,6 +14,7 @@ from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import (
     APPLICATION_ID,
     FileLock,
+    check_file,
     connect,
     make_file,
     open_reader,
@@ -86,6 +87,30 @@ def test_a_file_with_another_header_is_no_database(tmp_path: Path, header: bytes
         make_file(str(path))
     assert (refused.value.message, refused.value.cure) == (f"{path} is no SQLite database.", OWN)
     assert path.read_bytes() == header
+
+
+def test_a_store_is_known_by_its_first_bytes(ours: Path, tmp_path: Path) -> None:
+    """Before it is opened, which could change it: what is older or empty passes, and no file is made."""
+    known, newer = len(MIGRATIONS), len(MIGRATIONS) + 1
+    (tmp_path / "empty.db").write_bytes(b"")
+    for path, newest in ((ours, known), (ours, newer), (tmp_path / "empty.db", known), (ours, None)):
+        check_file(str(path), newest)
+    made(tmp_path / "vacuum.db", "VACUUM")
+    check_file(str(tmp_path / "vacuum.db"), known)
+    with pytest.raises(StoreTooNew, match=f"has schema {known}; this version of Dragoman knows {known - 1}"):
+        check_file(str(ours), known - 1)
+    for statement in ("PRAGMA application_id = 7", "PRAGMA user_version = 1"):
+        other = made(tmp_path / f"{statement[7:12]}.db", "CREATE TABLE theirs (a)", statement)
+        check_file(other)
+        with pytest.raises(StoreError) as refused:
+            check_file(other, known)
+        assert (refused.value.message, refused.value.cure) == (f"{other} is the database of another program.", OWN)
+    with pytest.raises(StoreError, match="cannot be opened: No such file or directory"):
+        check_file(str(tmp_path / "none.db"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreError) as refused:
+        check_file(str(tmp_path / "pipe"))
+    assert (refused.value.message, refused.value.cure) == (f"The store {tmp_path / 'pipe'} is not a file.", OWN)
 
 
 def test_a_file_with_two_names_is_not_opened(tmp_path: Path) -> None:

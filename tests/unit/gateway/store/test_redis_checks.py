@@ -17,7 +17,7 @@ from gateway.domain.durability import Durability, StoreTerms
 from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import FILLING, SCHEMA, check_server
-from gateway.store.redis.connection import address_of, failure
+from gateway.store.redis.connection import RUNBOOK, TooFewReplicas, address_of, failure
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
@@ -115,27 +115,59 @@ def test_a_half_filled_store_is_refused(server: RedisServer, client: Any) -> Non
     assert "begins anew" in refused.value.cure
 
 
+REFUSED, CORRECT = "refuses this user: ", "Correct user and password in store.url."
+
+
 @pytest.mark.parametrize(
     ("error", "said", "cure"),
     [
         (exceptions.ReadOnlyError("You can't write"), "is a replica.", "Point store.url at the primary."),
-        (exceptions.OutOfMemoryError("OOM"), "is full: OOM.", "Give Redis more memory (maxmemory)"),
+        (
+            exceptions.OutOfMemoryError("OOM"),
+            "is full: OOM.",
+            "Give Redis more memory (maxmemory); the daemon goes on.",
+        ),
         (redis.ConnectionError("gone"), "does not answer: gone.", "Start Redis, or correct the URL."),
-        (redis.ConnectionError("SSL: bad"), "cannot be reached through TLS: SSL: bad.", "`?ca=FILE`"),
-        (redis.AuthenticationError("no"), "refuses this user: no.", "Correct user and password in store.url."),
-        (exceptions.NoPermissionError("run the 'mget' command"), "refuses this user", "Give it the right `+mget`."),
-        (exceptions.NoPermissionError("one of the channels"), "refuses this user", "channels `&{dragoman}:*`"),
-        (exceptions.NoPermissionError("one of the keys"), "refuses this user", "keys `~{dragoman}:*`"),
-        (redis.ResponseError("DB index is out of range"), "has no such database", "raise `databases`"),
-        (redis.ResponseError("what"), "failed: what.", "RUNBOOK"),
+        (
+            TooFewReplicas("1 of 2"),
+            "has too few replicas: 1 of 2.",
+            "Start the replicas, or lower store.replicas; nothing is lost.",
+        ),
+        (
+            redis.ConnectionError("SSL: bad"),
+            "cannot be reached through TLS: SSL: bad.",
+            "Name the authority of its certificate with `?ca=FILE`, and your own with `&cert=FILE&key=FILE`.",
+        ),
+        (redis.AuthenticationError("no"), f"{REFUSED}no.", CORRECT),
+        (
+            exceptions.NoPermissionError("run the 'mget' command"),
+            f"{REFUSED}run the 'mget' command.",
+            f"Give it the right `+mget`. {RUNBOOK}",
+        ),
+        (
+            exceptions.NoPermissionError("one of the channels"),
+            f"{REFUSED}one of the channels.",
+            f"Allow it the channels `&{{dragoman}}:*`, or those of its prefix. {RUNBOOK}",
+        ),
+        (
+            redis.ResponseError("ACL failure in script: one of the keys"),
+            f"{REFUSED}ACL failure in script: one of the keys.",
+            f"Allow it the keys `~{{dragoman}}:*`, or those of its prefix. {RUNBOOK}",
+        ),
+        (
+            redis.ResponseError("DB index is out of range"),
+            "has no such database: DB index is out of range.",
+            "Correct the number at the end of store.url, or raise `databases` in redis.conf.",
+        ),
+        (redis.ResponseError("what"), "failed: what.", RUNBOOK),
     ],
 )
 def test_each_failure_names_server_and_cure(error: redis.RedisError, said: str, cure: str) -> None:
     found = failure(error, "redis://nobody:secret@here:1/0")
-    assert str(found).startswith("Redis at redis://")
-    assert f"here:1/0 {said}" in str(found)
-    assert "secret" not in str(found)
-    assert cure in found.cure
+    assert found.message.startswith("Redis at redis://")
+    assert found.message.endswith(f"here:1/0 {said}")
+    assert "secret" not in found.message
+    assert found.cure == cure
 
 
 def test_a_replica_is_refused(server: RedisServer, client: Any) -> None:
@@ -297,9 +329,12 @@ def test_where_redis_does_not_say_the_operator_does(server: RedisServer, client:
     client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", *rights)
     url = server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1")
     try:
-        with pytest.raises(StoreError, match="does not say") as refused:
+        with pytest.raises(StoreError, match="does not say whether it loses writes: ") as refused:
             check_store(url)
-        assert '"one-second"' in refused.value.cure
+        assert refused.value.cure == (
+            "Allow this user the command CONFIG GET, or write into [store] what it promises: "
+            'durability = "always", "one-second" or "none".'
+        )
         assert check_store(url, StoreTerms(durability=Durability.ONE_SECOND)) is Durability.ONE_SECOND
     finally:
         client.execute_command("ACL", "DELUSER", USER)

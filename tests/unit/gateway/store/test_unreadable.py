@@ -13,7 +13,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.turns import TurnState
 from gateway.ports import Store
 from gateway.store.kernel import turns
-from tests.contract.scene import MAIN, Scene
+from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import BOB, result, route
 from tests.unit.gateway.store.opened import opened
@@ -68,6 +68,27 @@ async def test_result_is_stored_when_the_rest_is_damaged(tmp_path: Path, breaks:
     with closing(sqlite3.connect(path)) as other, other:
         assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
         assert other.execute("SELECT state FROM turns").fetchone() == ("failed",)
+
+
+@pytest.mark.parametrize("breaks", ["approval = 'no JSON'", "payload = '['"])
+async def test_an_unreadable_wait_ends_with_its_turn(tmp_path: Path, breaks: str) -> None:
+    """After a restart it expires at its time, and its turn fails. What was damaged stays as it is."""
+    path = tmp_path / "s.db"
+    async with opened(str(path)) as store:
+        asked = await Scene(store, FakeClock()).parked(2, ttl_s=60)
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(f"UPDATE waits SET {breaks} WHERE id = ?", (asked.wait,))
+        was = other.execute("SELECT approval, payload FROM waits ORDER BY ord").fetchall()
+    clock = FakeClock()
+    clock.advance(60)
+    async with opened(str(path), clock) as store:
+        assert await store.expire_waits() == 2
+        (claimed,) = await store.claim(NODE)
+        assert claimed.view is None
+        assert await store.finish_turn(claimed.lease, TurnState.FAILED, answer=None, given=[], slots=[], timers=[])
+    with closing(sqlite3.connect(path)) as other, other:
+        assert other.execute("SELECT state FROM waits").fetchall() == [("expired",)] * 2
+        assert other.execute("SELECT approval, payload FROM waits ORDER BY ord").fetchall() == was
 
 
 async def test_result_is_stored_without_memory_to_read_the_rest(
