@@ -201,11 +201,9 @@ class Tree:
         return [(bisect(self.births, at_s), q.text.splitlines()[-1], q.results) for at_s, q in found]
 
 
-async def until_counts(
-    daemon: Daemon, condition: Callable[[Mapping[str, int]], bool], within_s: float = PATIENCE_S
-) -> None:
+async def until_counts(daemon: Daemon, condition: Callable[[Mapping[str, int]], bool]) -> None:
     """Look every 20 ms until the store's counts are so. Raises `TimeoutError`."""
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             if condition(await figures(daemon)):
                 return

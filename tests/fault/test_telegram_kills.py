@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.fault.telegram_rig import (
 from tests.support.model_server import Reply, Rule
 from tests.support.patience import PATIENCE_S
 from tests.support.proof import KILLS, counted, figure, times
+from tests.support.stopwatch import Stopwatch
 from tests.support.telegram import Call, FakeTelegram, Fault, Shown, faults
 
 AGAIN = range(times(1, 6))
@@ -235,10 +235,10 @@ async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path) -> N
         old = {ANN: await asked(one, ANN, ALLOWED), JOE: await asked(one, JOE, DENIED)}
         await away(one)
         one.daemon.warm = False  # how long this start takes is measured
-        began = time.monotonic()
+        watch = Stopwatch(lambda: one.daemon.pid)
         await one.start()
         new = {ANN: await offered(one, ANN, ALLOWED), JOE: await offered(one, JOE, DENIED)}
-        offered_s = time.monotonic() - began
+        offered_s = watch.seconds()
         await decided(one, new[ANN], "Once", "Allowed.")
         await decided(one, old[ANN], "Deny", "Already decided.")
         await decided(one, old[JOE], "Deny", "Denied; nothing was run.")

@@ -31,6 +31,7 @@ from tests.fault.telegram_rig import (
     wire,
 )
 from tests.support.proof import dice, figure
+from tests.support.stopwatch import Stopwatch
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, Shown, faults
 
 RIVAL_TIMEOUT_S = 49
@@ -221,10 +222,10 @@ async def test_bad_tokens_and_poison(tmp_path: Path) -> None:
         assert "account good" not in text
         telegram.say(ANN, "before")
         count = poison(telegram)
-        began = time.monotonic()
+        watch = Stopwatch(lambda: one.daemon.pid)
         telegram.say(JOE, "after")
         await telegram.see(JOE, "You said: after")
-        after_s = time.monotonic() - began
+        after_s = watch.seconds()
         await telegram.see(ANN, "You said: before")
         assert count > 10
         figure("F16", "until a message behind poisoned updates was answered", after_s, LATER_WITHIN_S, "s")

@@ -60,6 +60,11 @@ class Daemon:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int | None:
+        """The process of the life that was begun last."""
+        return None if self.process is None else self.process.pid
+
+    @property
     def state(self) -> Path:
         """The state folder."""
         return self.folder / "state"
