@@ -45,6 +45,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("groups", ", ".join(settings.chats.allow) or "none"),
         ("message while running", settings.sessions.message_while_running.value),
         ("kept of a history", _kept(settings.sessions.keep)),
+        ("kept of the audit", f"the last {days} days" if (days := settings.audit.keep.days) else "everything"),
         *((f"hook {hook.event.value}", _hook(hook)) for hook in loaded.hooks),
         *((f"tool {name}", describe(name, policy)) for name, policy in sorted(loaded.tools.items())),
     ]

@@ -27,6 +27,7 @@ from config.reading import TableReader, as_error, secrets_in, unknown
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
 from config.settings import (
+    AuditSettings,
     ChatsSettings,
     HttpSettings,
     LimitsSettings,
@@ -56,7 +57,7 @@ from gateway.errors import ConfigError
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
     "owners", "store", "cluster", "http", "model", "limits", "budgets", "sandbox", "agents", "channels", "people",
-    "chats", "sessions", "tools", "rules", "hooks", "log", "voice",
+    "chats", "sessions", "audit", "tools", "rules", "hooks", "log", "voice",
 )  # fmt: skip
 NUMBERED: Final = ("rules", "hooks")
 """Arrays of tables whose problems name the line of their table."""
@@ -281,6 +282,7 @@ def _read(
     people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
+    audit = reader.model(AuditSettings, raw.get("audit", {}), ("audit",))
     log = reader.model(LogSettings, raw.get("log", {}), ("log",))
     voice = reader.model(VoiceSettings, raw.get("voice", {}), ("voice",))
     tools, warnings, own = read_tools(raw.get("tools", {}), specs, sources, reader, own)
@@ -297,13 +299,13 @@ def _read(
         named = Named(owners=owners, allowed=people.allow, channels=known)
         check_budgets(raw.get("budgets", {}), named, reader)
         warnings += check_approvers(raw.get("tools", {}), chats.approvers, tools, named, reader)
-    if not (web and store and cluster and http and model and people and chats and sessions and log and voice):
+    if not (web and store and cluster and http and model and people and chats and sessions and audit and log and voice):
         return None, channels, tools, warnings, own
     if not store.url:
         store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
     settings = Settings(
         owners=owners, store=store, cluster=cluster, http=http, model=model, web=web, people=people, chats=chats,
-        sessions=sessions, log=log, voice=voice,
+        sessions=sessions, audit=audit, log=log, voice=voice,
     )  # fmt: skip
     of_channels = [line for one in (channels or {}).values() for line in one.warnings(_named(settings))]
     warnings = [*_without_effect(settings, channels or {}), *settings.voice.warnings(), *of_channels, *warnings]

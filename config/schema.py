@@ -18,6 +18,7 @@ from config.model import ModelSettings
 from config.plugins import tool_specs
 from config.rules import RuleSettings
 from config.settings import (
+    AuditSettings,
     BudgetSettings,
     ChannelModule,
     ChatsSettings,
@@ -58,8 +59,8 @@ def schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "cluster": ClusterSettings, "http": HttpSettings, "model": ModelSettings,
-        "people": PeopleSettings, "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
-        "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings, "voice": VoiceSettings,
+        "people": PeopleSettings, "chats": ChatsSettings, "sessions": SessionsSettings, "audit": AuditSettings,
+        "limits": LimitsSettings, "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings, "voice": VoiceSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {

@@ -230,6 +230,24 @@ class KeepSettings(Table):
     )
 
 
+class AuditKeepSettings(Table):
+    """`keep` of `[audit]`."""
+
+    days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = Field(
+        default=None, description="Calls that started in so many days. Default: all."
+    )
+
+
+class AuditSettings(Table):
+    """`[audit]`."""
+
+    keep: AuditKeepSettings = Field(
+        default=AuditKeepSettings(),
+        description="What is kept of the audit: { days = 365 }. Older rows are removed once `dragoman audit export` "
+        "has written them to a file. Default: everything.",
+    )
+
+
 class SessionsSettings(Table):
     """`[sessions]`."""
 
@@ -496,5 +514,6 @@ class Settings:
     people: PeopleSettings
     chats: ChatsSettings
     sessions: SessionsSettings
+    audit: AuditSettings
     log: LogSettings
     voice: VoiceSettings

@@ -152,6 +152,7 @@ def make_history_trimmer(core: Core) -> HistoryTrimmer:
     """Wire the removal of old turns."""
     keep = core.loaded.settings.sessions.keep
     age = None if keep.days is None else timedelta(days=keep.days)
+    audited = core.loaded.settings.audit.keep.days
     return HistoryTrimmer(
         node_id=core.node,
         retention=core.store,
@@ -161,6 +162,7 @@ def make_history_trimmer(core: Core) -> HistoryTrimmer:
         metrics=core.metrics,
         remove_files=core.workspaces.remove_files,
         is_alone=not is_shared(core.loaded.settings.store.url),
+        audit_age=None if audited is None else timedelta(days=audited),
     )
 
 

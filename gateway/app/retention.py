@@ -1,4 +1,4 @@
-"""Loop of retention: removes old turns of each session, then the files that they left. Wired by `app.build`.
+"""Loop of retention: removes old turns of each session, their files, and exported audit rows. Wired by `app.build`.
 
 Files go after the rows that name them: the store remembers them until a node that holds them has removed them.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.domain.ids import NodeId, SessionId, TurnId
 from gateway.domain.retention import Keep, LostFiles
-from gateway.errors import NotFound, StoreError
+from gateway.errors import NotFound, StoreDamaged, StoreError
 from gateway.ports import Node, Queries, Retention
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
@@ -45,6 +45,8 @@ class HistoryTrimmer:
     """Removes files; returns the turns of which some may have been here."""
     is_alone: bool
     """Whether no other node has files of this store."""
+    audit_age: timedelta | None = None
+    """Age from which rows of the audit that were exported are removed; None: never."""
     every_s: float = EVERY_S
     _after: str = ""
     _elsewhere: set[TurnId] = field(default_factory=set[TurnId])
@@ -59,6 +61,7 @@ class HistoryTrimmer:
                 await self.clear_files()
                 if await self._is_ours():
                     await self._fold()
+                    await self._trim_audit()
                     if not self.keep.is_everything:
                         await self._some_sessions()
                     pause = NEXT_S if self._after else self.every_s
@@ -72,6 +75,15 @@ class HistoryTrimmer:
         while count := await self.retention.fold(FOLD_AFTER):
             self.metrics.sweeps.labels("fold").inc(count)
             await asyncio.sleep(REST_S)
+
+    async def _trim_audit(self) -> None:
+        """Remove old rows of the audit. One that is damaged stays as it is, and holds up nothing else."""
+        try:
+            while self.audit_age is not None and (count := await self.retention.trim_audit(self.audit_age)):
+                self.metrics.sweeps.labels("audit").inc(count)
+                await asyncio.sleep(REST_S)
+        except StoreDamaged as error:
+            self._log.error("old rows of the audit are not removed", error=str(error), cure=error.cure)
 
     async def _is_ours(self) -> bool:
         return await self.node.hold(LEASE, self.node_id, LEASE_LASTS) is not None

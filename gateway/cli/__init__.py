@@ -199,6 +199,8 @@ def audit(context: click.Context, last: int) -> None:
     if found["broken"] is not None:
         raise DragomanError(found["broken"], cure=_NOT_WHOLE)
     click.echo(f"The audit is whole: {found['count']} rows, {found['calls']} started calls. Its head: {found['head']}")
+    if found["removed"]:
+        click.echo(f"Rows 1 to {found['removed']} were removed behind an export.")
 
 
 @cli.command(cls=TextCommand)

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import Options, places
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, DragomanError
 
 if TYPE_CHECKING:
     from config.load import Loaded
+    from gateway.domain.audit import AuditHead, AuditMark
     from gateway.domain.nodes import KeySource
     from gateway.store.copying import Copied
     from gateway.store.homing import KeptFiles
     from gateway.system.secret_key import SecretKey
+
+
+_NOTED_WITHIN_S = 30.0
 
 
 @click.command()
@@ -125,11 +129,17 @@ def restore(options: Options, source: str, *, only_check: bool) -> None:
 @places
 @click.pass_obj
 def export_audit(options: Options, file: str) -> None:
-    """Write the audit to the new FILE, a JSON object a line, with its head. Keep it where this machine cannot write."""
+    """Write the audit to the new FILE, a JSON object a line, with its head. Keep it where this machine cannot write.
+
+    The store notes the head: `[audit] keep` removes no row behind it.
+    """
     from gateway.store.audit_files import export_audit as write
 
-    found = write(_loaded(options).settings.store.url, file)
-    click.echo(f"Exported to {file}: {found.rows} rows. Their head: {found.head}")
+    loaded = _loaded(options)
+    found = write(loaded.settings.store.url, file)
+    click.echo(f"Exported to {file}: {found.rows} rows{_behind(found.removed)}. Their head: {found.head.hash}")
+    if found.head.seq:
+        _note_export(loaded, file, found.head)
 
 
 @click.command("compare")
@@ -141,7 +151,45 @@ def compare_audit(options: Options, file: str) -> None:
     from gateway.store.audit_files import compare_audit as compare
 
     kept, now = compare(_loaded(options).settings.store.url, file)
-    click.echo(f"The {kept.rows} rows of {file} are in the audit, and {now.rows - kept.rows} after them.")
+    gone = 0 if now.removed is None else now.removed.seq
+    there = kept.head.seq - max(gone, 0 if kept.removed is None else kept.removed.seq)
+    after = now.head.seq - kept.head.seq
+    click.echo(f"The {there} rows of {file} are in the audit{_behind(now.removed)}, and {after} after them.")
+
+
+def _behind(removed: AuditMark | None) -> str:
+    return "" if removed is None else f" (rows 1 to {removed.seq} were removed behind an export)"
+
+
+def _note_export(loaded: Loaded, file: str, head: AuditHead) -> None:
+    """Have the daemon note the export in the store, or do it where none runs here."""
+    import asyncio
+
+    from gateway.server.control_client import call, is_running
+    from gateway.server.control_wire import socket_path
+
+    path = socket_path(loaded.state)
+    try:
+        if is_running(path):
+            noted = call(path, "audit_exported", {"seq": head.seq, "head": head.hash}, _NOTED_WITHIN_S)["noted"]
+        else:
+            noted = asyncio.run(_note_directly(loaded, head))
+    except DragomanError as error:
+        says = f"{file} is written, but the store did not note it: {error.message}"
+        raise DragomanError(says, cure=error.cure) from None
+    if not noted:
+        raise DragomanError(f"{file} is written, but the store has no such row.", cure="Export again to another file.")
+
+
+async def _note_directly(loaded: Loaded, head: AuditHead) -> bool:
+    from gateway.store import open_store
+    from gateway.system.clock import SystemClock
+
+    store = open_store(loaded.settings.store.url, SystemClock(), loaded.settings.store.terms)
+    try:
+        return await store.note_export(head.seq, head.hash)
+    finally:
+        await store.close()
 
 
 def _files_beside(source: str) -> KeptFiles | None:
@@ -184,5 +232,6 @@ def _said(copied: Copied) -> str:
 
     counts = copied.tally.counts
     rows = f"{count(copied.tally.total, 'row')}, {count(counts['session'], 'session')}, {count(counts['turn'], 'turn')}"
-    audit = f"The audit is whole: {count(counts['audit'], 'row')}. Its head: {copied.audit.hash}"
+    behind = _behind(copied.removed)
+    audit = f"The audit is whole: {count(counts['audit'], 'row')}{behind}. Its head: {copied.audit.hash}"
     return f"{rows}; each was compared. {audit}"

@@ -47,7 +47,7 @@ class StartRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
-    """One start of a call. Never changed and never removed."""
+    """One start of a call. Never changed; removed only behind an export, by the setting for it."""
 
     seq: int
     """Sequence number: 1, 2, 3, … over the whole store."""
@@ -93,6 +93,16 @@ class AuditHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditMark:
+    """A row of the audit that is named beside it: the last one of an export, or the last one that was removed."""
+
+    seq: int
+    hash: str
+    at: datetime
+    """Time of the export, or the latest start among the removed rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedCall:
     """Started call, as its step records it, with the audit row that the step names."""
 
@@ -103,3 +113,5 @@ class StartedCall:
     started_at: datetime
     """Time of its last start."""
     row: AuditRow | None
+    seq: int | None = None
+    """Number of the row that the step names, which may have been removed."""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.audit import AuditHead, AuditMark, AuditRow, StartedCall
 from gateway.ports import Audit
 
 PAGE = 500
@@ -53,12 +53,14 @@ class AuditVerdict:
     """Result of a verification."""
 
     rows: int
-    """Intact rows, from the first one on."""
+    """Intact rows, from the first one on that was not removed."""
     head: str
     """Hash of the last intact row."""
     calls: int
     """Started calls that have their row."""
     broken: Broken | None
+    removed: AuditMark | None = None
+    """The last row that was removed behind an export; None while none was."""
 
 
 def canonical(data: Mapping[str, Any]) -> str:
@@ -69,6 +71,19 @@ def canonical(data: Mapping[str, Any]) -> str:
 def beginning_of(since: datetime) -> str:
     """Return the previous hash of the first row. It covers `since`, so that this cannot be changed later either."""
     return hashlib.sha256(canonical({"audit_since": _time(since)}).encode()).hexdigest()
+
+
+def begins_behind(removed: AuditMark | None, since: datetime) -> AuditHead:
+    """Return the head that the first row follows: the last removed row, or where every audit begins."""
+    if removed is None:
+        return AuditHead(since=since, seq=0, hash=beginning_of(since))
+    return AuditHead(since=since, seq=removed.seq, hash=removed.hash)
+
+
+def check_of(mark: AuditMark) -> str:
+    """Return a hash over a mark, which is stored with it."""
+    data = {"seq": mark.seq, "hash": mark.hash, "at": _time(mark.at)}
+    return hashlib.sha256(canonical(data).encode()).hexdigest()
 
 
 def hash_of(row: AuditRow) -> str:
@@ -116,15 +131,15 @@ def _damage(head: AuditHead, row: AuditRow) -> Broken | None:
     return None
 
 
-def missing(since: datetime, calls: Sequence[StartedCall]) -> Broken | None:
+def missing(since: datetime, calls: Sequence[StartedCall], removed: AuditMark | None = None) -> Broken | None:
     """Return the damage of the first started call without a row of its own; None when every call has one.
 
-    Detects rows cut off at the end: their calls name them.
+    Detects rows cut off at the end: their calls name them. A call whose row was removed needs none.
     """
     for call in calls:
         step = f"the call at step {call.n} of turn {call.turn} started at {_time(call.started_at)}"
         if call.row is None:
-            if call.started_at > since:
+            if call.started_at > since and not _was_removed(call, removed):
                 return Broken(why=Why.NOT_WRITTEN, says=f"The audit is damaged: {step}, and there is no row of it.")
         elif (call.row.turn, call.row.n, call.row.at) != (call.turn, call.n, call.started_at):
             says = f"The audit is damaged: {step}, and its row {call.row.seq} is of another start."
@@ -132,18 +147,38 @@ def missing(since: datetime, calls: Sequence[StartedCall]) -> Broken | None:
     return None
 
 
+def cut_off(removed: AuditMark | None, last: int) -> Broken | None:
+    """Return the damage when nothing is left behind the removed rows: the last row, of number `last`, is never removed."""
+    if removed is None or last > removed.seq:
+        return None
+    return Broken(why=Why.REMOVED, says=f"The audit is damaged: the rows behind row {removed.seq} are missing.")
+
+
+def _was_removed(call: StartedCall, removed: AuditMark | None) -> bool:
+    return removed is not None and call.seq is not None and call.seq <= removed.seq and call.started_at <= removed.at
+
+
 async def verify(audit: Audit) -> AuditVerdict:
     """Verify every row and every started call, a page at a time, up to the first damage. Raises `StoreError`.
 
     Hashing runs in a thread, beside the event loop. Rows written meanwhile may be covered or not.
     """
-    since = (await audit.audit_head()).since
-    head = AuditHead(since=since, seq=0, hash=beginning_of(since))
-    broken: Broken | None = None
+    removed = await audit.removed_audit()
+    while True:
+        verdict = await _verify(audit, removed)
+        began, removed = removed, await audit.removed_audit()
+        if verdict.broken is None or removed == began:  # else rows were removed while it read
+            return verdict
+
+
+async def _verify(audit: Audit, removed: AuditMark | None) -> AuditVerdict:
+    end = await audit.audit_head()
+    since, broken = end.since, cut_off(removed, end.seq)
+    head = begin = begins_behind(removed, since)
     while broken is None and (rows := await audit.audit_rows(head.seq, PAGE)):
         head, broken = await asyncio.to_thread(follow, head, rows)
     calls, after = 0, 0
     while broken is None and (page := await audit.started_calls(after, PAGE)):
-        broken = missing(since, page)
+        broken = missing(since, page, removed)
         calls, after = calls + sum(call.row is not None for call in page), page[-1].ord
-    return AuditVerdict(rows=head.seq, head=head.hash, calls=calls, broken=broken)
+    return AuditVerdict(rows=head.seq - begin.seq, head=head.hash, calls=calls, broken=broken, removed=removed)

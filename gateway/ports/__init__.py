@@ -4,6 +4,7 @@ group them.
 
 from __future__ import annotations
 
+from gateway.ports.audit import Audit
 from gateway.ports.channel_spec import CHANNEL_API, Build, ChannelSpec, IdForm, Mistake
 from gateway.ports.channels import (
     COOKIE,
@@ -35,7 +36,6 @@ from gateway.ports.stateful_tools import EgressProxy, SandboxSession, StatefulTo
 from gateway.ports.store import (
     Accounts,
     ApproversOf,
-    Audit,
     EventBus,
     Homes,
     KeyValue,

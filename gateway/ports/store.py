@@ -1,4 +1,4 @@
-"""Protocols of the store, grouped by caller. `gateway.ports.intake` and `gateway.ports.turns` hold the other groups.
+"""Protocols of the store, grouped by caller. `gateway.ports.audit`, `intake` and `turns` hold the other groups.
 
 Every method is one atomic transition, durable when it returns. Times come from the store's own clock. A write under a
 lease raises `LeaseLost` when the fence is stale, and then wrote nothing. `StoreFull` wrote nothing either. After a
@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Protocol
 
-from gateway.domain.audit import AuditHead, AuditRow, StartedCall
 from gateway.domain.durability import StoreTerms
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
@@ -24,6 +23,7 @@ from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
+from gateway.ports.audit import Audit
 from gateway.ports.intake import Intake
 from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
 
@@ -93,8 +93,8 @@ class Sweeps(Protocol):
 class Retention(Protocol):
     """Removal of old history. Called by the daemon's retention loop alone.
 
-    Only what has ended is removed: see `gateway.policy.retention`. Counters, grants that did not end, spending and the
-    audit stay.
+    Only what has ended is removed: see `gateway.policy.retention`. Counters, grants that did not end and spending stay.
+    Of the audit only what was exported goes.
     """
 
     async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
@@ -112,6 +112,13 @@ class Retention(Protocol):
         """Store some turns that ended so long ago in a smaller form, where the store has one. Nobody sees a difference.
 
         Return how many were looked at; call it again until it returns 0.
+        """
+        ...
+
+    async def trim_audit(self, age: timedelta) -> int:
+        """Remove some rows of the audit that are older than this and were exported, the oldest first; the last stays.
+
+        Return how many; call it again until it returns 0. Raises `StoreDamaged` when they are not what was written.
         """
         ...
 
@@ -408,26 +415,6 @@ class Queries(Protocol):
 
     async def counts(self) -> Counts:
         """Return the figures of the whole store."""
-        ...
-
-
-class Audit(Protocol):
-    """Reads of the audit. Only `TurnJournal.start_step` writes a row, in its own transition."""
-
-    async def audit_head(self) -> AuditHead:
-        """Return the end of the audit."""
-        ...
-
-    async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
-        """Return the row of a step's last start; None when it never started. Raises `StoreError` as `audit_rows`."""
-        ...
-
-    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
-        """Return rows with `seq` > after, by `seq`. Raises `StoreError` for a row that cannot be read."""
-        ...
-
-    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
-        """Return started calls whose step's `ord` is > after, by `ord`, each with its row."""
         ...
 
 

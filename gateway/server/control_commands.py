@@ -59,6 +59,7 @@ class ControlCommands:
             "sessions": self._sessions,
             "approvals": self._approvals,
             "audit": self._audit,
+            "audit_exported": self._audit_exported,
             "grants": self._list_grants,
             "revoke": self._revoke,
             "explain": self._explain,
@@ -154,9 +155,18 @@ class ControlCommands:
         try:
             found = await verify(self.audit)
         except StoreError as error:
-            return {**shown, "count": 0, "calls": 0, "head": "", "broken": error.message}
+            return {**shown, "count": 0, "calls": 0, "head": "", "broken": error.message, "removed": 0}
         broken = found.broken.says if found.broken else None
-        return {**shown, "count": found.rows, "calls": found.calls, "head": found.head, "broken": broken}
+        removed = 0 if found.removed is None else found.removed.seq
+        result = {"count": found.rows, "calls": found.calls, "head": found.head, "broken": broken, "removed": removed}
+        return {**shown, **result}
+
+    async def _audit_exported(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Note the row that an export ended in, so that what is older than the setting may be removed up to it."""
+        seq, head = args.get("seq"), args.get("head")
+        if not isinstance(seq, int) or not isinstance(head, str):
+            raise BadRequest("An export is named by its last row and its head.", cure="Use: dragoman audit export.")
+        return {"noted": await self.audit.note_export(seq, head)}
 
     async def _explain(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return how a call would be decided in a stored session."""

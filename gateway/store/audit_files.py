@@ -12,13 +12,14 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from gateway.domain.audit import AuditRow
+from gateway.domain.audit import AuditHead, AuditMark, AuditRow
 from gateway.errors import StoreDamaged, StoreError
 from gateway.store.codec import dump_json
 from gateway.store.copying import Chain, path_of, refuse_other
 from gateway.store.decode import audit_row_of
+from gateway.store.kernel.audit import mark_of, text_of
 from gateway.store.records import Record
 
 _CALL = ("seq", "at", "session", "turn", "n", "lane", "tool", "action_sha")
@@ -30,32 +31,45 @@ NOT_WHOLE = "Keep a copy of the store, and look at deploy/RUNBOOK.md (Was anythi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The rows of a file, and the head that they end in."""
+    """The rows of a file or of a store, and the head that they end in."""
 
-    rows: int
-    head: str
+    head: AuditHead
+    removed: AuditMark | None
+    """The row that they follow; None when the first one is the first of all."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        return self.head.seq - (0 if self.removed is None else self.removed.seq)
+
+
+class _Snapshot(Protocol):
+    """What is read of a store."""
+
+    def removed_audit(self) -> AuditMark | None: ...
+    def audit(self) -> Iterator[Record]: ...
 
 
 @contextmanager
-def _audit_of(url: str) -> Generator[Iterator[Record]]:
+def _audit_of(url: str) -> Generator[_Snapshot]:
     """Read the audit of a store, which may be in use."""
     if path := path_of(url):
         from gateway.store.sqlite.copying import read_file
 
         with read_file(path) as snapshot:
-            yield snapshot.audit()
+            yield snapshot
         return
     refuse_other(url)
     from gateway.store.redis.copying import copy_of
 
     with copy_of(url) as copy:
-        yield copy.audit()
+        yield copy
 
 
 def export_audit(url: str, path: str) -> Exported:
     """Write all rows to a new file (0600), a JSON object a line, and their head. Raises `StoreError`.
 
-    Nothing is written when the audit is not whole.
+    Nothing is written when the audit is not whole. The file begins with the row that was removed last, if one was.
     """
     if os.path.lexists(path):
         raise StoreError(f"{path} exists already.", cure="Name a file that does not exist, or move this one away.")
@@ -63,12 +77,14 @@ def export_audit(url: str, path: str) -> Exported:
     try:
         made.unlink(missing_ok=True)
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            chain = Chain()
-            with _audit_of(url) as records:
-                for record in records:
-                    _follow(chain, audit_row_of(tuple(record.values)))
-                    file.write(dump_json(dict(zip(NAMES, record.values, strict=True))) + "\n")
+        with os.fdopen(fd, "w", encoding="utf-8") as file, _audit_of(url) as snapshot:
+            chain = Chain(snapshot.removed_audit())
+            if chain.removed is not None:
+                file.write(f'{{"removed":{text_of(chain.removed)}}}\n')
+            for record in snapshot.audit():
+                _follow(chain, audit_row_of(tuple(record.values)))
+                file.write(dump_json(dict(zip(NAMES, record.values, strict=True))) + "\n")
+            _end(chain)
             file.write(dump_json({"rows": chain.head.seq, "head": chain.head.hash}) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -79,25 +95,34 @@ def export_audit(url: str, path: str) -> Exported:
         ) from error
     finally:
         made.unlink(missing_ok=True)
-    return Exported(rows=chain.head.seq, head=chain.head.hash)
+    return Exported(head=chain.head, removed=chain.removed)
 
 
 def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
     """Return what a file holds and what the store holds now. Raises `StoreError` when one is not whole, or they differ.
 
-    The store may hold more rows: those came after the file.
+    The store may hold more rows: those came after the file. It may hold fewer: those were removed behind an export.
     """
-    kept, chain, at_kept = _read(path), Chain(), ""
-    with _audit_of(url) as records:
-        for record in records:
+    kept = _read(path)
+    end = kept.head.seq
+    with _audit_of(url) as snapshot:
+        chain = Chain(snapshot.removed_audit())
+        if chain.head.seq > end:
+            raise StoreError(
+                f"The store holds nothing of {path}: all up to row {chain.head.seq} was removed behind a later export.",
+                cure="Compare it with the file of a later export.",
+            )
+        at_kept = chain.head.hash if chain.head.seq == end else ""
+        for record in snapshot.audit():
             _follow(chain, audit_row_of(tuple(record.values)))
-            if chain.head.seq == kept.rows:
+            if chain.head.seq == end:
                 at_kept = chain.head.hash
-    if kept.rows > chain.head.seq:
-        raise StoreDamaged(f"The store ends at row {chain.head.seq}; {path} knows {kept.rows}.", cure=NOT_WHOLE)
-    if kept.rows and at_kept != kept.head:
+        _end(chain)
+    if end > chain.head.seq:
+        raise StoreDamaged(f"The store ends at row {chain.head.seq}; {path} knows {end}.", cure=NOT_WHOLE)
+    if at_kept != kept.head.hash:
         raise StoreDamaged(f"The rows of the store are not those of {path}: it was written anew.", cure=NOT_WHOLE)
-    return kept, Exported(rows=chain.head.seq, head=chain.head.hash)
+    return kept, Exported(head=chain.head, removed=chain.removed)
 
 
 def _read(path: str) -> Exported:
@@ -109,6 +134,8 @@ def _read(path: str) -> Exported:
                 found = json.loads(line)
                 if "head" in found:
                     end = found
+                elif "removed" in found:
+                    chain = Chain(mark_of(dump_json(found["removed"])))
                 else:
                     _follow(chain, audit_row_of(tuple(found[name] for name in NAMES)))
     except OSError as error:
@@ -117,11 +144,22 @@ def _read(path: str) -> Exported:
         raise StoreError(f"{path} is no export of an audit.", cure="Name a file of `dragoman audit export`.") from error
     if (end.get("rows"), end.get("head")) != (chain.head.seq, chain.head.hash):
         raise StoreError(f"{path} is not whole: its rows do not end in its head.", cure="Take another copy of it.")
-    return Exported(rows=chain.head.seq, head=chain.head.hash)
+    return Exported(head=chain.head, removed=chain.removed)
 
 
 def _follow(chain: Chain, row: AuditRow) -> None:
-    try:
+    with _with_cure():
         chain.add([row])
+
+
+def _end(chain: Chain) -> None:
+    with _with_cure():
+        chain.end()
+
+
+@contextmanager
+def _with_cure() -> Generator[None]:
+    try:
+        yield
     except StoreDamaged as error:
         raise StoreDamaged(error.message, cure=NOT_WHOLE) from error

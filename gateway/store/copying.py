@@ -11,14 +11,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from gateway.domain.audit import AuditHead, AuditRow
+from gateway.domain.audit import AuditHead, AuditMark, AuditRow
 from gateway.errors import ConfigError, StoreDamaged, StoreError
-from gateway.policy.audit import beginning_of, follow
+from gateway.policy.audit import begins_behind, cut_off, follow
 from gateway.store import no_redis
 from gateway.store.codec import EPOCH
 from gateway.store.decode import audit_row_of
 from gateway.store.homing import Homed, KeptFiles
-from gateway.store.records import Snapshot, Tally
+from gateway.store.kernel.audit import REMOVED, mark_of
+from gateway.store.records import Snapshot, Tally, list_key
 
 SQLITE, REDIS = "sqlite://", ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 STAGED = ".rows"
@@ -35,6 +36,8 @@ class Copied:
     """Last revision of the store."""
     audit: AuditHead
     """End of the audit, whose chain is whole."""
+    removed: AuditMark | None
+    """The last row of the audit that was removed behind an export."""
     homeless: int = 0
     """Sessions whose files are at a place that the copy does not name any more."""
     settled: int = 0
@@ -44,9 +47,10 @@ class Copied:
 class Chain:
     """Verification of the audit as its rows come, in their order."""
 
-    def __init__(self, head: AuditHead | None = None) -> None:
-        """Begin behind `head`, or where every audit begins."""
-        self.head = head or AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+    def __init__(self, removed: AuditMark | None = None) -> None:
+        """Begin behind the last row that was removed, or where every audit begins."""
+        self.removed = removed
+        self.head: AuditHead = begins_behind(removed, EPOCH)
 
     def add(self, rows: Sequence[AuditRow]) -> None:
         """Follow the next rows. Raises `StoreDamaged`."""
@@ -54,15 +58,23 @@ class Chain:
         if broken is not None:
             raise StoreDamaged(broken.says)
 
+    def end(self) -> AuditHead:
+        """Return the head after the last row. Raises `StoreDamaged` when none is left behind the removed ones."""
+        if (broken := cut_off(self.removed, self.head.seq)) is not None:
+            raise StoreDamaged(broken.says)
+        return self.head
+
 
 def tally_of(snapshot: Snapshot) -> Copied:
     """Count all records of a snapshot and verify the audit. Raises `StoreDamaged`."""
     tally, chain = Tally(), Chain()
     for record in snapshot.records():
         tally.add(record)
-        if record.kind == "audit":
+        if record.kind == "fact" and record.key == list_key(REMOVED):
+            chain = Chain(mark_of(record.values[0]))
+        elif record.kind == "audit":
             chain.add([audit_row_of(tuple(record.values))])
-    return Copied(tally=tally, rev=snapshot.rev, audit=chain.head)
+    return Copied(tally=tally, rev=snapshot.rev, audit=chain.end(), removed=chain.removed)
 
 
 def path_of(url: str) -> str:

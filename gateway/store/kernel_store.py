@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from gateway.domain.audit import StartRecord
+from gateway.domain.audit import AuditMark, StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
 from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
 from gateway.domain.durability import Durability, StoreTerms
@@ -29,6 +29,7 @@ from gateway.domain.workflows import NewStep
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
 from gateway.store.kernel import (
+    audit,
     budgets,
     children,
     drops,
@@ -288,6 +289,19 @@ class KernelStore(ABC):
         """Do nothing: most stores have one form of a row."""
         del settled_for
         return 0
+
+    async def trim_audit(self, age: timedelta) -> int:
+        """Remove old rows of the audit that were exported."""
+        return await self.run(lambda part: audit.trim(part, age))
+
+    async def note_export(self, seq: int, row_hash: str) -> bool:
+        """Note the row that an export of the audit ended in."""
+        return await self.run(lambda part: audit.note_export(part, seq, row_hash))
+
+    async def removed_audit(self) -> AuditMark | None:
+        """Return the last row of the audit that was removed."""
+        (found,) = await self.facts([audit.REMOVED])
+        return audit.mark_of(None if found is None else found.value)
 
     async def lost_files(self) -> Sequence[LostFiles]:
         """Return the files of removed turns."""

@@ -57,7 +57,7 @@ class Snapshot(Protocol):
         ...
 
     def records(self) -> Iterator[Record]:
-        """Yield all rows. Those of the audit come in their order."""
+        """Yield all rows. Those of the audit come in their order, behind all facts."""
         ...
 
 

@@ -10,9 +10,10 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import StartOutcome
 from gateway.policy.audit import verify
 from gateway.ports import Store
+from gateway.store.kernel.audit import ROWS_AT_ONCE
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
+from tests.support.makers import ANN_TELEGRAM, beginning, deny, seconds, sha
 
 
 async def test_nothing_started_yet(store: Store) -> None:
@@ -139,6 +140,73 @@ async def test_rows_and_calls_come_in_pages(scene: Scene) -> None:
         (5, rows[3]),
     ]
     assert await scene.store.audit_rows(5, 2) == await scene.store.started_calls(calls[-1].ord, 3) == []
+
+
+async def _exported(store: Store, seq: int) -> None:
+    """Note an export that ended in this row."""
+    (row,) = await store.audit_rows(seq - 1, 1)
+    assert await store.note_export(seq, row.hash)
+
+
+async def _numbers(store: Store) -> list[int]:
+    return [row.seq for row in await store.audit_rows(0, 10)]
+
+
+@pytest.mark.conformance
+async def test_only_old_rows_behind_an_export_are_removed(scene: Scene, clock: FakeClock) -> None:
+    """What stays is whole from the mark on that they leave, calls of removed rows need none, and the chain goes on."""
+    store = scene.store
+    lease = await scene.planned(5)
+    for n in (1, 2, 3):
+        await scene.start(lease, n)
+        clock.advance(1)
+    first = (await store.audit_rows(0, 10))[:2]
+    assert (await store.trim_audit(seconds(0)), await store.removed_audit()) == (0, None)
+    await _exported(store, 2)
+    assert await store.trim_audit(seconds(3.5)) == 0
+    assert (await store.trim_audit(seconds(2.5)), await _numbers(store)) == (1, [2, 3])
+    assert (await store.trim_audit(seconds(0)), await store.trim_audit(seconds(0))) == (1, 0)
+    mark = await store.removed_audit()
+    assert mark is not None
+    assert (mark.seq, mark.hash, mark.at) == (2, first[1].hash, first[1].at)
+    await scene.start(lease, 4)
+    found = await verify(store)
+    assert (found.rows, found.calls, found.broken, found.removed) == (2, 2, None, mark)
+    assert [(call.seq, call.row is None) for call in await store.started_calls(0, 9)] == [
+        (1, True),
+        (2, True),
+        (3, False),
+        (4, False),
+    ]
+    assert (await store.audit_row(lease.turn, 1), await _numbers(store)) == (None, [3, 4])
+
+
+@pytest.mark.conformance
+async def test_the_last_row_of_the_audit_is_never_removed(scene: Scene, clock: FakeClock) -> None:
+    """It is the head. An export that the store does not hold is not noted, and a later one takes over."""
+    lease = await scene.planned(3)
+    for n in (1, 2):
+        await scene.start(lease, n)
+    clock.advance(60)
+    assert not await scene.store.note_export(2, "another")
+    assert not await scene.store.note_export(3, (await scene.store.audit_head()).hash)
+    await _exported(scene.store, 2)
+    assert (await scene.store.trim_audit(seconds(1)), await _numbers(scene.store)) == (1, [2])
+    assert (await scene.store.trim_audit(seconds(1)), (await verify(scene.store)).broken) == (0, None)
+    await scene.start(lease, 3)
+    assert (await scene.store.trim_audit(seconds(1)), await _numbers(scene.store)) == (1, [3])
+    await _exported(scene.store, 3)
+    assert (await verify(scene.store)).rows == 1
+
+
+async def test_a_removal_of_many_rows_goes_in_small_steps(scene: Scene, clock: FakeClock) -> None:
+    lease = await scene.planned(ROWS_AT_ONCE + 2)
+    for n in range(1, ROWS_AT_ONCE + 3):
+        await scene.start(lease, n)
+    clock.advance(60)
+    await _exported(scene.store, ROWS_AT_ONCE + 2)
+    assert [await scene.store.trim_audit(seconds(1)) for _ in range(3)] == [ROWS_AT_ONCE, 1, 0]
+    assert (await verify(scene.store)).broken is None
 
 
 async def test_a_machine_is_named_as_it_was(scene: Scene) -> None:

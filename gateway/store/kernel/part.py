@@ -73,6 +73,10 @@ class Rows(Protocol):
         """Return the end of the audit."""
         ...
 
+    def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
+        """Return the rows of the audit with these numbers, both included, by number."""
+        ...
+
 
 class Index(Protocol):
     """Rows that time or a free place makes due, oldest first. Called at the beginning of a transition."""
@@ -224,6 +228,8 @@ class Part:
         self.tables: tuple[Table[Any, Any], ...] = (*rows_of_sessions, self.cards, self.facts, self.grants)
         """Tables whose rows a backend may keep."""
         self.audit: list[AuditRow] = []
+        self.audit_removed: list[int] = []
+        """Numbers of rows of the audit to remove."""
         self.spent: list[Spent] = []
         self.poison: list[tuple[EventKey, str, str]] = []
         self.forgets_expired = False
@@ -259,6 +265,14 @@ class Part:
     def is_whole(self, turn: TurnId) -> bool:
         """Return False for a turn with a damaged row."""
         return self._rows.is_whole(turn)
+
+    def last_audit(self) -> AuditHead:
+        """Return the end of the stored audit."""
+        return self._rows.last_audit()
+
+    def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
+        """Return stored rows of the audit by their numbers, both included."""
+        return self._rows.audit_between(first, last) if first <= last else ()
 
     def add_audit_row(self, row: AuditRow) -> int:
         """Append a row, ignoring its place and hashes. Return its place."""

@@ -118,7 +118,7 @@ class MemoryStore(MemoryQueries):
             facts = self.all_facts.items()
             self.all_facts = {key: one for key, one in facts if one.until is None or one.until > part.now}
         self.poison.update({key: (raw, why) for key, raw, why in part.poison})
-        self.audit.extend(part.audit)
+        self.audit = [row for row in self.audit if row.seq not in part.audit_removed] + part.audit
         for spent in part.spent:
             key = (spent.day, spent.principal, spent.model)
             self.books[key] = together(self.books[key], spent) if key in self.books else spent

@@ -260,7 +260,12 @@ class MemoryQueries(MemoryIndex):
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows after a place, in order."""
-        return self.audit[max(after, 0) : max(after, 0) + limit]
+        return self.audit_between(after + 1, self.last_audit().seq)[:limit]
+
+    def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
+        """Return rows by their numbers."""
+        before = self.audit[0].seq if self.audit else 1
+        return self.audit[max(0, first - before) : max(0, last - before + 1)]
 
     async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
         """Return the calls that were started, each with its row."""
@@ -272,7 +277,14 @@ class MemoryQueries(MemoryIndex):
             if isinstance(step := row.item, Step) and step.started_at is not None and row.ord > after
         )
         return [
-            StartedCall(ord=ord_, turn=step.turn, n=step.n, started_at=at, row=last.get((step.turn, step.n)))
+            StartedCall(
+                ord=ord_,
+                turn=step.turn,
+                n=step.n,
+                started_at=at,
+                row=last.get((step.turn, step.n)),
+                seq=self.steps[step.turn, step.n].audit,
+            )
             for ord_, at, step in islice(started, limit)
         ]
 

@@ -68,6 +68,7 @@ def take_in(part: Part, source: RedisSource, writes: Writes) -> None:
     for row in part.audit:
         new[AUDIT.key(row.seq)] = row
         new[AUDIT_HEAD.key(HEAD)] = AuditHead(since=EPOCH, seq=row.seq, hash=row.hash)
+    new |= {AUDIT.key(seq): None for seq in part.audit_removed}
     source.batch.changed |= new
     writes.commands += source.batch.commands
     source.batch.commands = []

@@ -14,17 +14,18 @@ from typing import Any, Protocol
 
 import redis
 
-from gateway.domain.audit import AuditHead
+from gateway.domain.audit import AuditHead, AuditMark
 from gateway.domain.ids import SessionId, mint
 from gateway.errors import StoreError
 from gateway.store.codec import EPOCH, dump_json, load_json
+from gateway.store.kernel.audit import REMOVED, mark_of
 from gateway.store.records import Record, Snapshot, batches, list_key
 from gateway.store.redis import indexes
 from gateway.store.redis.checks import FILLING, KILLED, check_server, escaped, living_node
 from gateway.store.redis.commit import CHANGED, COPYING, EVENTS_KEPT
 from gateway.store.redis.connection import Script, address_of, connect, failure, shown
 from gateway.store.redis.folds import expanded
-from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, KINDS, NEW
+from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, KINDS, NEW
 from gateway.store.redis.source import HEAD
 
 COPY_LASTS_S = 60
@@ -90,13 +91,20 @@ class RedisCopy:
         yield from self.audit()
         yield from self.poison()
 
+    def removed_audit(self) -> AuditMark | None:
+        """Return the last row of the audit that was removed."""
+        stored = self.client.get(self.key(FACT.key(REMOVED)))
+        return mark_of(None if stored is None else FACT.load(_IMPORTED, stored.partition(" ")[2]).value)
+
     def audit(self) -> Iterator[Record]:
-        """Yield the rows of the audit in their order."""
-        head = self.client.get(self.key(AUDIT_HEAD.key(HEAD)))
+        """Yield the rows of the audit in their order. Raises `StoreError` when some are removed meanwhile."""
+        head, removed = self.client.get(self.key(AUDIT_HEAD.key(HEAD))), self.removed_audit()
         last = 0 if head is None else AUDIT_HEAD.load(_IMPORTED, head.partition(" ")[2]).seq
-        for numbers in batches(range(1, last + 1)):
-            found = self.read([AUDIT.key(number) for number in numbers])
-            yield from (one for one in found if isinstance(one, Record))
+        for numbers in batches(range(1 if removed is None else removed.seq + 1, last + 1)):
+            found = [one for one in self.read([AUDIT.key(number) for number in numbers]) if isinstance(one, Record)]
+            if len(found) < len(numbers) and self.removed_audit() != removed:
+                raise StoreError("Old rows of the audit were removed while it was read.", cure="Begin again.")
+            yield from found
 
     def read(self, keys: Sequence[str]) -> list[Record | tuple[str, str]]:
         """Return the records of rows; kind and key of one that is gone."""

@@ -19,7 +19,7 @@ from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
-from gateway.store.kernel import turns
+from gateway.store.kernel import audit, turns
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
@@ -182,7 +182,9 @@ class RedisQueries(KernelStore):
         """Return rows after a place, in order."""
 
         def rows(source: RedisSource) -> list[AuditRow]:
-            first, last = max(after, 0) + 1, source.last_audit().seq
+            mark, last = source.fact_row(audit.REMOVED), source.last_audit().seq
+            removed = audit.mark_of(None if mark is None else mark.value)
+            first = max(after, 0 if removed is None else removed.seq) + 1
             return source.rows(AUDIT, range(first, min(last, first + limit - 1) + 1))
 
         return await self.read(rows)
@@ -401,4 +403,6 @@ def _audit_row_of(source: RedisSource, step: StepRow | None) -> AuditRow | None:
 def _started(source: RedisSource, row: StepRow) -> StartedCall:
     step, at = row.step, row.step.started_at
     assert at is not None, "it is among the started ones"
-    return StartedCall(ord=row.ord, turn=step.turn, n=step.n, started_at=at, row=_audit_row_of(source, row))
+    return StartedCall(
+        ord=row.ord, turn=step.turn, n=step.n, started_at=at, row=_audit_row_of(source, row), seq=row.audit
+    )

@@ -12,7 +12,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from gateway.domain.audit import AuditHead
+from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.slots import SlotKind
@@ -26,6 +26,7 @@ from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, Ste
 from gateway.store.redis import indexes, next_slots, old_rows
 from gateway.store.redis.batch import ABSENT, Batch, History, Question
 from gateway.store.redis.rows import (
+    AUDIT,
     AUDIT_HEAD,
     CARDS,
     EVENT,
@@ -184,6 +185,10 @@ class RedisSource:
     def last_audit(self) -> AuditHead:
         """Return the end of the audit."""
         return self.row(AUDIT_HEAD, HEAD) or AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+
+    def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
+        """Return rows of the audit by their numbers."""
+        return self.rows(AUDIT, range(first, last + 1))
 
     # --- sorted sets ------------------------------------------------------------------------
 

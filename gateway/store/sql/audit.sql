@@ -10,6 +10,10 @@ INSERT INTO audit (seq, at, session, turn, n, lane, tool, action_sha, because, w
     node, prev_hash, hash)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: delete_audit_row
+-- Behind an export alone; never the last one, which is the head.
+DELETE FROM audit WHERE seq = ?;
+
 -- name: audit_rows
 SELECT seq, at, session, turn, n, lane, tool, action_sha, because, wait, grant_id, rule, decided_by, sandbox, node, prev_hash,
     hash
@@ -17,7 +21,7 @@ FROM audit WHERE seq > ? ORDER BY seq LIMIT ?;
 
 -- name: started_calls
 -- Every call ever started, with the audit row of its last start.
-SELECT s.ord, s.turn, s.n, s.started_at,
+SELECT s.ord, s.turn, s.n, s.started_at, s.audit,
     a.seq, a.at, a.session, a.turn, a.n, a.lane, a.tool, a.action_sha, a.because, a.wait, a.grant_id, a.rule, a.decided_by,
     a.sandbox, a.node, a.prev_hash, a.hash
 FROM steps AS s LEFT JOIN audit AS a ON a.seq = s.audit

@@ -12,11 +12,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.audit import AuditMark
 from gateway.domain.turns import TurnKind
 from gateway.errors import StoreDamaged, StoreError, StoreFull, StoreInUse
 from gateway.store.codec import dump_json, load_json
 from gateway.store.columns import RowColumns
 from gateway.store.constants import HELD
+from gateway.store.kernel.audit import REMOVED, mark_of
 from gateway.store.kernel.rows import Early
 from gateway.store.records import KINDS, TABLES, Record, Snapshot, batches, list_key
 from gateway.store.sqlite.damage import refuse_damaged
@@ -68,6 +70,11 @@ class SqliteSnapshot:
         yield from self.audit()
         for channel, account, key, *rest in self._all("all_poison"):
             yield Record(kind="poison", key=list_key((channel, account, key)), values=rest)
+
+    def removed_audit(self) -> AuditMark | None:
+        """Return the last row of the audit that was removed."""
+        found = self._tx.one("fact", *REMOVED)
+        return mark_of(None if found is None else found[0])
 
     def audit(self) -> Iterator[Record]:
         """Yield the rows of the audit in their order."""

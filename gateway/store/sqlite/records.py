@@ -48,6 +48,6 @@ def audit_head(reader: ReadTx) -> AuditHead:
 
 def call_of(columns: Columns) -> StartedCall:
     """Return a started call with its row."""
-    ord_, turn, n, started_at, *row = columns
+    ord_, turn, n, started_at, seq, *row = columns
     found = None if row[0] is None else audit_row_of(tuple(row))
-    return StartedCall(ord=ord_, turn=TurnId(turn), n=n, started_at=from_us(started_at), row=found)
+    return StartedCall(ord=ord_, turn=TurnId(turn), n=n, started_at=from_us(started_at), row=found, seq=seq)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gateway.domain.audit import AuditHead
+from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
@@ -16,6 +16,7 @@ from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import HELD
 from gateway.store.decode import (
     Columns,
+    audit_row_of,
     grant_of,
     moment,
     readable,
@@ -136,6 +137,11 @@ class SqliteSource(SqliteIndex):
     def last_audit(self) -> AuditHead:
         """Return the end of the audit."""
         return audit_head(self.tx)
+
+    def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
+        """Return rows of the audit by their numbers."""
+        found = map(audit_row_of, self.tx.run("audit_rows", first - 1, last - first + 1))
+        return [row for row in found if row.seq <= last]
 
     def _load(self, name: str, make: Callable[[Columns], R], *key: Any) -> R | None:
         return None if (found := self.tx.one(name, *key)) is None else make(found)
@@ -335,6 +341,8 @@ class SqliteSource(SqliteIndex):
             add_spent(self.tx, spent)
         for row in part.audit:
             add_audit_row(self.tx, row)
+        for seq in part.audit_removed:
+            self.tx.run("delete_audit_row", seq)
         for key, raw, why in part.poison:
             self.tx.run("add_poison", *key, raw, why, self.tx.now)
 
