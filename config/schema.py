@@ -60,7 +60,8 @@ def schema() -> dict[str, Any]:
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "cluster": ClusterSettings, "http": HttpSettings, "model": ModelSettings,
         "people": PeopleSettings, "chats": ChatsSettings, "sessions": SessionsSettings, "audit": AuditSettings,
-        "limits": LimitsSettings, "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings, "voice": VoiceSettings,
+        "limits": LimitsSettings, "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings,
+        "voice": VoiceSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {

@@ -61,7 +61,7 @@ class HistoryTrimmer:
                 await self.clear_files()
                 if await self._is_ours():
                     await self._fold()
-                    await self._trim_audit()
+                    await self.audit_rows()
                     if not self.keep.is_everything:
                         await self._some_sessions()
                     pause = NEXT_S if self._after else self.every_s
@@ -76,7 +76,7 @@ class HistoryTrimmer:
             self.metrics.sweeps.labels("fold").inc(count)
             await asyncio.sleep(REST_S)
 
-    async def _trim_audit(self) -> None:
+    async def audit_rows(self) -> None:
         """Remove old rows of the audit. One that is damaged stays as it is, and holds up nothing else."""
         try:
             while self.audit_age is not None and (count := await self.retention.trim_audit(self.audit_age)):

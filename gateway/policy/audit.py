@@ -148,7 +148,7 @@ def missing(since: datetime, calls: Sequence[StartedCall], removed: AuditMark | 
 
 
 def cut_off(removed: AuditMark | None, last: int) -> Broken | None:
-    """Return the damage when nothing is left behind the removed rows: the last row, of number `last`, is never removed."""
+    """Return the damage when no row is left behind the removed ones: the last one, of number `last`, always stays."""
     if removed is None or last > removed.seq:
         return None
     return Broken(why=Why.REMOVED, says=f"The audit is damaged: the rows behind row {removed.seq} are missing.")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.domain.ids import SessionId
 from gateway.errors import DragomanError
+from gateway.policy.audit import verify
 from gateway.store import open_store
 from gateway.store.audit_files import compare_audit, export_audit
+from gateway.store.copying import export, migrate
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import route
@@ -61,6 +66,86 @@ async def test_an_audit_that_was_written_anew_shows(
     with pytest.raises(DragomanError, match=says) as refused:
         await asyncio.to_thread(compare_audit, place("other"), file)
     assert refused.value.cure
+
+
+async def _removed(url: str, file: Path) -> None:
+    """Let three calls start, export the audit, and remove what is behind the export: all but its last row."""
+    await _started(url, 3)
+    found = await asyncio.to_thread(export_audit, url, str(file))
+    clock = FakeClock()
+    clock.advance(60)
+    store = open_store(url, clock)
+    assert await store.note_export(found.head.seq, found.head.hash)
+    assert await store.trim_audit(timedelta(seconds=1)) == found.head.seq - 1
+    await store.close()
+
+
+async def test_an_audit_whose_beginning_was_removed_still_compares(place: Callable[[str], str], tmp_path: Path) -> None:
+    """With the export that the removal was behind, and with a later one, which begins at the mark."""
+    first, later, early = (tmp_path / f"{name}.jsonl" for name in ("first", "later", "early"))
+    await _started(place("it"), 1, lambda: export_audit(place("it"), str(early)))
+    await _started(place("it"), 2)
+    await _removed(place("it"), first)
+    await _started(place("it"), 4)
+    await asyncio.to_thread(export_audit, place("it"), str(later))
+    kept, now = await asyncio.to_thread(compare_audit, place("it"), str(first))
+    assert (kept.rows, now.rows, now.head.seq) == (6, 5, 10)
+    again, _ = await asyncio.to_thread(compare_audit, place("it"), str(later))
+    assert (again.rows, again.removed) == (5, now.removed)
+    with pytest.raises(DragomanError, match="up to row 5 was removed") as refused:
+        await asyncio.to_thread(compare_audit, place("it"), str(early))
+    assert "later export" in refused.value.cure
+
+
+async def test_a_moved_store_keeps_the_mark_of_removed_rows(
+    place: Callable[[str], str], redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """A copy to another kind of store begins where its source does."""
+    await _removed(place("it"), tmp_path / "audit.jsonl")
+    copied = await asyncio.to_thread(export, place("it"), str(tmp_path / "copy.db"))
+    assert copied.removed is not None
+    assert (copied.removed.seq, copied.audit.seq, copied.tally.counts["audit"]) == (2, 3, 1)
+    moved = f"{redis_server.url}?prefix={tmp_path.name}-moved"
+    assert (await asyncio.to_thread(migrate, str(tmp_path / "copy.db"), moved)).removed == copied.removed
+    store = open_store(moved, FakeClock())
+    assert ((await verify(store)).rows, (await verify(store)).broken) == (1, None)
+    await store.close()
+    kept, now = await asyncio.to_thread(compare_audit, moved, str(tmp_path / "audit.jsonl"))
+    assert (kept.rows, now.rows) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("DELETE FROM audit", "rows behind row 2 are missing"),
+        ("DELETE FROM facts WHERE key = 'removed'", "rows 1 to 2 are missing"),
+        ("UPDATE facts SET value = replace(value, '\"seq\":2', '\"seq\":1') WHERE key = 'removed'", "differs"),
+        ("UPDATE facts SET value = replace(value, '\"at\":1', '\"at\":2') WHERE key = 'removed'", "differs"),
+        ("UPDATE facts SET value = '[]' WHERE key = 'removed'", "differs"),
+        ("UPDATE audit SET prev_hash = hash", "differs"),
+    ],
+)
+async def test_a_changed_beginning_is_found(change: str, says: str, tmp_path: Path) -> None:
+    """By the commands that read a store, and by the daemon."""
+    path = tmp_path / "it.db"
+    await _removed(f"sqlite://{path}", tmp_path / "audit.jsonl")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert db.execute(change).rowcount == 1
+    for read in (
+        lambda: compare_audit(str(path), str(tmp_path / "audit.jsonl")),
+        lambda: export(str(path), str(tmp_path / "copy.db")),
+        lambda: export_audit(str(path), str(tmp_path / "again.jsonl")),
+    ):
+        with pytest.raises(DragomanError, match=says):
+            await asyncio.to_thread(read)
+    store = open_store(f"sqlite://{path}", FakeClock())
+    try:
+        found = (await verify(store)).broken
+        said = "" if found is None else found.says
+    except DragomanError as error:
+        said = error.message
+    assert says in said
+    await store.close()
 
 
 @pytest.mark.parametrize(

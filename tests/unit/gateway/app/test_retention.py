@@ -18,7 +18,7 @@ from gateway.domain.turns import Lease, TurnState
 from gateway.toolcalls.workspaces import JOURNALS, Workspaces
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, in_background, until
-from tests.support.makers import ANN, answer, brought, result
+from tests.support.makers import ANN, answer, beginning, brought, result
 
 MAIN = main_session(ANN)
 
@@ -123,3 +123,18 @@ async def test_one_node_removes_rows_at_a_time(engine: Engine) -> None:
 
 async def gone(engine: Engine) -> bool:
     return len(await engine.store.history(MAIN, 0, 10)) == 1
+
+
+async def test_the_loop_removes_what_was_exported(engine: Engine) -> None:
+    """A row that was changed holds up the removal of nothing else."""
+    await engine.say()
+    lease = await engine.claim()
+    await engine.store.plan(lease, answer(calls=3), given=[], slots=[])
+    for n in (1, 2, 3):
+        await engine.store.start_step(lease, n, None, beginning(n))
+    head = await engine.store.audit_head()
+    assert await engine.store.note_export(head.seq, head.hash)
+    await trimmer(engine).audit_rows()
+    assert len(await engine.store.audit_rows(0, 9)) == 3
+    await replace(trimmer(engine), audit_age=timedelta()).audit_rows()
+    assert [row.seq for row in await engine.store.audit_rows(0, 9)] == [3]

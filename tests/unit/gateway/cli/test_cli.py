@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from gateway.cli.terminal import approval, plain, table
+from gateway.domain.audit import AuditMark
 from gateway.errors import NotFound
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path
+from gateway.store import open_store
+from gateway.store.kernel.audit import EXPORTED, mark_of
+from gateway.store.kernel_store import KernelStore
+from tests.contract.scene import Scene
+from tests.support.clock import FakeClock
 from tests.support.daemon import ROOT
 from tests.support.warm import STEM
 
@@ -115,7 +122,12 @@ class Daemon:
         self.asked.append(("audit", args))
         row = {"seq": 7, "at": "10:00", "call": "t1/1", "session": "main:ann", "tool": "shell", "because": "approval"}
         rows = [row | {"by": "model", "decided_by": "web:ann", "approval": "w1", "sandbox": "off\x1b[2J"}]
-        return {"rows": rows if args["last"] else [], "count": 7, "calls": 6, "head": "ab" * 32, "broken": self.broken}
+        result = {"count": 7, "calls": 6, "head": "ab" * 32, "broken": self.broken, "removed": 4}
+        return {"rows": rows if args["last"] else [], **result}
+
+    async def audit_exported(self, args: Mapping[str, Any]) -> Any:
+        self.asked.append(("audit_exported", args))
+        return {"noted": not self.broken}
 
     async def grants(self, _: Mapping[str, Any]) -> Any:
         held = {"place": "chat", "held_by": "telegram/default/1", "granted_by": "telegram:1", "used": 2}
@@ -132,6 +144,7 @@ class Daemon:
             "sessions": self.sessions,
             "approvals": self.approvals,
             "audit": self.audit,
+            "audit_exported": self.audit_exported,
             "grants": self.grants,
             "revoke": self.revoke,
             "explain": self.explain,
@@ -422,6 +435,7 @@ async def test_the_audit_is_printed_and_verified(state: Path) -> None:
         whole = await dragoman(state, "audit", "--last", "1")
         short = await dragoman(state, "audit", "--last", "0")
     says = f"The audit is whole: 7 rows, 6 started calls. Its head: {'ab' * 32}\n"
+    says += "Rows 1 to 4 were removed behind an export.\n"
     assert (whole.code, short) == (0, Done(code=0, out=says, err=""))
     head, row, _ = whole.out.removesuffix(says).splitlines()
     assert " ".join(head.split()) == "seq at call session by tool because rule decided by approval sandbox action"
@@ -438,6 +452,31 @@ async def test_the_audit_is_printed_and_verified(state: Path) -> None:
         r"off\x1b[2J",
     ]
     assert daemon.asked == [("audit", {"last": 1}), ("audit", {"last": 0})]
+
+
+async def test_an_export_of_the_audit_is_noted_in_the_store(state: Path) -> None:
+    """By the daemon, or by the command where none runs; one that is not noted says so, and its file stays."""
+    url = f"sqlite://{state}/dragoman.db"
+    scene = Scene(open_store(url, FakeClock()), FakeClock())
+    await scene.started()
+    head = (await scene.store.audit_head()).hash
+    await scene.store.close()
+    done = await dragoman(state, "audit", "export", str(state / "1.jsonl"))
+    assert done == Done(code=0, out=f"Exported to {state}/1.jsonl: 1 rows. Their head: {head}\n", err="")
+    store = open_store(url, FakeClock())
+    assert isinstance(store, KernelStore)
+    (noted,) = await store.facts([EXPORTED])
+    await store.close()
+    assert noted is not None
+    assert mark_of(noted.value) == AuditMark(seq=1, hash=head, at=ANY)
+    daemon = Daemon()
+    async with daemon.at(state):
+        assert (await dragoman(state, "audit", "export", str(state / "2.jsonl"))).code == 0
+    assert daemon.asked == [("audit_exported", {"seq": 1, "head": head})]
+    async with Daemon(broken="It is another one.").at(state):
+        failed = await dragoman(state, "audit", "export", str(state / "3.jsonl"))
+    assert failed.code == 1
+    assert f"{state}/3.jsonl is written, but the store has no such row." in failed.err
 
 
 async def test_an_audit_that_is_not_whole_is_exit_code_1_after_its_last_rows(state: Path) -> None:

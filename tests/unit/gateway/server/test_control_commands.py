@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,10 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
     assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
     assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
     assert (await does(local(page), "audit", last=0))["rows"] == []
+    assert await does(local(page), "audit_exported", seq=3, head=found["head"]) == {"noted": True}
+    assert await does(local(page), "audit_exported", seq=2, head=found["head"]) == {"noted": False}
+    assert await engine.store.trim_audit(timedelta()) == 2
+    assert [(await does(local(page), "audit", last=9))[name] for name in ("removed", "count", "broken")] == [2, 1, None]
 
 
 class OneUnreadable:
@@ -133,6 +138,7 @@ class OneUnreadable:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self.audit_head, self.started_calls = audit.audit_head, audit.started_calls
+        self.removed_audit, self.note_export = audit.removed_audit, audit.note_export
 
     async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
         """Return the row of a call."""
