@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 
 from config.cluster import ClusterSettings
+from config.keep import KeepSettings
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
-from config.settings import KeepSettings, SandboxSettings
+from config.settings import SandboxSettings
 from config.tools import describe
 from config.values import spoken
 from gateway.domain.children import Agent

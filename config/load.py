@@ -17,6 +17,7 @@ from config.budgets import check_budgets, read_budgets
 from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.cluster import ClusterSettings
 from config.hooks import hook_warnings, read_hooks
+from config.keep import AuditSettings
 from config.key_index import variables_for
 from config.model import ModelSettings
 from config.own_folder import FOLDER_SOURCE, OwnFolder
@@ -27,7 +28,6 @@ from config.reading import TableReader, as_error, secrets_in, unknown
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
 from config.settings import (
-    AuditSettings,
     ChatsSettings,
     HttpSettings,
     LimitsSettings,

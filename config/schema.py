@@ -14,11 +14,11 @@ from config.agents import NAME, AgentSettings
 from config.channels import built_in
 from config.cluster import ClusterSettings
 from config.hooks import HookSettings
+from config.keep import AuditSettings
 from config.model import ModelSettings
 from config.plugins import tool_specs
 from config.rules import RuleSettings
 from config.settings import (
-    AuditSettings,
     BudgetSettings,
     ChannelModule,
     ChatsSettings,
@@ -61,8 +61,7 @@ def schema() -> dict[str, Any]:
         "store": StoreSettings, "cluster": ClusterSettings, "http": HttpSettings, "model": ModelSettings,
         "people": PeopleSettings, "chats": ChatsSettings, "sessions": SessionsSettings, "audit": AuditSettings,
         "limits": LimitsSettings, "budgets": BudgetSettings, "sandbox": SandboxSettings, "log": LogSettings,
-        "voice": VoiceSettings,
-    }  # fmt: skip
+        "voice": VoiceSettings}  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {
         "type": "object",

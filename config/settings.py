@@ -31,6 +31,7 @@ from pydantic import (
 from channels._shared.settings import is_name
 from config.basics import Table, address, is_address, is_loopback
 from config.cluster import ClusterSettings
+from config.keep import AuditSettings, KeepSettings
 from config.model import ModelSettings
 from config.places import REDIS_URLS, STORE_BYTES, too_long
 from config.values import Flaw
@@ -216,35 +217,6 @@ class ChatsSettings(Table):
         default_factory=dict[str, tuple[str, ...]],
         description="Who decides what is asked in a group or channel, where it is not the owners: "
         '{ "telegram:-1003" = ["ann", "telegram:2002"] }. The approvers of a tool come before these.',
-    )
-
-
-class KeepSettings(Table):
-    """`keep` of `[sessions]`."""
-
-    turns: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="The last turns of each session. Default: all."
-    )
-    days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = Field(
-        default=None, description="Turns that ended in so many days. With `turns` too, either is enough to keep one."
-    )
-
-
-class AuditKeepSettings(Table):
-    """`keep` of `[audit]`."""
-
-    days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = Field(
-        default=None, description="Calls that started in so many days. Default: all."
-    )
-
-
-class AuditSettings(Table):
-    """`[audit]`."""
-
-    keep: AuditKeepSettings = Field(
-        default=AuditKeepSettings(),
-        description="What is kept of the audit: { days = 365 }. Older rows are removed once `dragoman audit export` "
-        "has written them to a file. Default: everything.",
     )
 
 

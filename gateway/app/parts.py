@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,18 +150,16 @@ def make_compaction(core: Core) -> Compaction:
 def make_history_trimmer(core: Core) -> HistoryTrimmer:
     """Wire the removal of old turns."""
     keep = core.loaded.settings.sessions.keep
-    age = None if keep.days is None else timedelta(days=keep.days)
-    audited = core.loaded.settings.audit.keep.days
     return HistoryTrimmer(
         node_id=core.node,
         retention=core.store,
         node=core.store,
         queries=core.store,
-        keep=Keep(turns=keep.turns, age=age, window=HISTORY_TURNS),
+        keep=Keep(turns=keep.turns, age=keep.age, window=HISTORY_TURNS),
         metrics=core.metrics,
         remove_files=core.workspaces.remove_files,
         is_alone=not is_shared(core.loaded.settings.store.url),
-        audit_age=None if audited is None else timedelta(days=audited),
+        audit_age=core.loaded.settings.audit.keep.age,
     )
 
 

@@ -43,15 +43,20 @@ class Exported:
         return self.head.seq - (0 if self.removed is None else self.removed.seq)
 
 
-class _Snapshot(Protocol):
-    """What is read of a store."""
+class AuditReader(Protocol):
+    """A store whose audit is read."""
 
-    def removed_audit(self) -> AuditMark | None: ...
-    def audit(self) -> Iterator[Record]: ...
+    def removed_audit(self) -> AuditMark | None:
+        """Return the last row that was removed."""
+        ...
+
+    def audit(self) -> Iterator[Record]:
+        """Yield the rows in their order."""
+        ...
 
 
 @contextmanager
-def _audit_of(url: str) -> Generator[_Snapshot]:
+def _audit_of(url: str) -> Generator[AuditReader]:
     """Read the audit of a store, which may be in use."""
     if path := path_of(url):
         from gateway.store.sqlite.copying import read_file

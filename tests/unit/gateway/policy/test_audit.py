@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.audit import AuditHead, AuditRow, StartBasis, StartedCall
+from gateway.domain.audit import AuditHead, AuditMark, AuditRow, StartBasis, StartedCall
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
-from gateway.policy.audit import PAGE, Broken, Why, beginning_of, follow, hash_of, missing, sealed, verify
+from gateway.policy.audit import (
+    PAGE,
+    Broken,
+    Why,
+    beginning_of,
+    check_of,
+    cut_off,
+    follow,
+    hash_of,
+    missing,
+    sealed,
+    verify,
+)
 from tests.support.makers import EPOCH
 
 EMPTY = AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
@@ -66,7 +78,11 @@ def written(count: int) -> list[AuditRow]:
 
 def started(rows: Sequence[AuditRow]) -> list[StartedCall]:
     """The calls whose rows these are, as their steps say."""
-    return [StartedCall(ord=10 * row.seq - 9, turn=row.turn, n=row.n, started_at=row.at, row=row) for row in rows]
+
+    def started_at(row: AuditRow) -> StartedCall:
+        return StartedCall(ord=10 * row.seq - 9, turn=row.turn, n=row.n, started_at=row.at, row=row, seq=row.seq)
+
+    return [started_at(row) for row in rows]
 
 
 class Rows:
@@ -77,6 +93,16 @@ class Rows:
         self.rows = rows
         self.calls = started(rows) if calls is None else calls
         self.limits: list[int] = []
+        self.marks: list[AuditMark | None] = []
+        """Marks of removed rows, each for one look; then none."""
+
+    async def removed_audit(self) -> AuditMark | None:
+        """Return the next mark; the last one again and again."""
+        return (self.marks.pop(0) if len(self.marks) > 1 else self.marks[0]) if self.marks else None
+
+    async def note_export(self, seq: int, row_hash: str) -> bool:
+        """Note nothing."""
+        return any((row.seq, row.hash) == (seq, row_hash) for row in self.rows)
 
     async def audit_head(self) -> AuditHead:
         """Return the last position."""
@@ -267,3 +293,61 @@ async def test_verify_stops_at_the_first_damage() -> None:
     assert (found.rows, len(audit.limits)) == (3, 1)
     assert found.broken is not None
     assert found.broken.why is Why.CHANGED
+
+
+def mark_at(row: AuditRow) -> AuditMark:
+    """The mark of a removal up to this row."""
+    return AuditMark(seq=row.seq, hash=row.hash, at=row.at)
+
+
+async def test_verify_begins_behind_the_removed_rows() -> None:
+    """Calls of removed rows need none; one that started later, or that no removed row is of, does."""
+    rows = written(5)
+    mark = mark_at(rows[1])
+    calls = [replace(call, row=call.row if call.n > 2 else None) for call in started(rows)]
+    audit = Rows(rows[2:], calls)
+    audit.marks = [mark]
+    found = await verify(audit)
+    assert (found.rows, found.calls, found.head, found.broken, found.removed) == (3, 3, rows[4].hash, None, mark)
+    for other in ({"seq": 3}, {"seq": None}, {"started_at": mark.at + timedelta(microseconds=1)}):
+        damage = missing(EPOCH, [replace(calls[1], **other)], mark)
+        assert damage is not None
+        assert damage.why is Why.NOT_WRITTEN
+
+
+@pytest.mark.parametrize(("last", "is_cut"), [(1, True), (2, True), (3, False)])
+def test_a_row_must_be_left_behind_the_mark(last: int, *, is_cut: bool) -> None:
+    found = cut_off(mark_at(written(2)[1]), last)
+    assert (found is not None) == is_cut
+    assert cut_off(None, 0) is None
+    if found is not None:
+        assert (found.why, "behind row 2" in found.says) == (Why.REMOVED, True)
+
+
+async def test_verify_sees_that_all_behind_the_mark_is_gone() -> None:
+    rows = written(2)
+    audit = Rows(rows[:2], [])
+    audit.marks = [mark_at(rows[1])]
+    found = await verify(audit)
+    assert found.broken is not None
+    assert (found.broken.why, found.rows) == (Why.REMOVED, 0)
+
+
+async def test_verify_begins_anew_when_rows_go_meanwhile() -> None:
+    """What is missing then is no damage; with the same mark it is."""
+    rows = written(5)
+    audit = Rows(rows[3:], [])
+    audit.marks = [mark_at(rows[0]), mark_at(rows[2])]
+    found = await verify(audit)
+    assert (found.rows, found.broken, found.removed) == (2, None, mark_at(rows[2]))
+    audit.marks = [mark_at(rows[0])]
+    found = await verify(audit)
+    assert found.broken is not None
+    assert "rows 2 to 3 are missing" in found.broken.says
+
+
+def test_a_mark_is_hashed_whole() -> None:
+    mark = mark_at(ROW)
+    checks = {check_of(replace(mark, **one)) for one in ({}, {"seq": 9}, {"hash": "x"}, {"at": EPOCH})}
+    assert len(checks) == 4
+    assert check_of(mark) == "b98ff67c607ee3347be9553413fe62e82179ea4a628f07b049eb37582e951bae"
