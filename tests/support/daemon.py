@@ -91,13 +91,18 @@ class Daemon:
         ]
 
     async def start(self, env: Mapping[str, str] | None = None, *, ready: bool = True) -> None:
-        """Start a life; wait until it answers, unless it is expected to die before."""
+        """Start a life; wait until it answers, unless it is expected to die before. One that does not is killed."""
         self.lives += 1
         log = (self.folder / f"log-{self.lives:02}.txt").open("wb")
         with log:
             self.process = await self._begun(log.fileno(), {**environment(), **(env or {})})
-        if ready:
+        if not ready:
+            return
+        try:
             await self.until_ready()
+        except AssertionError:
+            await self.kill()
+            raise
 
     async def _begun(self, log: int, env: Mapping[str, str]) -> asyncio.subprocess.Process | Life:
         command = self.command("run")
