@@ -23,6 +23,7 @@ from gateway.store.redis.life import JUMP, Life, life_of
 from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, route
+from tests.support.proof import figure
 from tests.support.redis_server import RedisServer
 
 OWNERS = {ANN: [ANN_TELEGRAM]}
@@ -93,7 +94,8 @@ async def test_an_approval_that_was_used_is_not_used_again(world: World) -> None
     told = world.rev
     back()
     await one.say("later", to=route(SessionId("chat:later")))
-    assert await one.wait_state(asked.wait) is WaitState.SUPERSEDED
+    state = await one.wait_state(asked.wait)
+    figure("F08", "used approvals that a loss made good again", int(state is not WaitState.SUPERSEDED), 0, of=1)
     assert (await one.step(asked.turn, 1)).asked_anew
     assert world.life.number == 1
     assert not world.life.voids
