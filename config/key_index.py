@@ -13,7 +13,7 @@ _ANY_TOOL = "tools.<name>"
 
 def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
     """Return a sentence naming the table of `key`, or unless `exactly` of a similar key; empty without one."""
-    index = _index()
+    index = key_index()
     close = [] if exactly else difflib.get_close_matches(key.lower(), index, n=1, cutoff=0.8)
     name = key if key in index else next(iter(close), "")
     if not name:
@@ -31,7 +31,7 @@ def variables_for(rest: str) -> list[str]:
 
     A match has `_` in place of `__`, or lacks it. Lists of tables and whole tables have no variables.
     """
-    index = _index()
+    index = key_index()
     tables = {home.strip("[]") for homes in index.values() for home in homes}
     exact: list[str] = []
     bare: list[str] = []
@@ -51,7 +51,7 @@ def variables_for(rest: str) -> list[str]:
 
 
 @cache
-def _index() -> Mapping[str, list[str]]:
+def key_index() -> Mapping[str, list[str]]:
     """Return the headers of each key's tables, such as `[http]`; keys that are names are left out.
 
     Made once, from the program's own files: a file with 200 mistakes asks for it 200 times.
