@@ -153,9 +153,10 @@ def test_kubernetes_fits_together() -> None:
 
 
 def test_the_configuration_of_kubernetes_is_taken(tmp_path: Path) -> None:
-    config = DEPLOY / "kubernetes" / "config.toml"
+    """On a free port: a daemon may run on this machine."""
+    config = (DEPLOY / "kubernetes" / "config.toml").read_text()
     command = Daemon(folder=tmp_path).command("check")
-    command[command.index("--config") + 1] = str(config)
+    (tmp_path / "config.toml").write_text(config.replace("[http]\n", f"[http]\nport = {free_port()}\n"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
