@@ -157,7 +157,8 @@ def make_history_trimmer(core: Core) -> HistoryTrimmer:
         queries=core.store,
         keep=Keep(turns=keep.turns, age=keep.age, window=HISTORY_TURNS),
         metrics=core.metrics,
-        remove_files=core.workspaces.remove_files,
+        workspaces=core.workspaces,
+        clock=core.clock,
         is_alone=not is_shared(core.loaded.settings.store.url),
         audit_age=core.loaded.settings.audit.keep.age,
     )

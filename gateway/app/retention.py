@@ -6,17 +6,17 @@ Files go after the rows that name them: the store remembers them until a node th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from gateway.domain.ids import NodeId, SessionId, TurnId
-from gateway.domain.retention import Keep, LostFiles
+from gateway.domain.retention import Keep
 from gateway.errors import NotFound, StoreDamaged, StoreError
-from gateway.ports import Node, Queries, Retention
+from gateway.ports import Clock, Node, Queries, Retention
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
+from gateway.toolcalls.workspaces import Workspaces
 
 EVERY_S = 600.0
 """Seconds between two looks at all sessions."""
@@ -25,6 +25,8 @@ ROOTS_AT_ONCE = 100
 NEXT_S = 1.0
 REST_S = 0.02
 """Seconds between two removals, for other writers."""
+ASIDE_KEPT = timedelta(days=30)
+"""How long a workspace stays that was set aside when its session came here from another place."""
 FOLD_AFTER = timedelta(hours=1)
 """Time after the end of a turn: until then its session may go on, and read it for each prompt."""
 LEASE = "retention"
@@ -41,8 +43,8 @@ class HistoryTrimmer:
     queries: Queries
     keep: Keep
     metrics: Metrics
-    remove_files: Callable[[Sequence[LostFiles]], Collection[TurnId]]
-    """Removes files; returns the turns of which some may have been here."""
+    workspaces: Workspaces
+    clock: Clock
     is_alone: bool
     """Whether no other node has files of this store."""
     audit_age: timedelta | None = None
@@ -59,6 +61,7 @@ class HistoryTrimmer:
             pause = self.every_s
             try:
                 await self.clear_files()
+                await self._set_aside()
                 if await self._is_ours():
                     await self._fold()
                     await self.audit_rows()
@@ -70,6 +73,12 @@ class HistoryTrimmer:
             except Exception:  # noqa: BLE001 - a sweep: a removal that failed must not end the daemon (house rule 9)
                 self._log.exception("old messages are not removed now")
             await asyncio.sleep(pause)
+
+    async def _set_aside(self) -> None:
+        """Remove workspaces that were set aside long ago, once in each look at all sessions."""
+        if not self._after:
+            count = await asyncio.to_thread(self.workspaces.remove_set_aside, self.clock.now() - ASIDE_KEPT)
+            self.metrics.sweeps.labels("set_aside").inc(count)
 
     async def _fold(self) -> None:
         while count := await self.retention.fold(FOLD_AFTER):
@@ -116,7 +125,7 @@ class HistoryTrimmer:
         lost = [one for one in named if one.turn not in self._elsewhere and await self._is_gone(one.turn)]
         if not lost:
             return
-        here = await asyncio.to_thread(self.remove_files, lost)
+        here = await asyncio.to_thread(self.workspaces.remove_files, lost)
         done = [one.turn for one in lost if self.is_alone or one.turn in here]
         self._elsewhere |= {one.turn for one in lost} - set(done)
         await self.retention.forget_files(done)

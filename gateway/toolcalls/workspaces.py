@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from gateway.domain.ids import SessionId, TurnId
@@ -25,6 +28,8 @@ HOME = ".home"
 HOME_CHARS = 16
 ASIDE = "-before-"
 """Part of the name of a workspace of an earlier time, when this place was the home of the session before."""
+_SET_ASIDE = re.compile(rf"-[0-9a-f]{{12}}{ASIDE}[0-9a-f]{{8}}$")
+"""End of such a name. That of a session's own folder ends in twelve digits."""
 JOURNALS = "changes"
 """Folder of the journals of changed files, in the outputs of the session that works there."""
 READABLE_AT_MOST = 5
@@ -106,7 +111,19 @@ class Workspaces:
             return None
         except OSError as error:
             raise DragomanError(f"{path} cannot be set aside: {error}.", cure="Move it away.") from error
+        with suppress(OSError):
+            os.utime(aside)  # from now on it is kept for a time
         return aside
+
+    def remove_set_aside(self, before: datetime) -> int:
+        """Remove the workspaces that were set aside before then. Return how many. What cannot be removed stays."""
+        removed = 0
+        with suppress(OSError):
+            for entry in list(os.scandir(self.root / "workspaces")):
+                if _SET_ASIDE.search(entry.name) and _changed_at(entry) < before.timestamp():
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    removed += not os.path.lexists(entry.path)
+        return removed
 
     def outputs(self, session: SessionId) -> Path:
         """Return the folder of the session's long outputs. Not created here."""
@@ -206,6 +223,14 @@ def kept_for(session: SessionId, epoch: int) -> str:
 def _folder_name(session: SessionId) -> str:
     readable = "".join(c if c.isalnum() or c in "-_" else "-" for c in session)[:40]
     return f"{readable}-{hashlib.sha256(session.encode()).hexdigest()[:12]}"
+
+
+def _changed_at(entry: os.DirEntry[str]) -> float:
+    """Return when a folder was changed last, or got its name; a link is as young as can be."""
+    if not entry.is_dir(follow_symlinks=False):
+        return math.inf
+    found = entry.stat(follow_symlinks=False)
+    return max(found.st_mtime, found.st_ctime)
 
 
 def _home_in(path: Path) -> str:

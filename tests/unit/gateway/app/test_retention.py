@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from gateway.domain.retention import Keep
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
 from gateway.toolcalls.workspaces import JOURNALS, Workspaces
+from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, in_background, until
 from tests.support.makers import ANN, answer, beginning, brought, result
@@ -99,7 +100,7 @@ async def test_a_node_leaves_files_of_others_to_them(engine: Engine, tmp_path: P
     await ended(engine)
     await ended(engine)
     elsewhere = Workspaces(tmp_path / "other")
-    other = replace(trimmer(engine), is_alone=False, remove_files=elsewhere.remove_files)
+    other = replace(trimmer(engine), is_alone=False, workspaces=elsewhere)
     assert await other.trim(MAIN)
     for _ in range(2):
         await other.clear_files()
@@ -138,3 +139,21 @@ async def test_the_loop_removes_what_was_exported(engine: Engine) -> None:
     assert len(await engine.store.audit_rows(0, 9)) == 3
     await replace(trimmer(engine), audit_age=timedelta()).audit_rows()
     assert [row.seq for row in await engine.store.audit_rows(0, 9)] == [3]
+
+
+async def test_the_loop_removes_what_was_set_aside_a_month_ago(engine: Engine) -> None:
+    spaces = engine.core.workspaces
+    spaces.workspace(MAIN)
+    aside = spaces.set_aside(MAIN)
+    assert aside is not None
+    clock = FakeClock(datetime.now(UTC) + timedelta(days=29, hours=23))
+    runner = replace(trimmer(engine), clock=clock, every_s=0.0)
+
+    async def is_gone() -> bool:
+        return not aside.exists()
+
+    async with in_background(runner.run()):
+        await asyncio.sleep(0.05)
+        assert aside.exists()
+        clock.advance(7200)
+        await until(is_gone)

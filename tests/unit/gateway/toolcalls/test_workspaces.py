@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,25 @@ def test_a_place_has_one_id_for_all_that_share_it(tmp_path: Path) -> None:
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     assert Workspaces(here).home() == Workspaces(here).home() != Workspaces(elsewhere).home()
     assert [entry.name for entry in (here / "workspaces").iterdir()] == [HOME]
+
+
+def test_what_was_set_aside_goes_after_its_time(tmp_path: Path) -> None:
+    """The time begins when it is set aside, however old its files are; nothing with another name goes."""
+    spaces, began = Workspaces(tmp_path), datetime.now(UTC) - timedelta(seconds=1)
+    sessions = [SessionId("main:ann"), SessionId("chat:x-before-0123abcd")]
+    for session in sessions:
+        (spaces.workspace(session) / "report.txt").write_text("old")
+        os.utime(spaces.workspace(session), (1, 1))
+    aside = spaces.set_aside(sessions[0])
+    assert aside is not None
+    (link := aside.with_name(f"{aside.name[:-1]}f")).symlink_to(tmp_path)
+    (other := aside.with_name("mine-before-0123abcd")).mkdir()
+    assert (spaces.remove_set_aside(began), aside.exists()) == (0, True)
+    assert (spaces.remove_set_aside(datetime.now(UTC) + timedelta(days=1)), aside.exists()) == (1, False)
+    assert link.is_symlink()
+    assert other.is_dir()
+    assert (spaces.workspace(sessions[1]) / "report.txt").exists()
+    assert Workspaces(tmp_path / "nowhere").remove_set_aside(began) == 0
 
 
 def test_a_workspace_of_before_is_set_aside_whole(tmp_path: Path) -> None:
