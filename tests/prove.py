@@ -11,7 +11,8 @@
     ./run proof --only F02 --large --json FILE     what was found goes into a file, and no page is written
     ./run proof --larger FILE        with what was found there, beside the usual size of it
     ./run proof --only F02 --large -k three_nodes --json FILE    only such tests of a fault
-    ./run proof --renew FILE FILE    runs nothing: the page, with these faults as they were found there
+    ./run proof --renew FILE FILE    runs nothing: the page, with these faults as they were found there; also with
+                                     --bench, --fuzz and --mutants, and --twins, which tries the red twins
 
 Figures that miss their bar are named at the top of the page, and the exit code is 1. A miss that a decision allows is
 named there too, and is no failure.
@@ -37,8 +38,8 @@ from gateway.system.clock import SystemClock
 from tests import twins
 from tests.checks import FEW_PROCESSES, LARGE_TIMEOUT_S, browser_environment, find_chromium
 from tests.support.proof import LARGE, PROOF, SEED
-from tests.support.proof_page import Fault, Proof, page, read_lines
-from tests.support.proof_renewal import renewed
+from tests.support.proof_page import DID_NOT_HOLD, Fault, Proof, page, read_lines
+from tests.support.proof_renewal import Reports, renewed
 from tests.twins import Twin
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,7 +71,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"a file that ./run {name} --json wrote")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found here, and no page")
     parser.add_argument("--larger", type=Path, metavar="FILE", action="append", default=[], help="a file of --json")
-    parser.add_argument("--renew", type=Path, metavar="FILE", nargs="+", default=[], help="files of --json")
+    parser.add_argument("--renew", type=Path, metavar="FILE", nargs="*", help="files of --json, for the page")
+    parser.add_argument("--twins", action="store_true", help="with --renew: try the red twins too")
     options = parser.parse_args(arguments)
     known = [fault.id for fault in faults()]
     if unknown := [one for one in options.only if one not in known]:
@@ -81,7 +83,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         file: Path | None = getattr(options, name)
         if file is not None and not file.is_file():
             parser.error(f"--{name}: there is no file {file}; ./run {name} --json {file} writes it")
-    for name, files in (("larger", options.larger), ("renew", options.renew)):
+    given: dict[str, list[Path]] = {"larger": options.larger, "renew": options.renew or []}
+    for name, files in given.items():
         if lacking := [one for one in files if not one.is_file()]:
             cure = f"./run proof --only FAULT --large --json {lacking[0]} writes it"
             parser.error(f"--{name}: there is no file {lacking[0]}; {cure}")
@@ -93,9 +96,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Try what was asked for, write the page, print it. Return the exit code."""
     options = parsed(arguments)
-    if options.renew:
-        PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), [*map(read, options.renew)], faults()), "utf-8")
-        return 0
+    if options.renew is not None:
+        return renew(options)
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     chosen = [fault for fault in faults() if not options.only or fault.id in options.only]
     proof = prove(chosen, seed, options)
@@ -105,6 +107,20 @@ def main(arguments: Sequence[str]) -> int:
         PAGE.write_text(page(proof), encoding="utf-8")
     say(page(proof))
     return 1 if proof.misses() else 0
+
+
+def renew(options: argparse.Namespace) -> int:
+    """Write the page with what files say of some faults, and other commands of the rest. Return the exit code."""
+    reports = Reports(
+        bench=read(options.bench),
+        fuzz=read(options.fuzz),
+        mutants=read(options.mutants),
+        twins=tried(fitting_twins()) if options.twins else (),
+        tried=f"Tried on {SystemClock().now().date().isoformat()}, commit {commit()}.",
+    )
+    text = renewed(PAGE.read_text(encoding="utf-8"), [*map(read, options.renew)], faults(), reports)
+    PAGE.write_text(text, encoding="utf-8")
+    return 1 if DID_NOT_HOLD in text else 0
 
 
 def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Proof:

@@ -23,6 +23,7 @@ from tests.support.proof_reports import (
 TITLE = "# What was tried against the daemon"
 DECIDED = "Missed no further than a decision in `gateway/decisions` allows:"
 UNTRIED = "## Not tried yet"
+DID_NOT_HOLD = "did not hold:**"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,7 @@ def read_lines(text: str) -> list[Json]:
 def page(proof: Proof) -> str:
     """The whole page, as Markdown."""
     found = [of_soak(proof.soak), of_fuzz(proof.fuzz), of_mutants(proof.mutants), of_bench(proof.bench)]
-    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *(line for part in found for line in part), ""])
+    return "\n".join([*_head(proof), *_faults(proof), *of_twins(proof), *(line for part in found for line in part), ""])
 
 
 def _head(proof: Proof) -> list[str]:
@@ -197,7 +198,7 @@ def _head(proof: Proof) -> list[str]:
 def beginning(words: str, misses: Sequence[str], decided: Sequence[str], more: str = "") -> list[str]:
     """The title, what was seen in sum, and what does not hold."""
     held = "Every bar held, or is missed no further than a decision allows." if decided else "Every bar held."
-    verdict = f"**{len(misses)} did not hold:**" if misses else held
+    verdict = f"**{len(misses)} {DID_NOT_HOLD}" if misses else held
     lines = [f"{verdict}{more}", *(f"- {miss}" for miss in misses), *_decided(decided)]
     return [TITLE, "", words, "", *lines]
 
@@ -258,7 +259,8 @@ def section(proof: Proof, fault: Fault, seen: str = "") -> list[str]:
     return [f"## {fault.id}: {fault.trouble}", "", *([said, ""] if said else []), *figures]
 
 
-def _twins(proof: Proof) -> list[str]:
+def of_twins(proof: Proof) -> list[str]:
+    """The red twins that were tried."""
     if not proof.twins:
         return []
     red = sum(one for _, _, one in proof.twins)

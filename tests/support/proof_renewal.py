@@ -1,7 +1,8 @@
-"""The page that `./run proof` wrote, with some of its faults seen anew. No part of the path of a message.
+"""The page that `./run proof` wrote, with some of its parts seen anew. No part of the path of a message.
 
 A run of some faults, written with `--json`, takes the place of their sections, and each of those names the runs that
-saw it. All other sections stay as they are, and are of the commit at the top. What the page adds up is added up anew.
+saw it. So do what other commands found, and the twins. All other sections stay as they are, and are of the commit at
+the top. What the page adds up is added up anew.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.proof import LOST, RAN_TWICE, TWICE
-from tests.support.proof_page import DECIDED, UNTRIED, Fault, Proof, beginning, in_sum, section
-from tests.support.proof_reports import Json
+from tests.support.proof_page import DECIDED, UNTRIED, Fault, Proof, beginning, in_sum, of_twins, section
+from tests.support.proof_reports import Json, of_bench, of_fuzz, of_mutants
 
+TWINS = "## Red twins"
 OTHERS = "Sections that name runs were seen by those; all others at the commit above."
 _HEADING = re.compile(r"## (\w+): ")
 _KILLS = re.compile(r"([\d,]+) kills\.")
@@ -27,44 +29,83 @@ class Page:
     head: Sequence[str]
     faults: Mapping[str, Sequence[str]]
     """Lines of each fault, by its id."""
-    rest: Sequence[str]
-    """Everything behind the faults and what was not tried: the twins, and what other commands found."""
+    rest: Mapping[str, Sequence[str]]
+    """What stands behind the faults and what was not tried, by its heading: twins, and what other commands found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What is renewed besides faults."""
+
+    bench: Json | None = None
+    fuzz: Json | None = None
+    mutants: Json | None = None
+    twins: Sequence[tuple[str, str, bool]] = ()
+    tried: str = ""
+    """When, and at which commit, the twins were."""
+
+    def sections(self, proof: Proof) -> dict[str, list[str]]:
+        """By heading. `proof`: with the same in it."""
+        parts = (of_twins(proof), of_bench(self.bench), of_fuzz(self.fuzz), of_mutants(self.mutants))
+        found = {part[1]: part[1:] for part in parts if part}
+        if TWINS in found:
+            found[TWINS][2] += f" {self.tried}"
+        return found
+
+    def replaces(self, miss: str) -> bool:
+        """Whether a miss is of what is renewed."""
+        beginnings = (
+            ("over its budget: ", self.bench is not None),
+            ("fuzzing ", self.fuzz is not None),
+            ("mutants of ", self.mutants is not None),
+        )
+        is_of_a_twin = bool(self.twins) and ": no test noticed that " in miss
+        return is_of_a_twin or any(known and miss.startswith(begins) for begins, known in beginnings)
 
 
 def parsed(text: str) -> Page:
     """Cut a page. Raises `ValueError` for a text that is none."""
     parts = re.split(r"^(?=## )", text.rstrip("\n"), flags=re.MULTILINE)
     faults: dict[str, list[str]] = {}
-    rest: list[str] = []
+    rest: dict[str, list[str]] = {}
     for part in parts[1:]:
         lines = part.rstrip("\n").split("\n")
         found = _HEADING.match(part)
         if found is not None:
             faults[found[1]] = lines
         elif lines[0] != UNTRIED:
-            rest += ["", *lines]
+            rest[lines[0]] = lines
     if not faults:
         raise ValueError("the page has no fault: write it with ./run proof first")
     return Page(head=parts[0].rstrip("\n").split("\n"), faults=faults, rest=rest)
 
 
-def renewed(text: str, runs: Sequence[Json], faults: Sequence[Fault]) -> str:
+def renewed(text: str, runs: Sequence[Json], faults: Sequence[Fault], reports: Reports = Reports()) -> str:
     """The page with what these runs found. Raises `ValueError` for a text that is no page."""
     old = parsed(text)
     named = [fault for fault in faults if any(fault.id in run["faults"] for run in runs)]
     proof = Proof(
-        **{name: runs[0][name] for name in ("date", "commit", "seed", "command", "machine")},
+        date="",
+        commit="",
+        seed=0,
+        command="",
+        machine="",
         faults=named,
         lines=(),
         passed=0,
         larger=runs,
+        bench=reports.bench,
+        fuzz=reports.fuzz,
+        mutants=reports.mutants,
+        twins=reports.twins,
     )
     known = {**old.faults, **{fault.id: section(proof, fault, _seen(fault, runs)) for fault in named}}
     shown = [line for fault in faults if fault.id in known for line in ("", *known[fault.id])]
     left = [f"- {one.id}: {one.trouble}. {_why(one)}".rstrip() for one in faults if one.id not in known]
     untried = ["", UNTRIED, "", *left] if left else []
-    head = _head(old.head, shown, proof, {fault.id for fault in named})
-    return "\n".join([*head, *shown, *untried, *old.rest, ""])
+    rest = {**old.rest, **reports.sections(proof)}
+    head = _head(old.head, shown, proof, reports)
+    return "\n".join([*head, *shown, *untried, *(line for part in rest.values() for line in ("", *part)), ""])
 
 
 def _seen(fault: Fault, runs: Sequence[Json]) -> str:
@@ -81,15 +122,16 @@ def _why(fault: Fault) -> str:
     return "Its tests were not run for this page." if fault.tests else fault.missing
 
 
-def _head(old: Sequence[str], shown: Sequence[str], proof: Proof, anew: set[str]) -> list[str]:
+def _head(old: Sequence[str], shown: Sequence[str], proof: Proof, reports: Reports) -> list[str]:
     """The head, with sums of the sections as they are now."""
-    cut = old.index(DECIDED) if DECIDED in old else len(old)
-    misses = [line[2:] for line in old[:cut] if line.startswith("- ") and not _is_of(line[2:], anew)]
-    decided = [line[2:] for line in old[cut:] if line.startswith("- ")]
+    cut, anew = old.index(DECIDED) if DECIDED in old else len(old), {fault.id for fault in proof.faults}
+    misses = [line[2:] for line in old[:cut] if line.startswith("- ")]
+    kept = [miss for miss in misses if not _is_of(miss, anew) and not reports.replaces(miss)]
+    decided = proof.decided() if proof.bench else [line[2:] for line in old[cut:] if line.startswith("- ")]
     made = [line for line in old if line.startswith("Made by ") or _stays(line, anew)]
     kills = sum(_number(found[1]) for line in shown if (found := _KILLS.match(line)))
     words = in_sum(kills, *(_count(shown, what) for what in (LOST, TWICE, RAN_TWICE)))
-    return [*beginning(words, [*misses, *proof.misses()], decided), "", *made, OTHERS]
+    return [*beginning(words, [*kept, *proof.misses()], decided), "", *made, OTHERS]
 
 
 def _is_of(miss: str, anew: set[str]) -> bool:

@@ -14,7 +14,7 @@ from tests.bench.figures import Decision, Figure
 from tests.mutants import Change, Found, as_json
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
 from tests.support.proof_page import NO, Fault, Proof, page, read_lines
-from tests.support.proof_renewal import OTHERS, renewed
+from tests.support.proof_renewal import OTHERS, Reports, renewed
 
 ROOT = Path(__file__).parents[3]
 FAULTS = (
@@ -256,6 +256,22 @@ def test_a_miss_that_was_mended_goes_and_a_new_one_comes() -> None:
     head = renewed(old, [good, poor.as_json()], FAULTS).partition("## F01")[0]
     assert "- F14 messages lost: 1 of 4, allowed 0\n- the test test_y died failed in ./run proof --only F14\n" in head
     assert "F01" not in head
+
+
+def test_what_other_commands_found_is_renewed_too() -> None:
+    budget = {"what": "warm turn", "value": 11.0, "unit": "ms", "floor": 2, "budget": 10.0, "at_least": False}
+    slow, green = measured({**budget, "holds": "NO"}), ("I06", "an approval counts twice", False)
+    old = page(proof(lost("F01", 5), bench=slow, twins=[green]))
+    assert "3 did not hold" in old  # the third: F14 has tests, and stated nothing
+    good = measured({**budget, "value": 9.0, "holds": "yes"})
+    twins = [("I06", "an approval counts twice", True), ("I24", "a call runs again", True)]
+    reports = Reports(bench=good, twins=twins, tried="Tried on 2026-01-03, commit def.")
+    now = renewed(old, [proof(lost("F14", 5), faults=FAULTS[1:2]).as_json()], FAULTS, reports)
+    assert "Every bar held." in now
+    assert "a test must notice. 2 of 2 were noticed. Tried on 2026-01-03, commit def." in now
+    assert "| warm turn | 9 ms | 2 | ≤ 10 | yes |" in now
+    assert now.index("## F14") < now.index("## Red twins") < now.index("## Budgets")
+    assert renewed(old, [], FAULTS).count("did not hold") == 1
 
 
 def test_what_a_page_never_had_is_said_or_stands_in_its_place() -> None:
