@@ -16,6 +16,7 @@ from gateway.domain.steps import StepState
 from gateway.domain.turns import ENDED
 from gateway.store.codec import dump_conversation
 from gateway.store.kernel.rows import MessageRow, SlotRow, StepRow, TurnRow
+from gateway.store.redis.long_queues import Section
 from gateway.store.redis.rows import EVENT, SESSION, SLOT, UNNUMBERED, kind_of
 
 Question: TypeAlias = tuple[str | int, ...]
@@ -40,6 +41,8 @@ class Stored:
     """How its value begins; empty when there is none."""
     size: int = 0
     """Characters of its value."""
+    sections: tuple[Section, ...] = ()
+    """Of a session: the sections of its queue."""
 
 
 ABSENT = Stored(None)
@@ -98,7 +101,8 @@ class Kept:
             if row is None or key.startswith(f"{EVENT.name}:"):
                 self.drop(key)
             else:
-                self.put(key, Stored(kind_of(key).numbered(row, stamp), f"{stamp} ", batch.sizes[key]))
+                sections = batch.sections.get(key, ())
+                self.put(key, Stored(kind_of(key).numbered(row, stamp), f"{stamp} ", batch.sizes[key], sections))
 
     def _take_histories(self, batch: Batch, stamp: int) -> None:
         """Keep the histories that a batch asked for, and those of sessions that it changed."""
@@ -136,6 +140,8 @@ class Batch:
     """Changed rows; None for a removed one."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Characters of the changed rows, once they are written."""
+    sections: dict[str, tuple[Section, ...]] = field(default_factory=dict[str, tuple[Section, ...]])
+    """Sections of the queues of changed sessions that have some, by the key of the session."""
     folded: dict[str, str] = field(default_factory=dict[str, str])
     """Pointers in the place of rows that this batch folds."""
     commands: list[tuple[str | int, ...]] = field(default_factory=list[tuple[str | int, ...]])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from gateway.domain.audit import AuditHead
+from gateway.domain.ids import TurnId
 from gateway.store.answer_rules import together
 from gateway.store.codec import EPOCH, dump_conversation, dump_json, storable, to_us
 from gateway.store.kernel.part import Part
+from gateway.store.kernel.rows import SessionRow
 from gateway.store.redis.batch import ABSENT, Batch
 from gateway.store.redis.indexes import Place, places_of, places_of_fact, unsent_in
 from gateway.store.redis.life import Head
+from gateway.store.redis.long_queues import LONG, STAYS, Section, dumped, laid_out, section_key
 from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, EVENT, FACT, KINDS, NEW, SPENT, TURN, UNNUMBERED, kind_of
 from gateway.store.redis.source import HEAD, RedisSource
 
@@ -94,17 +97,45 @@ class Lists:
     """Likewise, but scores that do not."""
     left: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
     """By sorted set: members that leave it."""
+    of_queues: list[tuple[Word, ...]] = field(default_factory=list[tuple[Word, ...]])
+    """Commands that store and forget sections of queues."""
     made: int = 0
     """Rows that were given a place once, in the order in which they were made."""
 
-    def put(self, key: str, row: Any) -> int:
-        """Add a row. Return its characters."""
-        name, text = self.prefix + key, kind_of(key).dump(row)
+    def put(self, key: str, row: Any, batch: Batch) -> int:
+        """Add a row. Return its characters, with about those that stand elsewhere."""
+        elsewhere = 0
+        if isinstance(row, SessionRow) and (queue := self._queue(key, row.turns, batch)):
+            name, text = self.prefix + key, dumped(row, queue)
+            elsewhere = (len(row.turns) - len(queue)) * len(row.turns[0])
+        else:
+            name, text = self.prefix + key, kind_of(key).dump(row)
         if key.startswith(f"{EVENT.name}:"):
             self.fading += (name, f"{self.number} {text}", int(EVENTS_KEPT.total_seconds()))
         else:
             self.rows += (name, f"{self.number} {text}")
-        return len(text)
+        return len(text) + elsewhere
+
+    def _queue(self, key: str, turns: tuple[TurnId, ...], batch: Batch) -> tuple[TurnId, ...] | None:
+        """Store a session's queue in sections. Return what stands in its row; None when that is the queue."""
+        before = (batch.known(key) or ABSENT).sections
+        if len(turns) <= LONG and not before:
+            return None
+        words, sections = laid_out(turns, before)
+        batch.sections[key], known = sections, {one.name for one in before}
+        for one in sections:
+            if one.name not in known:
+                self.of_queues.append(("SET", f"{self.prefix}{section_key(one.name)}", " ".join(one.turns)))
+        self.forget(before, sections)
+        return words if sections else None
+
+    def forget(self, before: Sequence[Section], now: Sequence[Section] = ()) -> None:
+        """Let sections that are in no row any more fade."""
+        names = {one.name for one in now}
+        for one in before:
+            if one.name not in names:
+                key = f"{self.prefix}{section_key(one.name)}"
+                self.of_queues.append(("EXPIRE", key, int(STAYS.total_seconds())))
 
     def move(self, was: Mapping[Place, int], is_: Mapping[Place, int]) -> None:
         """Move a row from its places in the sorted sets to new ones."""
@@ -123,9 +154,10 @@ class Lists:
                 self.scores.setdefault(name, []).extend((score, member))
 
     def commands(self) -> Iterator[tuple[Word, ...]]:
-        """Yield the changes of sorted sets that need no number of the commit."""
+        """Yield the changes of sorted sets that need no number of the commit, and those of queues."""
         yield from _each("ZREM", self.left)
         yield from _each("ZADD", self.scores)
+        yield from self.of_queues
 
     def numbered(self) -> Iterator[tuple[Word, ...]]:
         """Yield a sorted set, and scores that count from the number of the commit with their members."""
@@ -144,10 +176,11 @@ def arguments(batch: Batch, writes: Writes, head: Head, prefix: str, event: tupl
         before = None if is_blind else batch.before(key)
         if row is None:
             lists.removed.append(prefix + key)
+            lists.forget((batch.known(key) or ABSENT).sections)
             if key.startswith(f"{TURN.name}:"):
                 lists.removed.append(f"{prefix}fold:{key.partition(':')[2]}")
         else:
-            batch.sizes[key] = lists.put(key, row)
+            batch.sizes[key] = lists.put(key, row, batch)
         was = places_of_fact(key, (batch.known(key) or ABSENT).row) if is_blind else places_of(key, before)
         lists.move(was, places_of(key, row))
     large = [key for key in batch.read if batch.is_large(key)]

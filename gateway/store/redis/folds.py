@@ -23,6 +23,7 @@ from gateway.store.kernel.part import Part
 from gateway.store.kernel.retention import is_settled
 from gateway.store.kernel.rows import TurnRow
 from gateway.store.redis import indexes
+from gateway.store.redis.long_queues import with_sections
 from gateway.store.redis.queries import source_of
 from gateway.store.redis.rows import CARDS, MESSAGE, SLOT, STEP, TURN, WAIT, kind_of
 from gateway.store.redis.source import RedisSource
@@ -99,18 +100,18 @@ def _pair(row: str) -> tuple[str, str]:
 def expanded(
     keys: Sequence[str], values: Sequence[str | None], get: Callable[[Sequence[str]], Sequence[str | None]]
 ) -> list[str | None]:
-    """Return stored values with rows in the place of pointers. `get` reads folded turns, by their keys.
+    """Return stored values with rows in the place of pointers, and queues whole. `get` reads more values by their keys.
 
     None for a row whose turn was removed since its pointer was read.
     """
     pairs = list(zip(keys, values, strict=True))
     turns = {key: turn for key, value in pairs if value is not None and (turn := _pointed_at(key, value))}
     if not turns:
-        return list(values)
+        return with_sections(values, get)
     named = list(dict.fromkeys(turns.values()))
     folds = zip(named, get([fold_key(turn) for turn in named]), strict=True)
     rows = {turn: {} if fold is None else unpacked(fold) for turn, fold in folds}
-    return [_expanded(key, value, rows, turns) for key, value in pairs]
+    return with_sections([_expanded(key, value, rows, turns) for key, value in pairs], get)
 
 
 def _pointer(key: str, turn: str) -> str:

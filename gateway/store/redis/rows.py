@@ -41,6 +41,10 @@ Values: TypeAlias = list[Any]
 
 UNNUMBERED = 1 << 60
 """Revisions above this are offsets of the commit that is being prepared."""
+TURNS_OF_SESSION = len(columns.SESSIONS.names)
+"""Place of a session's unended turns in its values."""
+NAME = "="
+"""Begins the name of a section of them (`long_queues`), and the text of a row that has one."""
 _LISTS_OF_SESSION, _LISTS_OF_TURN = 5, 7
 """What stands behind the columns."""
 NEW = UNNUMBERED
@@ -138,12 +142,15 @@ def _session(values: Values) -> SessionRow:
 
 
 def _complete_session(values: Values) -> None:
-    """Add the homes that schema 1 had not, and the last end that schema 2 had not."""
+    """Add the homes that schema 1 had not, and the last end that schema 2 had not. Leave out names of sections."""
     missing = len(columns.SESSIONS.names) + _LISTS_OF_SESSION - len(values)
     if missing > 1:
         values.insert(columns.SESSIONS.names.index("homes"), "[]")
     if missing > 0:
         values.append(None)
+    turns = values[TURNS_OF_SESSION]
+    if isinstance(turns, str) and NAME in turns:
+        values[TURNS_OF_SESSION] = " ".join(word for word in turns.split() if not word.startswith(NAME))
 
 
 def _complete_turn(values: Values) -> None:

@@ -32,9 +32,10 @@ from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.folds import expanded
 from gateway.store.redis.life import Known, Lives, Lost
+from gateway.store.redis.long_queues import sections_in
 from gateway.store.redis.next_slots import leaves_slots
 from gateway.store.redis.replicas import Waiting
-from gateway.store.redis.rows import UNNUMBERED, kind_of, named_by
+from gateway.store.redis.rows import SESSION, UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
 from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
 
@@ -397,7 +398,8 @@ class Worker:
             return Stored(None)
         stamp, _, text = value.partition(" ")
         self._lives.saw(int(stamp) + 1)
-        return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value))
+        sections = sections_in(text) if kind_of(key) is SESSION else ()
+        return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value), sections)
 
     def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> frozenset[str]:
         """Write a batch. Return which of the rows that it read have changed: then nothing is written."""
