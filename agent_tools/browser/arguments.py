@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agent_tools._files.arguments import without_nul
 from agent_tools.browser.hosts import checked_url, host_and_port, scope_of
 from agent_tools.browser.saving import OWN_FOLDERS, RESERVED, is_reserved, is_write
 from agent_tools.browser.settings import BrowserSettings
@@ -238,9 +239,7 @@ class Args(BaseModel):
     @field_validator("path")
     @classmethod
     def _can_be_a_path(cls, path: str | None) -> str | None:
-        if path is not None and "\0" in path:
-            raise ValueError("it contains a NUL character: take it out")
-        return path
+        return path and without_nul(path)
 
     @model_validator(mode="after")
     def _complete(self) -> Args:

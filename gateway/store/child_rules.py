@@ -31,8 +31,6 @@ from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import ChildEnd
 from gateway.errors import Forbidden, NotFound
 
-CHILDREN = "child:"
-"""Prefix of every child's session id, and of no other: the end of such a session is reported to its parent."""
 TASK_NAME = "task"
 NAME = "sub-session"
 WORDS_KEPT = 200_000

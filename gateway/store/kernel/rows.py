@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Received
 from gateway.domain.sessions import Session
-from gateway.domain.slots import Slot
+from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
 from gateway.domain.waits import Wait
+from gateway.store.constants import FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
 R = TypeVar("R")
 _FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
@@ -46,6 +47,12 @@ def changed(row: R, /, **changes: Any) -> R:
 def held_for(since: datetime | None, until: datetime | None, now: datetime) -> timedelta:
     """Return the time under a lease so far: none after its end, when nobody works."""
     return timedelta() if since is None or until is None else max(timedelta(), min(now, until) - since)
+
+
+def takes_too_long(row: SlotRow, now: datetime) -> bool:
+    """Return whether a slot is being sent for so long that its sender must be gone."""
+    at_most = FILE_SENDING_AT_MOST if row.slot.kind is SlotKind.FILE else SENDING_AT_MOST
+    return row.sending_since is not None and now - row.sending_since > at_most
 
 
 def latest(*times: datetime | None) -> datetime | None:

@@ -16,9 +16,19 @@ from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.ports import Clock
-from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST, UNDECIDED
+from gateway.store.constants import COMMANDS_AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel.part import AccountKey, FactKey, Part, StepKey, Table
-from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
+from gateway.store.kernel.rows import (
+    Fact,
+    MessageRow,
+    SessionRow,
+    SlotRow,
+    StepRow,
+    TurnRow,
+    WaitRow,
+    is_for,
+    takes_too_long,
+)
 from gateway.store.kernel_store import KernelStore
 
 K = TypeVar("K", bound=Hashable)
@@ -274,7 +284,7 @@ class MemoryIndex(KernelStore):
     def sending_slots(self, lapsed: datetime | None = None) -> Sequence[tuple[SlotId, NodeId]]:
         """Return slots being sent with their senders, oldest first; with `lapsed` only those that take too long."""
         rows = [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]
-        late = sorted((row for row in rows if lapsed is None or _takes_too_long(row, lapsed)), key=lambda row: row.seq)
+        late = sorted((row for row in rows if lapsed is None or takes_too_long(row, lapsed)), key=lambda row: row.seq)
         return [(row.slot.id, row.node) for row in late if row.node is not None]
 
     def expired_grants(self, now: datetime, limit: int) -> Sequence[GrantId]:
@@ -302,8 +312,3 @@ def _removed(table: Table[K, Any]) -> Iterator[K]:
 
 def _is_on(row: SlotRow, channel: str) -> bool:
     return row.slot.conversation.channel == channel
-
-
-def _takes_too_long(row: SlotRow, now: datetime) -> bool:
-    at_most = FILE_SENDING_AT_MOST if row.slot.kind is SlotKind.FILE else SENDING_AT_MOST
-    return row.sending_since is not None and now - row.sending_since > at_most

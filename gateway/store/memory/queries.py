@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from itertools import islice
 from typing import TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow, StartedCall
-from gateway.domain.grants import CallPlace, Grant, GrantPlace
+from gateway.domain.grants import Grant, GrantPlace
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot, SlotState
 from gateway.domain.steps import Step
-from gateway.domain.turns import TurnState
 from gateway.domain.views import ChildLine, Counts, Rows, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
@@ -22,6 +20,7 @@ from gateway.policy.audit import beginning_of
 from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
 from gateway.store.codec import EPOCH
+from gateway.store.kernel import lines
 from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import SessionRow, held_for
 from gateway.store.memory.index import MemoryIndex
@@ -43,29 +42,24 @@ class MemoryQueries(MemoryIndex):
         self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
     ) -> Sequence[SessionLine]:
         """Return roots with their live children, and some ended ones, most recently active first."""
-        lines = [self._line(row) for row in self.sessions_by_id.values()]
-        lines.sort(key=lambda line: (line.session.active_at, line.rev), reverse=True)
-        roots = {line.session.id for line in [line for line in lines if line.session.lineage is None][:limit]}
+        every = [self._line(row) for row in self.sessions_by_id.values()]
+        every.sort(key=lambda line: (line.session.active_at, line.rev), reverse=True)
+        roots = {line.session.id for line in [line for line in every if line.session.lineage is None][:limit]}
         roots |= {always} if always is not None else set()
-        over = [one for one in lines if one.session.lineage is not None and not self._is_live(one.session.id)]
+        over = [one for one in every if one.session.lineage is not None and not self._is_live(one.session.id)]
         listed = roots | {line.session.id for line in over[:ended]}
-        live = [line.session for line in lines if self._is_live(line.session.id)]
+        live = [line.session for line in every if self._is_live(line.session.id)]
         listed |= {one.id for one in live if one.lineage is not None and one.lineage.root in roots}
-        return [line for line in lines if line.session.id in listed]
+        return [line for line in every if line.session.id in listed]
 
     def _is_live(self, session: SessionId) -> bool:
         return self.sessions_by_id[session].live
 
     def _line(self, row: SessionRow) -> SessionLine:
         id_ = row.session.id
-        states = [self.turns[turn].turn.state for turn in (*row.turns, *row.commands)]
-        return SessionLine(
-            session=replace(row.session, summary=""),
-            rev=max((one.rev for one in self.rows.get(id_, {}).values()), default=0),
-            waiting=self.waiting_in(id_),
-            running=states.count(TurnState.RUNNING) + states.count(TurnState.STOPPING),
-            queued=states.count(TurnState.QUEUED),
-        )
+        rev = max((one.rev for one in self.rows.get(id_, {}).values()), default=0)
+        unended = [self.turns[turn] for turn in (*row.turns, *row.commands)]
+        return lines.session_line(row, unended, rev=rev, waiting=self.waiting_in(id_))
 
     # --- turns ------------------------------------------------------------------------------
 
@@ -172,16 +166,8 @@ class MemoryQueries(MemoryIndex):
         return found + [row for child in found for row in self._below(child.session.id)]
 
     def _child_rows(self, row: SessionRow, place: int) -> child_rules.ChildRows:
-        assert row.session.lineage is not None
         assert row.task is not None
-        task = self.turns[row.task]
-        return child_rules.ChildRows(
-            session=row.session.id,
-            parent=row.session.lineage.parent,
-            live=row.live,
-            born=place,
-            ended=0 if row.live else task.rev,
-        )
+        return lines.child_rows(row, self.turns[row.task], place)
 
     def _child_line(self, row: SessionRow) -> ChildLine:
         assert row.task is not None
@@ -190,16 +176,8 @@ class MemoryQueries(MemoryIndex):
     def _task_line(self, id_: TurnId) -> ChildLine:
         task = self.turns[id_]
         row = self.sessions_by_id[task.turn.session]
-        steps = [self.steps[id_, n].step for n in range(task.steps)]
-        usages = [step.answer.usage for step in steps if step.answer is not None]
-        return ChildLine(
-            session=replace(row.session, summary=""),
-            turn=task.turn,
-            waiting=self.waiting_in(row.session.id),
-            input_tokens=sum(usage.input_tokens for usage in usages),
-            output_tokens=sum(usage.output_tokens for usage in usages),
-            n=task.given_n,
-        )
+        steps = [self.steps[id_, n] for n in range(task.steps)]
+        return lines.child_line(row, task, steps, waiting=self.waiting_in(row.session.id))
 
     # --- usage and grants -------------------------------------------------------------------
 
@@ -214,13 +192,7 @@ class MemoryQueries(MemoryIndex):
         row = self.turns.get(turn)
         if row is None:
             return []
-        session = self.sessions_by_id[row.turn.session].session
-        here = CallPlace(
-            histories=tuple((one.id, one.epoch) for one in self._up(session.id)),
-            root_kind=session.root_kind,
-            conversation=session.lineage.conversation if session.lineage else row.turn.conversation,
-            principal=row.turn.principal,
-        )
+        here = lines.call_place(row, list(self._up(row.turn.session)))
         return [one for one in self._by_age() if holds(one, here, self.clock.now())]
 
     async def live_grants(self, limit: int = 1000) -> Sequence[Grant]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from typing import TypeVar
 
@@ -13,13 +12,12 @@ from gateway.domain.grants import CallPlace, Grant, GrantPlace
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
-from gateway.domain.turns import TurnState
 from gateway.domain.views import ChildLine, Counts, Item, Row, Rows, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
-from gateway.store.kernel import audit, turns
+from gateway.store.kernel import audit, lines, turns
 from gateway.store.kernel.part import FactKey, Part
 from gateway.store.kernel.retention import REMOVED, removed_in
 from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
@@ -123,12 +121,12 @@ class RedisQueries(KernelStore):
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
         """Return the tasks that a turn gave itself, in the order of its steps."""
 
-        def lines(source: RedisSource) -> list[ChildLine]:
+        def found(source: RedisSource) -> list[ChildLine]:
             row = source.turn_row(turn)
             tasks = () if row is None else source.rows(TURN, row.tasks)
             return sorted((_task_line(source, task) for task in tasks), key=lambda line: line.n)
 
-        return await self.read(lines)
+        return await self.read(found)
 
     async def spent(self, since: date) -> Sequence[Spent]:
         """Return the usage since a day, the newest first."""
@@ -229,8 +227,7 @@ def _sessions(source: RedisSource, limit: int, ended: int, always: SessionId | N
     roots |= {always} if always is not None else set()
     live = [child for row in source.rows(SESSION, sorted(roots)) for child in row.live_below]
     listed = {*roots, *live, *_last_active(source, indexes.PAST_CHILDREN, ended)}
-    lines = [_line(source, row) for row in source.rows(SESSION, sorted(listed))]
-    return sorted(lines, key=_activity, reverse=True)
+    return sorted((_line(source, row) for row in source.rows(SESSION, sorted(listed))), key=_activity, reverse=True)
 
 
 def _last_active(source: RedisSource, name: str, limit: int) -> list[SessionId]:
@@ -242,8 +239,8 @@ def _last_active(source: RedisSource, name: str, limit: int) -> list[SessionId]:
         return [SessionId(one) for one in newest]
     ((_, oldest),) = _scored(source.ask("ZREVRANGE", name, limit - 1, limit - 1, "WITHSCORES"))
     tied = source.ask("ZREVRANGEBYSCORE", name, "+inf", oldest)
-    lines = [_line(source, row) for row in source.rows(SESSION, tied)]
-    return [line.session.id for line in sorted(lines, key=_activity, reverse=True)[:limit]]
+    by_activity = sorted((_line(source, row) for row in source.rows(SESSION, tied)), key=_activity, reverse=True)
+    return [line.session.id for line in by_activity[:limit]]
 
 
 def _activity(line: SessionLine) -> tuple[object, int]:
@@ -251,15 +248,9 @@ def _activity(line: SessionLine) -> tuple[object, int]:
 
 
 def _line(source: RedisSource, row: SessionRow) -> SessionLine:
-    session = row.session
-    states = [one.turn.state for one in source.rows(TURN, (*row.turns, *row.commands))]
-    return SessionLine(
-        session=replace(session, summary=""),
-        rev=_last_rev(source, session.id),
-        waiting=source.size(indexes.waiting_in(session.id)),
-        running=states.count(TurnState.RUNNING) + states.count(TurnState.STOPPING),
-        queued=states.count(TurnState.QUEUED),
-    )
+    id_, unended = row.session.id, source.rows(TURN, (*row.turns, *row.commands))
+    waiting = source.size(indexes.waiting_in(id_))
+    return lines.session_line(row, unended, rev=_last_rev(source, id_), waiting=waiting)
 
 
 def _last_rev(source: RedisSource, session: SessionId) -> int:
@@ -333,7 +324,7 @@ def _family(source: RedisSource, session: SessionId, limit: int) -> list[ChildLi
     found = list(_below(source, session))
     tasks = {row.turn.id: row for row in source.rows(TURN, [row.task for row, _ in found])}
     task_of = {row.session.id: tasks[row.task] for row, _ in found if row.task is not None}
-    family = [_child_rows(row, task_of[row.session.id], born) for row, born in found]
+    family = [lines.child_rows(row, task_of[row.session.id], born) for row, born in found]
     return [_task_line(source, task_of[child]) for child in child_rules.in_order(family)[: max(0, limit)]]
 
 
@@ -346,43 +337,15 @@ def _below(source: RedisSource, session: SessionId) -> Iterator[tuple[SessionRow
         yield from _below(source, row.session.id)
 
 
-def _child_rows(row: SessionRow, task: TurnRow, born: int) -> child_rules.ChildRows:
-    assert row.session.lineage is not None, "it is a child"
-    return child_rules.ChildRows(
-        session=row.session.id,
-        parent=row.session.lineage.parent,
-        live=row.live,
-        born=born,
-        ended=0 if row.live else task.rev,
-    )
-
-
 def _task_line(source: RedisSource, task: TurnRow) -> ChildLine:
     (row,) = source.rows(SESSION, [task.turn.session])
     steps = source.rows(STEP, [(task.turn.id, n) for n in range(task.steps)])
-    usages = [one.step.answer.usage for one in steps if one.step.answer is not None]
-    return ChildLine(
-        session=replace(row.session, summary=""),
-        turn=task.turn,
-        waiting=source.size(indexes.waiting_in(row.session.id)),
-        input_tokens=sum(usage.input_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-        n=task.given_n,
-    )
+    return lines.child_line(row, task, steps, waiting=source.size(indexes.waiting_in(row.session.id)))
 
 
 def _place_of(source: RedisSource, turn: TurnId) -> CallPlace | None:
     row = source.turn_row(turn)
-    if row is None:
-        return None
-    above = list(_up(source, row.turn.session))
-    session = above[0]
-    return CallPlace(
-        histories=tuple((one.id, one.epoch) for one in above),
-        root_kind=session.root_kind,
-        conversation=session.lineage.conversation if session.lineage else row.turn.conversation,
-        principal=row.turn.principal,
-    )
+    return None if row is None else lines.call_place(row, list(_up(source, row.turn.session)))
 
 
 def _up(source: RedisSource, id_: SessionId | None) -> Iterator[Session]:

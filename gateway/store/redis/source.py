@@ -15,14 +15,23 @@ from typing import Any, TypeVar
 from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.slots import SlotKind
 from gateway.domain.turns import ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
 from gateway.store.codec import EPOCH, to_us
-from gateway.store.constants import COMMANDS_AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
+from gateway.store.constants import COMMANDS_AT_ONCE, HELD
 from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
-from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, is_for
+from gateway.store.kernel.rows import (
+    Fact,
+    MessageRow,
+    SessionRow,
+    SlotRow,
+    StepRow,
+    TurnRow,
+    WaitRow,
+    is_for,
+    takes_too_long,
+)
 from gateway.store.redis import indexes, next_slots, old_rows
 from gateway.store.redis.batch import ABSENT, Batch, History, Question
 from gateway.store.redis.rows import (
@@ -402,7 +411,7 @@ class RedisSource:
     def sending_slots(self, lapsed: datetime | None = None) -> list[tuple[SlotId, NodeId]]:
         """Return slots being sent with their senders; with `lapsed` only those that take too long."""
         rows = self.rows(SLOT, self.members(indexes.SENDING))
-        late = [row for row in rows if lapsed is None or _takes_too_long(row, lapsed)]
+        late = [row for row in rows if lapsed is None or takes_too_long(row, lapsed)]
         return [(row.slot.id, row.node) for row in late if row.node is not None]
 
     def doubtful_slots(self, now: datetime, limit: int) -> list[SlotId]:
@@ -417,8 +426,3 @@ class RedisSource:
 
 _seq: Callable[[SlotRow], int] = attrgetter("seq")
 _queued_rev: Callable[[TurnRow], int] = attrgetter("queued_rev")
-
-
-def _takes_too_long(row: SlotRow, now: datetime) -> bool:
-    at_most = FILE_SENDING_AT_MOST if row.slot.kind is SlotKind.FILE else SENDING_AT_MOST
-    return row.sending_since is not None and now - row.sending_since > at_most
