@@ -441,7 +441,7 @@ class StoreMachine(WayOut):
         self.both(do)
 
 
-@pytest.mark.timeout(60 + STEPS // 10)
+@pytest.mark.timeout(600 + STEPS // 10)
 class TestStoreMachine(hypothesis.seed(seed())(StoreMachine).TestCase):
     """All of its runs."""
 

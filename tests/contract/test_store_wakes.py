@@ -27,6 +27,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import CHAT, PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
+from tests.support.patience import PATIENCE_S
 
 GROUP = route(SessionId("chat:g"))
 CHANGED = Changed(session=MAIN)
@@ -256,7 +257,7 @@ async def test_what_is_announced_can_be_read(scene: Scene) -> None:
                 seen.append(await scene.state(lease.turn))
                 return
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(reader(), name="reader")
         await turn
         await scene.say()

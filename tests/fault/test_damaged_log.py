@@ -18,6 +18,7 @@ import pytest_asyncio
 from gateway.domain.messages import Received
 from tests.fault.rig import health, stored, until_quiet, visiting
 from tests.support.daemon import Daemon
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import KILLS, LOST, counted, figure, times
 
 MAIN = "main:owner"
@@ -222,7 +223,7 @@ async def test_damage_while_it_runs_is_told(daemon: Daemon) -> None:
             file.seek(0)
             file.write(content)
         await page.say("afterwards")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while (answer := await health(daemon))[0] == 200:
                 await page.say("and again")
                 await asyncio.sleep(0.2)

@@ -24,7 +24,6 @@ RULES = [Rule(text="^slow", times=len(SLOW), reply=Reply(text="Too late.", think
 
 
 @pytest.mark.whole("waits 30 s; test_two_apps suspends a machine with a clock that jumps")
-@pytest.mark.timeout(120)
 async def test_the_node_that_polls_and_sends_is_frozen(tmp_path: Path) -> None:
     """The other node takes polling, sending and turns within 20 s. The frozen one writes nothing afterwards."""
     async with fleet(tmp_path, 1, mode="polling", rules=RULES, spare=1) as two:

@@ -118,7 +118,7 @@ async def fill(store: Store, clock: FakeClock) -> list[WaitId]:
     return waits
 
 
-@pytest.mark.timeout(times(120, 900))
+@pytest.mark.timeout(times(600, 900))
 @pytest.mark.whole("compares costs; what thousands of waits do stays")
 async def test_everything_else_costs_what_it_costs_with_none(store: Store, clock: FakeClock) -> None:
     """A new message, a press and the sweeps beside thousands of parked turns; and all of them expire in one go."""

@@ -118,7 +118,7 @@ INSIDE = (1, 5, count_events(CALLS) - 6)
 
 async def die_in_a_stream(one: Wire, questions: int) -> None:
     """Die when so many questions were asked, and the last one's stream has fallen silent."""
-    await until(lambda: len(one.model.requests) == questions, 20)
+    await until(lambda: len(one.model.requests) == questions)
     await asyncio.sleep(CLOSE_S)
     assert one.model.requests[-1].ended == "open"
     await one.kill()

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.fault.test_redis_nodes import KEY, node
 from tests.support.daemon import Daemon, Page, page_of
 from tests.support.redis_server import RedisServer
@@ -53,7 +51,6 @@ async def answered(page: Page, text: str) -> None:
     await page.until_row("slot", lambda row: text in json.dumps(row))
 
 
-@pytest.mark.timeout(120)
 async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) -> None:
     """A press at the other node runs the call once, where its files are. Then that node is killed for good."""
     async with two_workers(tmp_path) as two, page_of(two[0]) as one, page_of(two[1]) as another:
@@ -106,7 +103,6 @@ async def _reads_a_file_of_the_other(there: Page, speaker: Page, home: Daemon, o
         assert (response.status, await response.read()) == (200, OGG)
 
 
-@pytest.mark.timeout(120)
 async def test_any_node_goes_on_with_files_of_all_nodes(tmp_path: Path) -> None:
     """The node that began dies. A call that waited for its approval runs on the other one, which misses nothing."""
     (disk := tmp_path / "disk").mkdir()

@@ -88,7 +88,6 @@ async def test_with_a_replica_a_promotion_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole("promotions by hand stay, and Sentinels that name the primary")
-@pytest.mark.timeout(120)
 async def test_a_failover_by_sentinel_loses_nothing(tmp_path: Path) -> None:
     """Sentinel sees that the primary is dead and chooses the replica, under another address, while people write."""
     chance, said = dice("F09 with Sentinel"), Said()
@@ -138,7 +137,6 @@ def judge(one: Fleet, said: Said, rows: Mapping[str, Sequence[Item]]) -> None:
 # --- a replica that lags --------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120)
 async def test_a_loss_by_a_replica_that_lags_is_told(tmp_path: Path) -> None:
     """Nothing waits for the replica, and it is cut off: what it has not got is counted, and is not run again."""
     async with one_daemon(tmp_path, replicas=0) as one:

@@ -11,6 +11,7 @@ from pathlib import Path
 from gateway.domain.messages import Received
 from tests.fault.rig import stored, visiting
 from tests.support.daemon import Daemon
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import LOST, figure
 
 FEW = 64
@@ -72,7 +73,7 @@ async def test_too_few_descriptors(tmp_path: Path) -> None:
 
 async def until_there_is_room(daemon: Daemon) -> None:
     """Give it the moment in which it notices that there is room again."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(AssertionError):
                 await daemon.until_ready(1)

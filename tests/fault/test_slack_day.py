@@ -174,7 +174,6 @@ async def a_day(folder: Path, mode: Mode) -> AsyncGenerator[Day]:
 
 
 @pytest.mark.by_the_clock
-@pytest.mark.timeout(120)
 @pytest.mark.whole("kills, limits and redelivery on Slack, and the scenario of Slack, stay")
 @pytest.mark.parametrize("mode", ["socket", "http"])
 async def test_a_day(mode: Mode, tmp_path: Path) -> None:

@@ -91,7 +91,6 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize("points", LIVES, ids=["-".join(points) for points in LIVES])
 @pytest.mark.parametrize("mode", MODES)

@@ -197,7 +197,6 @@ def refuse_some(slack: FakeSlack, chance: random.Random) -> Callable[[Call], Fau
     return script
 
 
-@pytest.mark.timeout(120)
 async def test_a_fifth_of_a_hundred_messages_is_refused(tmp_path: Path) -> None:
     """Nothing is sent into a ban, nothing is lost or doubled, each conversation keeps its order."""
     async with wire(tmp_path, friends=CROWD, limits="overall_per_min = 0") as one:

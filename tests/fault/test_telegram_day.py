@@ -43,7 +43,6 @@ RAN = {"curtains": 1, "letter": 1, "cellar": 0, "parcel": 1, "lamp": 1, "silver"
 
 
 @pytest.mark.by_the_clock
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["polling", "webhook"])
 @pytest.mark.whole("half a minute each; the scenario of Telegram stays, and each death by itself")
 async def test_a_day(mode: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 
 from tests.support.daemon import Daemon, Page, page_of, running, signed_in
 from tests.support.model_server import Call, Reply, ScriptedModel
+from tests.support.patience import PATIENCE_S
 
 TWO_OWNERS = "[owners]\nann = []\nbob = []\n"
 SWAPS = ('ln -s {elsewhere} "$OLDPWD"', 'touch "$OLDPWD"')
@@ -141,7 +142,7 @@ async def test_requests_that_no_browser_makes(daemon: Daemon) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
         head = f"{line} HTTP/1.1\r\n".encode() + b"Host: 127.0.0.1:" + port + b"\r\nContent-Length: 0\r\n"
         writer.write(head + headers.replace(b"{port}", port) + b"Connection: close\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             answer = await reader.read()
         writer.close()
         await writer.wait_closed()

@@ -18,6 +18,7 @@ from tests.support.browser import DESKTOP, chromium, sign_in
 from tests.support.daemon import Daemon
 from tests.support.model_server import Call, Question, Reply, ScriptedModel
 from tests.support.pages import Pages, serving
+from tests.support.patience import PATIENCE_S
 from tests.support.slack.rig import slack_rig
 from tests.support.telegram import FakeTelegram
 from tests.support.voice_server import OGG, VoiceServer
@@ -216,7 +217,7 @@ async def test_an_order_on_the_page(tmp_path: Path, model: ScriptedModel, ear: V
         await ann.shot("colleague-1-asks")
         await daemon.kill()
         await daemon.start()
-        await page.get_by_role("button", name=DAY).click(timeout=30_000)
+        await page.get_by_role("button", name=DAY).click(timeout=PATIENCE_S * 1000)
         await ann.press("once")
         await ann.sees(ANSWER, within_s=60)
         await ann.sees("2 of 2 done")

@@ -117,6 +117,10 @@ class OpenEnclosure:
             await asyncio.gather(*connections, return_exceptions=True)
             await server.wait_closed()
 
+    def crash(self) -> None:
+        """Kill the program. Debian's command `chromium-headless-shell` is a shell, with the browser as its child."""
+        os.killpg(self.pid, signal.SIGKILL)
+
     async def close(self) -> None:
         """Kill what is left of the program, in its own process group, and wait for its end."""
         with suppress(OSError, ValueError):

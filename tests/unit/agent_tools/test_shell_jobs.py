@@ -39,6 +39,7 @@ from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.output import OnText, OutputBuffer
 from gateway.toolcalls.processes import CallProcess, ProcessHost
 from tests.support.calls import BareCall
+from tests.support.patience import PATIENCE_S
 
 
 class Call(BareCall):
@@ -84,7 +85,7 @@ async def a_call(folder: Path, machine: Containment) -> AsyncGenerator[Call]:
     jobs = Jobs(key_value=store, events=store.live, clock=SystemClock())
     workspace = folder / "workspace"
     workspace.mkdir()
-    async with asyncio.timeout(40), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         task = group.create_task(jobs.run())
         await asyncio.sleep(0)
         yield Call(workspace, machine, jobs)

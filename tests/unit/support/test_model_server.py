@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.model_server import HUGE, MANY, Call, Nonsense, Question, Reply, Rule, ScriptedModel, count_events
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,7 +80,7 @@ async def test_as_a_program(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as session:
             started = json.loads(await process.stdout.readline())
             root = started["base_url"].removesuffix("/v1")
             assert await said(session, started["base_url"], "Hi") == "From the file."

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from slack_sdk.signature import SignatureVerifier
 
+from tests.support.patience import PATIENCE_S
 from tests.support.slack import FakeSlack
 
 ANN = "U0ANN"
@@ -41,7 +42,7 @@ class Client:
         self.socket = socket
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             message = await self.socket.receive()
         assert message.type is aiohttp.WSMsgType.TEXT, message
         return json.loads(message.data)
@@ -149,7 +150,7 @@ async def test_slack_asks_for_another_socket(slack: FakeSlack, session: aiohttp.
             slack.say(ANN, "still here")
             await client.take()
         else:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await client.socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
@@ -191,7 +192,7 @@ async def test_frozen_and_silent_sockets_answer_no_ping(slack: FakeSlack, sessio
 async def test_a_half_closed_socket_ends_without_a_word(slack: FakeSlack, session: aiohttp.ClientSession) -> None:
     async with connected(slack, session) as client:
         slack.sockets[0].half_close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             message = await client.socket.receive()
         assert message.type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
 

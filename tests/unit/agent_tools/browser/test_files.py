@@ -12,6 +12,7 @@ from agent_tools.browser.saving import safe_name
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE
+from tests.support.patience import PATIENCE_S
 from tests.unit.agent_tools.browser.conftest import Desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -26,7 +27,7 @@ async def _sent_in_all(desk: Desk) -> int:
 
     The connection still takes what was on its way when the download was stopped.
     """
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         sent = -1
         while sent != desk.pages.streamed:
             sent = desk.pages.streamed

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -83,7 +81,7 @@ async def test_a_session_at_the_browser(tmp_path: Path) -> None:
 
         call = asyncio.create_task(ann("wait", text="what never comes"))
         await asyncio.sleep(0.3)
-        os.kill(place.enclosures[0].pid, signal.SIGKILL)
+        place.enclosures[0].crash()
         crashed = await call
         assert (crashed.status, crashed.code) == (ResultStatus.ERROR, "crashed")
         assert "Open the page again" in crashed.hint

@@ -26,6 +26,7 @@ from channels.telegram.request import (
     TelegramNotSent,
     TelegramUnanswered,
 )
+from tests.support.patience import PATIENCE_S
 
 TOKEN = "4242:aVerySecretTokenOfTheTests"
 HALF = TOKEN.partition(":")[2]
@@ -72,7 +73,7 @@ async def raw(talk: Talk) -> AsyncGenerator[str]:
         served.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, asyncio.timeout(5):
+    async with server, asyncio.timeout(PATIENCE_S):
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         await served.wait()
 

@@ -40,6 +40,7 @@ from tests.support.fakes import (
     until,
 )
 from tests.support.makers import ANN, OTHER_CHAT, drop, inbound, route
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import times as sized
 
 PORTS = (Intake, TurnQueue, TurnJournal, Sweeps, Outbox, Accounts, Node, Queries)
@@ -316,7 +317,7 @@ async def test_a_full_disk_does_not_close_the_page(tmp_path: Path) -> None:
         served(Engine(tmp_path, store=store)) as found,
         found.client(await found.cookie(ANN)) as client,
         client.ws_connect(f"{found.url}/ws") as socket,
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE_S),
     ):
         assert (await socket.receive_json())["op"] == "welcome"
         await socket.send_json({"op": "open", "session": "main:ann"})
@@ -331,13 +332,13 @@ async def test_a_page_that_could_not_be_kept_right_is_closed_and_comes_back(tmp_
     """It must not stay open and stand still."""
     store = Brittle(2 if method == "sessions" else 1, only=method)
     async with served(Engine(tmp_path, store=store)) as found, found.client(await found.cookie(ANN)) as client:
-        async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(5):
+        async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(PATIENCE_S):
             await socket.send_json({"op": "open", "session": "main:ann"})
             await asyncio.sleep(0.1)
             await found.engine.ingress.message(inbound("/help", where=ANN_PAGE))
             while (await socket.receive()).type is WSMsgType.TEXT:
                 pass
-        async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(5):
+        async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(PATIENCE_S):
             assert (await socket.receive_json())["op"] == "welcome"
 
     assert store.failed == [method]
@@ -349,7 +350,7 @@ async def test_a_burst_of_changes_is_read_once_for_the_list(tmp_path: Path) -> N
         served(Engine(tmp_path, store=store)) as found,
         found.client(await found.cookie(ANN)) as client,
         client.ws_connect(f"{found.url}/ws") as socket,
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE_S),
     ):
         await socket.receive_json()
         before = store.count

@@ -33,6 +33,7 @@ from gateway.toolcalls.tool_set import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, PEOPLE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT
+from tests.support.patience import PATIENCE_S
 from tests.support.proof import examples
 from tests.unit.gateway.toolcalls.subsession_rig import answered, call, ended, own_tool, planned, spawning
 
@@ -262,7 +263,7 @@ async def attack(folder: Path, kind: SessionKind, yes: bool, tried: list[Act]) -
     made = tools()
     engine = spawning(folder, [*made, talking(sessions_send), talking(sessions_history)])
     world = World(engine=engine, tools=made, kind=kind, yes=yes)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await world.begin()
         for act in tried:
             await world.act(act)

@@ -17,6 +17,7 @@ from gateway.ports import Task, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, FakeChannel, FakeTool, Text, calls, in_background, until
 from tests.support.makers import CHAT
+from tests.support.patience import PATIENCE_S
 from tests.support.sending import holds
 
 
@@ -26,7 +27,7 @@ async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
     channel.streams = True
     delivery, worker = engine.delivery(channel), engine.worker()
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(PATIENCE_S),
         in_background(delivery.run()),
         in_background(engine.live_edits(delivery).run()),
         in_background(worker.run()),

@@ -32,6 +32,7 @@ from tests.support.fakes import (
     in_background,
 )
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound, result
+from tests.support.patience import PATIENCE_S
 
 SECRET = "correct horse battery"
 ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
@@ -255,7 +256,7 @@ async def test_stop_while_the_model_answers_writes_no_answer_and_asks_no_more(en
     await engine.ingress.message(inbound("/stop"))
     engine.model.go.set()
     with pytest.raises(LeaseLost):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await running
 
     assert len(engine.model.requests) == 1

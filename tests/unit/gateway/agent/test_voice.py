@@ -23,6 +23,7 @@ from gateway.system.redaction import HIDDEN
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool
 from tests.support.makers import ANN, attachment, inbound
+from tests.support.patience import PATIENCE_S
 from tests.support.voice_server import OGG
 
 NOTE = replace(attachment("voice.ogg", media_type="audio/ogg"), spoken=True, seconds=3)
@@ -191,7 +192,7 @@ async def test_a_server_that_never_ends_holds_no_turn(engine: Engine, channel: F
     silent = Silent()
     listening(engine, channel, silent).turns.attachments.heard_within_s = 0.05
     channel.files["f2"] = [OGG]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await says(engine, NOTE, replace(NOTE, source="f2"))
 
     assert len(silent.heard) <= 2

@@ -21,6 +21,7 @@ from gateway.ports import ToolContext, Waiting
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, served
 from tests.support.fakes import FailingStore, FakeTool, Text, done
+from tests.support.patience import PATIENCE_S
 
 
 class NotBegun(FailingStore):
@@ -94,7 +95,7 @@ async def test_the_page_is_told_that_a_message_was_taken_only_when_it_is_stored(
         served(Engine(tmp_path, store=Full(FakeClock()))) as page,
         page.client(await page.cookie()) as client,
         client.ws_connect(f"{page.url}/ws") as socket,
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE_S),
     ):
         await socket.send_json({"op": "say", "id": "say-00001", "text": "hello"})
         while (frame := await socket.receive_json())["op"] != "said":

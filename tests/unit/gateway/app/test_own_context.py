@@ -14,6 +14,7 @@ from gateway.errors import BadRequest
 from gateway.ports import ToolContext
 from tests.support.calls import BareCall
 from tests.support.fakes import NO_SANDBOX
+from tests.support.patience import PATIENCE_S
 from tests.support.surroundings import until
 from tests.unit.gateway.app.own_tools_rig import Place, place
 
@@ -133,7 +134,7 @@ async def test_a_call_that_does_not_look_is_ended(tmp_path: Path) -> None:
 
 async def _cancel_when_told(at: Place, code: str) -> None:
     """Cancel a call once it tells its progress."""
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         calling = group.create_task(at.call("tells", {"code": code}))
         await until(lambda: at.told == ["waiting"], within_s=20)
         calling.cancel()
@@ -152,7 +153,7 @@ async def test_a_trusted_file_gets_the_same_context(tmp_path: Path) -> None:
             return await tool.run(cast("ToolContext", ctx), {"code": code})
 
         facts = await call("(ctx.progress('one'), [ctx.session, str(ctx.workspace), ctx.cancelled])[1]")
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             calling = group.create_task(call("stops(ctx)"))
             await until(lambda: ctx.told == ["one", "waiting"], within_s=20)
             calling.cancel()

@@ -23,6 +23,7 @@ from gateway.toolcalls.arguments import InvalidArguments
 from gateway.toolcalls.schema_arguments import SchemaArguments
 from gateway.toolcalls.workers import Workers
 from tests.support.fakes import NO_SANDBOX
+from tests.support.patience import PATIENCE_S
 from tests.support.surroundings import until
 from tests.unit.gateway.app.own_tools_rig import ADD, HEAD, after, place
 
@@ -209,7 +210,7 @@ async def test_files_are_tried_side_by_side_and_once(tmp_path: Path) -> None:
     for stem in ("a", "b", "c"):
         (tmp_path / f"{stem}.py").write_text(after("time.sleep(600)"))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await source.settle()
     await source.settle()
 
@@ -223,7 +224,7 @@ async def test_more_files_than_places_are_all_tried_once(tmp_path: Path) -> None
     for n in range(2 * SIDE_BY_SIDE):
         (tmp_path / f"t{n}.py").write_text(after(f"x = {n}"))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await source.settle_all()
 
     assert len(workers.tried) == len(set(workers.tried)) == 2 * SIDE_BY_SIDE

@@ -20,6 +20,7 @@ from gateway.errors import NotFound
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path
 from tests.support.daemon import ROOT
+from tests.support.patience import PATIENCE_S
 from tests.support.warm import STEM
 
 
@@ -48,7 +49,7 @@ async def dragoman(state: Path, *words: str, given: str = "", environ: Mapping[s
         put.write(given.encode())
         put.seek(0)
         life = await STEM.fork(words, cwd=ROOT, env=env, log=err.fileno(), out=out.fileno(), given=put.fileno())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             code = await life.wait()
         texts = [os.pread(one.fileno(), os.fstat(one.fileno()).st_size, 0).decode() for one in (out, err)]
     return Done(code=code, out=texts[0], err=texts[1])
@@ -59,7 +60,7 @@ async def from_cold(words: Sequence[str], given: str, env: Mapping[str, str]) ->
         sys.executable, "-m", "gateway", *words, env=env,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate(given.encode())
     assert process.returncode is not None
     return Done(code=process.returncode, out=out.decode(), err=err.decode())
@@ -146,7 +147,7 @@ class Daemon:
         ready = asyncio.Event()
         task = asyncio.create_task(ControlServer(socket_path(state), commands).run(ready))
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await ready.wait()
             yield
         finally:

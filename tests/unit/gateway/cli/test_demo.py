@@ -23,6 +23,7 @@ from gateway.domain.steps import Answer
 from gateway.llm.openai_chat import OpenAIChat
 from gateway.system.clock import SystemClock
 from tests.support.daemon import ROOT, environment
+from tests.support.patience import PATIENCE_S
 
 TOOLS = ("shell", "sessions_spawn")
 QUESTION = "Which kernel is this, and how full is the disk?"
@@ -147,7 +148,7 @@ async def answered_raw(base_url: str, head: str) -> bytes:
     """Return the first line of the response to a request without a body; it must come at once."""
     address = base_url.removeprefix("http://").removesuffix("/v1")
     host, _, port = address.partition(":")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(f"POST /v1/chat/completions HTTP/1.1\r\n{head.format(address=address)}\r\n\r\n".encode())
         line = await reader.readline()
@@ -196,7 +197,7 @@ class Demo:
         """Return the output of `dragoman send --wait`."""
         words = ("--state", str(self.state), "send", "--wait", text)
         process = await started(*words, temporary=self.state)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             out, _ = await process.communicate()
         return out.decode()
 
@@ -216,7 +217,7 @@ async def demo(temporary: Path) -> AsyncGenerator[Demo]:
     assert process.stdout is not None
     printed = ""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while "ready on" not in printed:
                 line = await process.stdout.readline()
                 assert line, printed

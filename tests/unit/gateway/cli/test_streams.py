@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.server.control_wire import socket_path
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.cli.test_cli import Daemon, Done
 
 NOT_WRITTEN = "Error: Standard output cannot be written: No space left on device.\n"
@@ -33,7 +34,7 @@ async def shell(state: Path, line: str, **environ: str) -> Done:
         env={**kept, "HOME": str(state.parent), "DRAGOMAN_STATE": str(state), "DRAGOMAN_HTTP__PORT": "0", **environ},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
     assert process.returncode is not None
     done = Done(code=process.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))

@@ -13,6 +13,7 @@ from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends
 from gateway.egress.exchange import ExchangeLimits
 from gateway.ports import EgressProxy
+from tests.support.patience import PATIENCE_S
 
 PUBLIC = "93.184.215.14"
 STAYS_OPEN = ("/stays-open", "/silent")
@@ -34,7 +35,7 @@ ANSWERS = {
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds that other connections bring about."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - what it waits for is another program, so to speak
             await asyncio.sleep(0.01)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.egress.bodies import CHUNKS_AT_ONCE, FRAMING_AT_MOST, BrokenBodyError, Chunks, Pulse, copy_body
 from gateway.egress.dial import Ends
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.egress.rig import opened
 
 SMALL = b"6\r\nsmall!\r\n"
@@ -58,7 +59,7 @@ def test_body_with_too_much_chunk_framing_is_refused() -> None:
 
 
 async def test_proxy_cuts_a_body_with_too_much_chunk_framing() -> None:
-    async with opened() as rig, rig.connected() as ends, asyncio.timeout(20):
+    async with opened() as rig, rig.connected() as ends, asyncio.timeout(PATIENCE_S):
         ends.writer.write(HEAD + b"1\r\na\r\n" * 200_000)
         with pytest.raises(ConnectionError):
             await ends.reader.read()

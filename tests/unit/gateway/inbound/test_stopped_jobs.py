@@ -23,6 +23,7 @@ from gateway.toolcalls.output import OnText, OutputBuffer
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, ToolBox
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, inbound
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.toolcalls.subsession_rig import answered, call, planned, spawning
 
 MAIN = main_session(ANN)
@@ -30,7 +31,7 @@ MAIN = main_session(ANN)
 
 @asynccontextmanager
 async def with_jobs(engine: Engine) -> AsyncGenerator[None]:
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         task = group.create_task(engine.core.jobs.run())
         await asyncio.sleep(0)
         yield

@@ -21,6 +21,7 @@ from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat
+from tests.support.patience import PATIENCE_S
 from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
 from tests.support.stored import add_slot, rewrite
 
@@ -160,7 +161,7 @@ async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> N
         await until(lambda: holds(bool(channel.sent)))
         assert [showing.text for showing in channel.sent] == ["quick"]
         slow.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await delivery.flush()
         delivery.drain()
         await running
@@ -174,7 +175,7 @@ async def test_the_end_does_not_wait_for_a_channel_that_is_not_there_any_more(en
     channel = FakeChannel()
     delivery = engine.delivery(channel)
     async with in_background(delivery.run()) as running:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await delivery.flush()
         delivery.drain()
         await running

@@ -26,6 +26,7 @@ from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT, chat, inbound, route
+from tests.support.patience import PATIENCE_S
 from tests.support.shown import slot
 from tests.support.stored import add_slot, begin_turn, rewrite
 
@@ -128,7 +129,7 @@ def shown(text: str, *, n: int | None = 0, kind: SlotKind = SlotKind.ANSWER, whe
 @asynccontextmanager
 async def running(world: World) -> AsyncGenerator[World]:
     """Run live edits; drain them at the end."""
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(world.streams.run(), name="streams")
         await asyncio.sleep(0.01)
         try:

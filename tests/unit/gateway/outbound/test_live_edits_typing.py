@@ -16,6 +16,7 @@ from gateway.outbound.live_edits import TYPING_AT_ONCE
 from gateway.outbound.rate_limit import BANS, SendPath
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.outbound.test_live_edits import World, running, shown
 
 WAY = SendPath.to(CHAT, ())
@@ -143,7 +144,7 @@ async def test_in_a_crowd_each_channel_is_told_of_some_at_once_and_then_of_the_o
         await world.passes(0.3)
         assert channel.typed == crowd[:TYPING_AT_ONCE]
         channel.go.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(channel.typed) < len(crowd):  # a look for each further group
                 await world.passes(0.1)
         assert channel.typed == crowd

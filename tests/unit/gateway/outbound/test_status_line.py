@@ -29,6 +29,7 @@ from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, beginning, inbound, result, route, said
+from tests.support.patience import PATIENCE_S
 
 TWO_CHILDREN = Activity(waits=(WaitKind.CHILD, WaitKind.CHILD))
 SECRET = "correct-horse-battery"
@@ -111,7 +112,7 @@ class World:
 
     async def heard(self, times: int) -> None:
         """Wait for that many events. Raises `TimeoutError`."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.said) < times:
                 self.more.clear()
                 await self.more.wait()
@@ -139,7 +140,7 @@ async def listening() -> AsyncGenerator[World]:
                     world.said.append(event)
                     world.more.set()
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         ear = group.create_task(listen(), name="ear")
         await asyncio.sleep(0)
         yield world

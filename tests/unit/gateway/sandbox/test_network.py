@@ -18,6 +18,7 @@ from gateway.egress.dial import Ends
 from gateway.errors import SandboxMissing
 from gateway.ports import EgressProxy
 from gateway.sandbox import Confinement, Containment, ProcessLimits, Terminal, run_contained
+from tests.support.patience import PATIENCE_S
 
 CONTAINED = [SandboxMode.BASIC, SandboxMode.FULL]
 PUBLIC_ADDRESS = "93.184.215.14"
@@ -83,7 +84,7 @@ class Machine:
         self, script: str, within: Confinement, *, serve: bool = True, terminal: Terminal | None = None
     ) -> str:
         printed = Printed()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await run_contained(
                 ["/usr/bin/python3", "-I", "-c", HELPERS + script],
                 within=within,
@@ -271,7 +272,7 @@ async def test_a_stop_ends_a_program_and_its_proxy(here: Machine) -> None:
         work: Any = asyncio.create_task(
             here.run(script, Confinement(mode=SandboxMode.BASIC, network=NetworkMode.PUBLIC))
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await outside.met.wait()
         work.cancel()
         async with asyncio.timeout(3):

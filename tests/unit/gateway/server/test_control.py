@@ -19,6 +19,7 @@ from gateway.errors import DragomanError, Forbidden, StartError
 from gateway.server.control_client import call, is_running
 from gateway.server.control_server import Command, ControlServer
 from gateway.server.control_wire import socket_path
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ async def raw(path: Path, data: bytes) -> bytes:
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
         writer.write(data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             return await reader.read()
     finally:
         writer.close()
@@ -168,7 +169,7 @@ async def test_a_client_that_goes_away_cancels_its_command(path: Path) -> None:
     async with serving(ControlServer(path, {"long": long, "echo": echo})):
         _, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b'{"command": "long", "args": {}}\n')
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await begun.wait()
             writer.close()
             await cancelled.wait()
@@ -222,14 +223,14 @@ async def test_the_socket_is_closed_to_others_and_gone_at_the_end(path: Path) ->
 async def test_a_folder_that_is_open_to_others_is_refused(path: Path) -> None:
     path.parent.chmod(0o755)
     with pytest.raises(StartError) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ControlServer(path, COMMANDS).run()
     assert caught.value.cure == f"Run: chmod 700 {path.parent}"
 
 
 async def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="cannot be used"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ControlServer(tmp_path / "absent" / "control.sock", COMMANDS).run()
 
 
@@ -252,7 +253,7 @@ async def test_the_socket_of_a_killed_daemon_is_replaced(path: Path) -> None:
 async def test_a_second_daemon_is_refused_and_the_first_goes_on(path: Path) -> None:
     async with serving(ControlServer(path, COMMANDS)):
         with pytest.raises(StartError, match="Another daemon runs on the state folder"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await ControlServer(path, COMMANDS).run()
         assert await ask(path, "echo") == {"got": {}}
 
@@ -260,7 +261,7 @@ async def test_a_second_daemon_is_refused_and_the_first_goes_on(path: Path) -> N
 async def test_a_file_in_the_way_is_left_alone(path: Path) -> None:
     write(path, "mine")
     with pytest.raises(StartError, match="it is not a socket"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ControlServer(path, COMMANDS).run()
     assert content(path) == "mine"
 
@@ -274,7 +275,7 @@ async def test_a_path_that_is_too_long_for_a_socket_works(tmp_path: Path) -> Non
         assert path.is_socket()
         assert await ask(path, "echo", {"n": 1}) == {"got": {"n": 1}}
         with pytest.raises(StartError, match="Another daemon"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await ControlServer(path, COMMANDS).run()
     assert not path.exists()
 

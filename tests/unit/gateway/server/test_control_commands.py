@@ -25,6 +25,7 @@ from gateway.server.control_commands import ControlCommands
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO, NODE, FakeTool, calls, in_background
 from tests.support.makers import ANN
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def local(page: Served, *owners: str) -> ControlCommands:
 
 
 async def does(commands: ControlCommands, name: str, **args: Any) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return await commands.commands()[name](args)
 
 

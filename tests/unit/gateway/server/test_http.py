@@ -28,6 +28,7 @@ from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import FakeTool
+from tests.support.patience import PATIENCE_S
 
 HOSTS = frozenset({"127.0.0.1:8470", "dragoman.example"})
 ORIGINS = frozenset({"http://127.0.0.1:8470", "https://dragoman.example"})
@@ -175,7 +176,7 @@ async def test_no_answer_names_the_version_of_its_server(app: App, request_: str
     port = app.daemon.http.port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request_.replace("{host}", f"127.0.0.1:{port}").encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     writer.close()
     assert head.split()[1] == str(status)
@@ -336,5 +337,5 @@ async def test_a_port_that_is_taken_is_said_with_the_cure(page: Served, tmp_path
         clock=engine.clock,
     )
     with pytest.raises(StartError, match=r"Cannot listen on 127\.0\.0\.1:\d+: .*Choose another"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await http.start()

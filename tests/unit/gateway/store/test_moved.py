@@ -15,6 +15,7 @@ import pytest
 
 from gateway.errors import NotFound, StoreError
 from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.store.opened import opened, say
 
 
@@ -189,7 +190,7 @@ async def test_everybody_who_waits_for_the_same_commit_is_told(path: Path) -> No
     async with opened(str(path)) as store:
         assert await probe()
         without_its_file(path)
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             probes = [group.create_task(probe()) for _ in range(20)]
     assert [one.result() for one in probes] == [False] * 20
 

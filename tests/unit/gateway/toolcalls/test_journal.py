@@ -13,6 +13,7 @@ from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background
 from tests.support.makers import ANN, BOB
+from tests.support.patience import PATIENCE_S
 
 OF_CALLS = ("J8", "WAITS", "J11", "J12", "J13", "J14")
 
@@ -84,7 +85,7 @@ async def test_a_turn_is_not_read_for_calls_side_by_side_and_tells_of_each_that_
     lease = await engine.planned("one:a", "two:b", "three:c")
     view, store.reads = await store.turn(lease.turn), 0
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         settling = group.create_task(engine.settle_telling(view, lease, doing.put_nowait))
         for tool, told in zip(tools, ("one: a (and 2 more)", "two: b (and 1 more)", "three: c"), strict=True):
             assert await doing.get() == told
@@ -99,7 +100,7 @@ async def test_a_call_that_waits_for_its_turn_begins_while_others_run(tmp_path: 
     engine = Engine(tmp_path, [read, write])
     lease = await engine.planned("read:a", "write:b", "write:c")
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         settling = group.create_task(engine.settle(lease))
         await write.until_begun(2)
         read.release.set()

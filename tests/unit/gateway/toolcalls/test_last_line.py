@@ -15,6 +15,7 @@ from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.last_line import KEPT_CHARS, LastLine, last_line
 from tests.support.engine import Engine
 from tests.support.fakes import Body, FakeTool, Text, done
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ async def test_lines_are_reported_now_and_then() -> None:
         line.add(f"line {n}\n")
     assert found == ["line 0"]
     reported.clear()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await reported.wait()
     assert found == ["line 0", "line 99"]
     await asyncio.sleep(0.1)

@@ -23,6 +23,7 @@ from gateway.server.page.adapter import PRESSED
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound
+from tests.support.patience import PATIENCE_S
 
 SAY: dict[str, Any] = {"op": "say", "id": "say-00001", "text": "hello"}
 
@@ -50,7 +51,7 @@ class Socket:
         await self.socket.send_str(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 frame: dict[str, Any] = await self.socket.receive_json()
                 if wanted(frame):
@@ -60,7 +61,7 @@ class Socket:
         return await self.until(lambda frame: frame["op"] == name)
 
     async def closed(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (await self.socket.receive()).type not in (
                 aiohttp.WSMsgType.CLOSE,
                 aiohttp.WSMsgType.CLOSING,

@@ -13,6 +13,7 @@ from gateway.ports import COOKIE
 from gateway.server.http_checks import KEY_HEADER
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import in_background
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.server.page.test_adapter import opened
 
 
@@ -48,7 +49,7 @@ async def test_a_page_that_does_not_answer_holds_no_stop_up(page: Served) -> Non
     named = (f"Cookie: {COOKIE}={cookie}", f"Sec-WebSocket-Key: {'A' * 22}==")
     reader, writer = await asyncio.open_connection("127.0.0.1", page.http.port)
     writer.write("\r\n".join([*asks, *upgrade, *named, "", ""]).encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await reader.readuntil(b"welcome")
         await stop(page)
         await reader.read()  # to the end of the connection

@@ -31,6 +31,7 @@ from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO
 from tests.support.makers import ANN
+from tests.support.patience import PATIENCE_S
 from tests.support.surroundings import until
 
 KEY = "upload-0001"
@@ -68,7 +69,7 @@ async def say(page: Served, *frames: dict[str, Any], owner: OwnerName = ANN) -> 
         answers: list[dict[str, Any]] = []
         for frame in frames:
             await ws.send_json({"op": "say", "id": "say-00001", "text": "", **frame})
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 while (answer := await ws.receive_json())["op"] not in ("said", "error"):
                     pass
             answers.append(answer)
