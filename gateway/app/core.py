@@ -18,6 +18,7 @@ from gateway.app.membership import gates_of
 from gateway.app.node_entry import roles_of
 from gateway.app.own_tools import FolderSource, load_folder, make_workers
 from gateway.app.state import open_state, state_key
+from gateway.app.store_note import note_store, noted_store
 from gateway.app.tool_hosts import ToolHosts
 from gateway.app.tool_loader import load_tools
 from gateway.approvals import Approvals, ButtonTokens
@@ -138,7 +139,7 @@ def make_core(
     )
     # Read before the store is opened: a store without its key is one whose key was lost.
     key = SecretKey(fakes.key) if fakes.key else _key(loaded)
-    store = fakes.store or open_store(settings.store.url, clock, settings.store.terms)
+    store = fakes.store or _store(loaded, clock)
     workspaces, models, close = _workspaces(loaded), fakes.models, ()
     if models is None:
         chained = models_of(loaded, operator, redactor, client, clock, metrics)
@@ -170,6 +171,16 @@ def make_core(
         client=client,
         closers=close,
     )
+
+
+def _store(loaded: Loaded, clock: Clock) -> Store:
+    """Open the store; on Redis only the one that this node worked on last, which it notes."""
+    url, terms = loaded.settings.store.url, loaded.settings.store.terms
+    if not is_shared(url):
+        return open_store(url, clock, terms)
+    store = open_store(url, clock, terms, noted_store(loaded.state, url))
+    note_store(loaded.state, url, store.identity)
+    return store
 
 
 def _workspaces(loaded: Loaded) -> Workspaces:

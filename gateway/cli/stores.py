@@ -106,7 +106,9 @@ def restore(options: Options, source: str, *, only_check: bool) -> None:
     import asyncio
 
     from gateway.app.state import open_state, put_key
+    from gateway.app.store_note import NOTE, forget_store
     from gateway.domain.nodes import KeyMark
+    from gateway.store import is_shared
     from gateway.store.backup import check_backup, check_key, restore_backup
     from gateway.system.clock import SystemClock
 
@@ -121,7 +123,10 @@ def restore(options: Options, source: str, *, only_check: bool) -> None:
     copied = asyncio.run(restore_backup(os.path.abspath(source), loaded.settings.store.url, SystemClock()))
     if key is None and found.key.root is not None:
         put_key(loaded.state, found.key.root)
+    forget_store(loaded.state)
     click.echo(f"Restored: {_said(copied)}")
+    if is_shared(loaded.settings.store.url):
+        click.echo(f"On every other node remove {NOTE} from its state folder before it starts.")
 
 
 @click.command("export")

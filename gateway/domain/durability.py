@@ -48,5 +48,15 @@ class StoreTerms:
         return "" if self.durability is None else self.durability.warning
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedStore:
+    """The store that a node worked on last, as it noted."""
+
+    store: str
+    """Id of the store; empty when it noted none."""
+    note: str
+    """File that says so."""
+
+
 STRICT = StoreTerms()
 """Terms of a store that loses nothing and has no replicas to wait for."""

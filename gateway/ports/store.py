@@ -478,6 +478,11 @@ class Store(
         """Return what this store may lose, and how many replicas have a write when it returns."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """Return the id of a store on a server; empty for one that its address alone names."""
+        ...
+
     async def probe(self) -> None:
         """Write something durably. Raises `StoreError` when that fails."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gateway.domain.durability import STRICT, Durability, StoreTerms
+from gateway.domain.durability import STRICT, Durability, NotedStore, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Session
@@ -16,10 +16,10 @@ REDIS = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 """Beginnings of the URL of a store on Redis."""
 
 
-def open_store(url: str, clock: Clock, terms: StoreTerms = STRICT) -> Store:
+def open_store(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedStore | None = None) -> Store:
     """Open the store at `url`: `sqlite:///absolute/path`, `redis://host` or `memory://`.
 
-    `terms`: what a Redis may lose.
+    `terms`: what a Redis may lose. `noted`: the store that was there before; another one is refused.
 
     Raises `StoreError` or `ConfigError`.
     """
@@ -36,7 +36,7 @@ def open_store(url: str, clock: Clock, terms: StoreTerms = STRICT) -> Store:
             from gateway.store.redis import open_redis
         except ModuleNotFoundError:
             raise no_redis() from None
-        return open_redis(url, clock, terms)
+        return open_redis(url, clock, terms, noted)
     raise ConfigError(
         f"No store can be opened at {url!r}.",
         cure="Use `sqlite:///` with an absolute path, `redis://` with an address, or `memory://`.",

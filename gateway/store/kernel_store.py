@@ -62,6 +62,8 @@ class KernelStore(ABC):
         """Take the clock that gives every transition its time."""
         self.clock = clock
         self.terms = StoreTerms(durability=Durability.ALWAYS)
+        self.identity = ""
+        """Id of a store on a server; empty for one that its address alone names."""
 
     @abstractmethod
     async def run(self, transition: Callable[[Part], T]) -> T:

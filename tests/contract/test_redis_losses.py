@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from gateway.domain.audit import StartBasis
+from gateway.domain.durability import NotedStore
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
@@ -229,6 +230,21 @@ async def test_a_store_that_was_begun_anew_is_another_one(world: World) -> None:
     with pytest.raises(StoreError, match="is another one"):
         await one.say()
     assert [received.message.text for received in await other.items(Received)] == ["of another"]
+
+
+async def test_a_node_that_starts_knows_its_store(world: World) -> None:
+    """By its note: an emptied store is refused, and one that was begun anew; without a note it is taken as it is."""
+    one = world.node()
+    noted = NotedStore(store=one.store.identity, note="/state/store.json")
+    await open_redis(world.url, world.clock, noted=noted).close()
+    world.empty()
+    for says in ("was emptied", "is another one"):
+        with pytest.raises(StoreError, match=says) as refused:
+            open_redis(world.url, world.clock, noted=noted)
+        assert "/state/store.json" in refused.value.cure
+        again = open_redis(world.url, world.clock)
+        assert again.identity not in ("", noted.store)
+        await again.close()
 
 
 async def test_a_new_life_is_begun_to_its_end(world: World) -> None:

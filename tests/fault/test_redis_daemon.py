@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from gateway.app.store_note import NOTE
 from tests.fault.rig import figures
 from tests.fault.test_redis_nodes import ready
 from tests.support.daemon import page_of, running
@@ -62,3 +63,9 @@ async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path)
                 assert (status, said["ready"]) == (503, False)
                 assert "was emptied while this node worked on it" in said["problems"][0]
                 figure("F08", "keys written to a Redis that was emptied", client.dbsize(), 0)
+                await daemon.kill()
+                await daemon.start(ready=False)
+                assert await daemon.died() != 0
+                figure("F08", "rows that a daemon wrote which starts on it", client.exists("{dragoman}:rev"), 0)
+                (daemon.state / NOTE).unlink()
+                await daemon.start()

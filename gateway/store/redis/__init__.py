@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
-from gateway.domain.durability import STRICT, StoreTerms
+from gateway.domain.durability import STRICT, NotedStore, StoreTerms
 from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind
@@ -117,16 +117,21 @@ def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
     return Claimed(lease=lease, view=view, history=found)
 
 
-def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT) -> RedisStore:
-    """Open the store on the Redis at `url`. Raises `ConfigError` or `StoreError` with a cure."""
+def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedStore | None = None) -> RedisStore:
+    """Open the store on the Redis at `url`, unless it is another than `noted`.
+
+    Raises `ConfigError` or `StoreError` with a cure.
+    """
     address, prefix = address_of(url)
     found = check_server(address, prefix, terms, begins=True)
     node, server_clock, terms = mint("n"), ServerClock(clock), replace(terms, durability=found.durability)
-    known = Known(life_at(address, prefix), terms)
+    known = Known(life_at(address, prefix, noted), terms)
     server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (
         Worker(address, prefix, f"{node}/{name}", server_clock, live, known, waiting=waiting, guesses=name == "write")
         for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
-    return RedisStore(server_clock, writer, reader, live, terms)
+    store = RedisStore(server_clock, writer, reader, live, terms)
+    store.identity = known.life.store
+    return store

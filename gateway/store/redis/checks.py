@@ -9,7 +9,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
-from gateway.domain.durability import Durability, StoreTerms
+from gateway.domain.durability import Durability, NotedStore, StoreTerms
 from gateway.domain.ids import mint
 from gateway.domain.nodes import LIVES_FOR
 from gateway.errors import ConfigError, StoreError, StoreTooNew
@@ -200,13 +200,29 @@ def escaped(prefix: str) -> str:
     return "".join(f"\\{char}" if char in "[]*?\\" else char for char in prefix)
 
 
-def life_at(url: str, prefix: str) -> Life:
-    """Return the life of a store, which begins with the first node. Raises `StoreError`."""
+def life_at(url: str, prefix: str, noted: NotedStore | None = None) -> Life:
+    """Return the life of a store, which begins with the first node. Raises `StoreError`.
+
+    `noted`: the store that this node worked on last. Another one is refused.
+    """
     client: Any = connect(url)
     try:
+        if noted is not None and noted.store:
+            _refuse_another(client.hget(f"{prefix}meta", LIFE), url, noted)
         client.hsetnx(f"{prefix}meta", LIFE, str(Life(store=mint("s"), number=0)))
         return life_of(client.hget(f"{prefix}meta", LIFE))
     except redis.RedisError as error:
         raise failure(error, url) from None
     finally:
         client.close()
+
+
+def _refuse_another(found: str | None, url: str, noted: NotedStore) -> None:
+    if found is not None and life_of(found).store == noted.store:
+        return
+    if found is None:
+        says = f"The store in Redis at {shown(url)} was emptied, or replaced, since this node worked on it."
+    else:
+        says = f"The store in Redis at {shown(url)} is another one than this node worked on."
+    cure = f"Restore a backup (`dragoman restore`) or correct store.url. If this store is meant, remove {noted.note}."
+    raise StoreError(says, cure=cure)
