@@ -57,6 +57,10 @@ FEW_PROCESSES = PROCESSES - 6
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 DAEMONS = ("tests/fault", "tests/scenario")
 """Folders of tests that mostly wait for daemons. Half of the processes begin with them, while the others compute."""
+BEHIND = ("nice", "-n", "5")
+"""What a process of tests begins with while the types are checked. That is one thread with a fifth of all the CPU: with
+no more of it than each of eight processes it ends last, and a core has nothing to do.
+"""
 END = ("front", "back")
 """Ends of the line, from which the processes take files by turns."""
 PROGRESS_S = 30
@@ -139,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(1) as beside:
         checked = beside.submit(timed, types)
         most = ["-m", f"not {BY_THE_CLOCK}{left_out}", *options]
-        report.run("pytest", lambda: pytest(test_files(("tests",)), most, environment, traced=whole))
+        report.run("pytest", lambda: pytest(test_files(("tests",)), most, environment, traced=whole, behind=True))
         report.add("pyright", *checked.result())
     if whole:
         report.run("coverage", coverage)
@@ -213,18 +217,20 @@ def pytest(
     processes: int = PROCESSES,
     traced: bool = False,
     remembered: bool = True,
+    behind: bool = False,
 ) -> Outcome:
     """Run test files in several processes, which take them from the two ends of one line.
 
     The output of a process is shown when one of its tests failed. `traced`: measure the coverage. `remembered`: store
-    how long each file took.
+    how long each file took. `behind`: leave the CPU to what runs beside them.
     """
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(processes) as pool:
         folder = Path(name)
         line = Line(folder / "line")
         entries = line_up(files, measured(), DAEMONS, PARTS if traced else {})
         line.fill(entries)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", Line.__module__, f"--line={line.path}", *options]
+        command = [*(BEHIND if behind else ()), sys.executable, "-m", "pytest", "-q", "-p", Line.__module__]
+        command += [f"--line={line.path}", *options]
         if traced:
             command += ["--cov", "--cov-report=", "--cov-fail-under=0"]
         begun = [
