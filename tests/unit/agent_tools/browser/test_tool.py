@@ -20,6 +20,7 @@ from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
 from tests.support.pages import serving
+from tests.support.surroundings import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -73,14 +74,14 @@ async def test_a_session_at_the_browser(tmp_path: Path) -> None:
 
         await ann("open", url=f"{pages.here}/plain")
         call = asyncio.create_task(ann("open", url=f"{pages.here}/forever"))
-        await asyncio.sleep(0.3)
+        await until(lambda: any(one.endswith("/forever") for one in pages.asked))
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call
         assert "A plain page" in (await ann("open", url=f"{pages.here}/plain")).text
 
-        call = asyncio.create_task(ann("wait", text="what never comes"))
-        await asyncio.sleep(0.3)
+        call = asyncio.create_task(ann("open", url=f"{pages.here}/hang"))
+        await until(lambda: any(one.endswith("/hang") for one in pages.asked))
         place.enclosures[0].crash()
         crashed = await call
         assert (crashed.status, crashed.code) == (ResultStatus.ERROR, "crashed")
