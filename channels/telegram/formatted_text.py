@@ -73,10 +73,12 @@ def entities(rich: Rich) -> list[Json]:
     """Return the spans as Bot API entities: offsets and lengths in UTF-16 units."""
     found: list[Json] = []
     at = offset = 0
+    is_ascii = rich.text.isascii()
     for span in rich.spans:  # sorted by start
-        offset += units(rich.text[at : span.start])
+        offset += span.start - at if is_ascii else units(rich.text[at : span.start])
         at = span.start
-        entity: Json = {"type": span.kind, "offset": offset, "length": units(rich.text[at : span.end])}
+        length = span.end - at if is_ascii else units(rich.text[at : span.end])
+        entity: Json = {"type": span.kind, "offset": offset, "length": length}
         if span.url:
             entity["url"] = span.url
         if span.language:

@@ -98,8 +98,8 @@ class Operator:
         return f"There are: {names}." if names else "No tool is available here."
 
     def _names(self, offers: Sequence[ToolOffer]) -> str:
-        known = {spec.name: spec.by_hand for spec in self._commands().values()}
-        return ", ".join(f"`/{known[offer.name]}`" for offer in offers if offer.name in known)
+        known = self._commands()
+        return ", ".join(f"`/{known[offer.name].by_hand}`" for offer in offers if offer.name in known)
 
     def _shown(self, given: CallResult) -> str:
         spec = self._commands().get(given.tool)
