@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
+import redis
+
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Conversation
 from gateway.domain.retention import Keep
@@ -21,7 +23,7 @@ from gateway.ports import Store
 from gateway.store import open_store
 from gateway.system.clock import SystemClock
 from tests.bench import measure
-from tests.bench.figures import Figure
+from tests.bench.figures import Decision, Figure
 from tests.bench.rates import fill
 from tests.bench.rows.crowd import people
 from tests.bench.rows.growth import NODE, after_a_child
@@ -51,6 +53,15 @@ FORGET_EVENTS = (
     'return n" 0'
 )
 """What Redis does by itself after 15 days."""
+BARE = """
+local at = 0
+while at < #ARGV do
+    local count = tonumber(ARGV[at + 1])
+    redis.call(unpack(ARGV, at + 2, at + 1 + count))
+    at = at + 1 + count
+end
+"""
+"""Script that does what it is given."""
 TIMES = 3.0
 """By so much the largest may be dearer than the smallest."""
 FAMILY = 500
@@ -139,22 +150,85 @@ async def transitions(bench: Bench) -> list[Figure]:
 
 
 async def _a_turn(bench: Bench) -> list[Figure]:
-    """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing."""
+    """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing.
+
+    Beside it, scripts that only do its writes, as far apart: caches are as cold.
+    """
+    turns = bench.counts.turns
     with RedisServer(bench.new_folder()) as server:
         async with bench.run_daemon(model=True, store=server.url) as life:
             await life.exchanges(bench.counts.warm)
             before, began = await spent(server), time.perf_counter()
-            await life.exchanges(bench.counts.turns)
+            await life.exchanges(turns)
             after, took_s = await spent(server), time.perf_counter() - began
             await asyncio.sleep(took_s)
             idle = await spent(server)
-    turns, idle_s = bench.counts.turns, time.perf_counter() - began - took_s
+            idle_s = time.perf_counter() - began - took_s
+        bare = await spent(server)
+        await _bare_turns(server, turns, took_s / turns)
+        bare_s = (await spent(server)).cpu_s - bare.cpu_s
     share = took_s / idle_s
     requests = after.requests - before.requests - (idle.requests - after.requests) * share
     cpu_s = after.cpu_s - before.cpu_s - (idle.cpu_s - after.cpu_s) * share
     return [
         Figure(what="round trips to Redis, a plain turn", value=requests / turns, budget=8),
-        Figure(what="time of Redis on commands, a plain turn", value=cpu_s / turns * US, unit="µs", budget=250),
+        Figure(
+            what="time of Redis on commands, a plain turn; beside its writes",
+            value=cpu_s / turns * US,
+            unit="µs",
+            floor=bare_s / turns * US,
+            budget=250,
+            decided=Decision(number="0079", times=1.75, of="floor"),
+        ),
+    ]
+
+
+async def _bare_turns(server: RedisServer, turns: int, each_s: float) -> None:
+    """Write what so many turns write, one after the other."""
+    client = redis.Redis(port=server.port)
+    script = client.register_script(BARE)
+    for number in range(turns):
+        for commands in _writes(number):
+            script(args=[word for words in commands for word in (len(words), *words)])
+            await asyncio.sleep(each_s / 3)
+    client.close()
+
+
+def _writes(number: int) -> Iterator[list[tuple[str | int, ...]]]:
+    """Yield the writes of a turn's three commits: keys of its kinds, values of its sizes."""
+    turn, message, slot, us = f"turn:t{number:016}", f"message:i{number:016}", f"slot:o{number:016}", 10**15 + number
+    lane, wake = ("SET", "bare:lane", f"{number} {number} 0", "EX", 2592000), ("PUBLISH", "bare:live", "x" * 60)
+    session = ("bare:rev", number, "bare:session", "x" * 620)
+    yield [
+        ("MSET", *session, f"bare:{turn}", "x" * 330, f"bare:{message}", "x" * 260, "bare:person", "x" * 70),
+        ("SET", f"bare:event:{message}", "x" * 40, "EX", 1296000),
+        ("ZADD", "bare:by-rev", us, turn, us, message),
+        ("ZADD", "bare:by-place", us, turn, us, message),
+        wake,
+        ("ZADD", "bare:roots", us, "session"),
+        ("ZADD", "bare:held", us, turn),
+        lane,
+    ]
+    rows = (f"bare:{turn}", "x" * 330, f"bare:{message}", "x" * 260, f"bare:step:{turn}", "x" * 520)
+    yield [
+        ("MSET", *session, *rows, f"bare:{slot}", "x" * 560, "bare:spent", "x" * 70),
+        ("ZADD", "bare:by-rev", us, turn, us, message, us, f"step:{turn}", us, slot),
+        ("ZADD", "bare:ended", us, turn),
+        ("ZADD", "bare:by-place", us, f"step:{turn}", us, slot),
+        ("ZADD", "bare:unsent", us, slot),
+        ("ZADD", "bare:unsent-in", us, slot),
+        ("ZADD", "bare:sending", us, slot),
+        wake,
+        ("ZREM", "bare:held", turn),
+        ("ZADD", "bare:unfolded", us, turn),
+        lane,
+    ]
+    yield [
+        ("MSET", "bare:rev", number, f"bare:{slot}", "x" * 560),
+        ("ZADD", "bare:by-rev", us, slot),
+        wake,
+        *(("ZREM", f"bare:{name}", slot) for name in ("unsent", "unsent-in", "sending")),
+        lane,
     ]
 
 
