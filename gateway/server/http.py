@@ -40,6 +40,8 @@ from gateway.system.metrics import Metrics
 BODY_AT_MOST = 1_048_576
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
 CROWDED = "Too many requests from your address at once. Close some pages of Dragoman, then try again."
+STORE_WITHIN_S = 5.0
+NO_ANSWER = f"no answer within {STORE_WITHIN_S:.0f} s; the log names the reason"
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS_WITHIN_S = 10.0
 """Timeout in seconds for a request's headers, and so for an idle connection too."""
@@ -269,12 +271,12 @@ class HttpServer:
             if standing.drained:
                 found.append(f"drained; to go on: dragoman nodes resume {standing.name}")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(STORE_WITHIN_S):
                 await self.health.probe()
                 counts = await self.health.counts()
         except (StoreError, TimeoutError) as trouble:
             for found in problems.values():
-                found.append(f"store: {trouble}")
+                found.append(f"store: {str(trouble) or NO_ANSWER}")
         else:
             oldest = counts.oldest_queued_at
             waited = (self.clock.now() - oldest).total_seconds() if oldest else 0.0

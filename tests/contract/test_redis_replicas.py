@@ -25,9 +25,10 @@ from tests.support.clock import FakeClock
 from tests.support.makers import route
 from tests.support.ports import free_port
 from tests.support.ram import ram
-from tests.support.redis_server import RedisServer, until_linked
+from tests.support.redis_server import RedisServer, asked, until_linked
 
 ONE = StoreTerms(replicas=1)
+LEAST = "CONFIG SET min-replicas-to-write"
 
 
 @asynccontextmanager
@@ -72,6 +73,39 @@ async def test_a_write_waits_for_its_replica(clock: FakeClock, monkeypatch: pyte
         with pytest.raises(StoreError, match="0 of 1 replicas have") as refused:
             await scene.say("alone")
         assert "store.replicas" in refused.value.cure
+
+
+@pytest.mark.parametrize(
+    ("refuses", "allows", "says", "cure"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "is a replica", "the primary"),
+        (f"{LEAST} 1", f"{LEAST} 0", "too few", "min-replicas-to-write"),
+    ],
+    ids=["READONLY", "NOREPLICAS"],
+)
+async def test_a_server_that_takes_no_writes_is_waited_for(
+    refuses: str, allows: str, says: str, cure: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said meanwhile is stored once it takes them again. After a time the cure is named; nothing is lost."""
+    with RedisServer(tmp_path / "redis") as server:
+        store = open_redis(server.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("before")
+        assert asked(server.port, refuses).startswith(b"+OK")
+        said = asyncio.create_task(scene.say("meanwhile"))
+        await asyncio.sleep(0.4)
+        assert not said.done()
+        asked(server.port, allows)
+        await said
+        monkeypatch.setattr("gateway.store.redis.connection.TRY_FOR_S", 0.2)
+        asked(server.port, refuses)
+        with pytest.raises(StoreError, match=says) as refused:
+            await scene.say("refused")
+        assert cure in refused.value.cure
+        asked(server.port, allows)
+        await scene.say("after")
+        assert [one.message.text for one in await scene.items(Received)] == ["before", "meanwhile", "after"]
+        await store.close()
 
 
 def test_newer_servers_wait_for_the_disk_of_replicas() -> None:

@@ -92,7 +92,7 @@ async def test_a_failover_by_sentinel_loses_nothing(tmp_path: Path) -> None:
     """Sentinel sees that the primary is dead and chooses the replica, under another address, while people write."""
     chance, said = dice("F09 with Sentinel"), Said()
     async with one_daemon(tmp_path, replicas=1) as one:
-        with one.redis.replica(tmp_path / "redis-0") as second, sentinel(tmp_path, one.redis) as port:
+        with one.redis.replica(tmp_path / "redis-0") as second, sentinel(tmp_path, one.redis.port) as port:
             until_linked(second.port)
             one.env = {**one.env, "DRAGOMAN_STORE__URL": f"redis+sentinel://127.0.0.1:{port}/gateway"}
             await one.start(one.nodes[0])

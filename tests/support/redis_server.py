@@ -50,6 +50,19 @@ def asked(port: int, command: str, host: str = "127.0.0.1") -> bytes:
         return b""
 
 
+def certificates(folder: Path) -> dict[str, Path]:
+    """Make a certificate for this machine, its own authority, with its key."""
+    found = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    out = ("-keyout", str(found["key"]), "-out", str(found["cert"]))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *out],
+        check=True,
+        capture_output=True,
+    )
+    return found
+
+
 class RedisServer:
     """A server with its data in `folder`. It keeps its port, so that clients find it after a restart."""
 

@@ -163,9 +163,16 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
         return StoreFull(
             f"Redis at {shown(url)} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on."
         )
+    return _refused(error, url)
+
+
+def _refused(error: redis.RedisError, url: str) -> StoreError:
     if isinstance(error, exceptions.ReadOnlyError):
         return StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
-    return StoreError(f"Redis at {shown(url)} failed: {text}.", cure=RUNBOOK)
+    if "NOREPLICAS" in str(error):
+        cure = "Start the replicas, or lower min-replicas-to-write in redis.conf; nothing is lost."
+        return StoreError(f"Redis at {shown(url)} takes no writes: too few replicas are linked to it.", cure=cure)
+    return StoreError(f"Redis at {shown(url)} failed: {error}.", cure=RUNBOOK)
 
 
 def _away(error: redis.RedisError, url: str) -> StoreError:

@@ -212,6 +212,13 @@ async def got(page: Served, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
+async def test_a_store_that_does_not_answer_is_named(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.server.http.STORE_WITHIN_S", 0.05)
+    monkeypatch.setattr(page.engine.store, "probe", asyncio.Event().wait)
+    status, text = await got(page, "/readyz")
+    assert (status, "store: no answer within" in text) == (503, True)
+
+
 async def test_it_is_ready_while_the_store_writes_and_nobody_waits_too_long(page: Served) -> None:
     assert await got(page, "/healthz") == (200, '{"ok": true}')
     assert (await got(page, "/readyz"))[0] == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +19,7 @@ from gateway.store.redis.checks import FILLING, SCHEMA, check_server
 from gateway.store.redis.connection import RUNBOOK, TooFewReplicas, address_of, failure
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, certificates
 
 USER = "dragoman"
 RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +info +time +config|get"
@@ -234,22 +233,9 @@ def test_a_database_that_is_not_there_is_named(server: RedisServer) -> None:
     assert "`databases`" in refused.value.cure
 
 
-def _certificates(folder: Path) -> dict[str, Path]:
-    """Make a certificate for this machine, its own authority, with its key."""
-    found = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
-    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    out = ("-keyout", str(found["key"]), "-out", str(found["cert"]))
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *out],
-        check=True,
-        capture_output=True,
-    )
-    return found
-
-
 async def test_a_store_is_opened_through_tls(tmp_path: Path) -> None:
     """With the authority and a client's certificate; without either, the error says what is missing."""
-    files, port = _certificates(tmp_path), free_port()
+    files, port = certificates(tmp_path), free_port()
     tls = ("--tls-port", str(port), "--tls-cert-file", str(files["cert"]), "--tls-key-file", str(files["key"]))
     with RedisServer(tmp_path, *tls, "--tls-ca-cert-file", str(files["cert"])):
         url = f"rediss://localhost:{port}/0?ca={files['cert']}"
