@@ -27,7 +27,7 @@ from gateway.errors import BadRequest, DragomanError, FileAway, Forbidden, SendF
 from gateway.ports import COOKIE, ArtifactKind, Auth, Clock, Credential, Endpoint, Progress, Recordings, Sink, WebApi
 from gateway.server.node_uploads import NodeUploads
 from gateway.server.page import ids, inbound, outbound, upload_requests
-from gateway.server.page.assets import ASK_EACH_TIME, Asset, Assets
+from gateway.server.page.assets import ASK_EACH_TIME, Asset, page_assets
 
 FRAME_AT_MOST = 1_048_576
 """Bytes of a frame from the page, at most."""
@@ -86,7 +86,7 @@ class WebChannel:
         self._clock = clock
         self._fail_point = fail_point
         self._lasts_s = int(signed_in_for.total_seconds())
-        self._assets = Assets()
+        self._assets = page_assets()
         self.uploads = uploads
         self._sink: Sink | None = None
         self._pages: set[_Page] = set()

@@ -6,6 +6,7 @@ import hashlib
 import mimetypes
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from posixpath import dirname, normpath
@@ -98,6 +99,12 @@ class Assets:
             else:
                 name = f"{prefix}{entry.name}"
                 self._files[name] = _asset(name, _served(name, entry.read_bytes()))
+
+
+@cache
+def page_assets() -> Assets:
+    """Return the files of the page. Read once: no process serves others."""
+    return Assets()
 
 
 def _served(name: str, body: bytes) -> bytes:
