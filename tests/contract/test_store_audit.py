@@ -156,29 +156,30 @@ async def _numbers(store: Store) -> list[int]:
 async def test_only_old_rows_behind_an_export_are_removed(scene: Scene, clock: FakeClock) -> None:
     """What stays is whole from the mark on that they leave, calls of removed rows need none, and the chain goes on."""
     store = scene.store
-    lease = await scene.planned(5)
-    for n in (1, 2, 3):
+    lease = await scene.planned(6)
+    for n in (1, 2, 3, 4):
         await scene.start(lease, n)
         clock.advance(1)
     first = (await store.audit_rows(0, 10))[:2]
     assert (await store.trim_audit(seconds(0)), await store.removed_audit()) == (0, None)
     await _exported(store, 2)
-    assert await store.trim_audit(seconds(3.5)) == 0
-    assert (await store.trim_audit(seconds(2.5)), await _numbers(store)) == (1, [2, 3])
+    assert await store.trim_audit(seconds(4.5)) == 0
+    assert (await store.trim_audit(seconds(3.5)), await _numbers(store)) == (1, [2, 3, 4])
     assert (await store.trim_audit(seconds(0)), await store.trim_audit(seconds(0))) == (1, 0)
     mark = await store.removed_audit()
     assert mark is not None
     assert (mark.seq, mark.hash, mark.at) == (2, first[1].hash, first[1].at)
-    await scene.start(lease, 4)
+    await scene.start(lease, 5)
     found = await verify(store)
-    assert (found.rows, found.calls, found.broken, found.removed) == (2, 2, None, mark)
+    assert (found.rows, found.calls, found.broken, found.removed) == (3, 3, None, mark)
     assert [(call.seq, call.row is None) for call in await store.started_calls(0, 9)] == [
         (1, True),
         (2, True),
         (3, False),
         (4, False),
+        (5, False),
     ]
-    assert (await store.audit_row(lease.turn, 1), await _numbers(store)) == (None, [3, 4])
+    assert (await store.audit_row(lease.turn, 1), await _numbers(store)) == (None, [3, 4, 5])
 
 
 @pytest.mark.conformance
