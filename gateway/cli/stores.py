@@ -59,7 +59,8 @@ def migrate(source: str, target: str) -> None:
         )
     if copied.homeless:
         click.echo(
-            f"{count(copied.homeless, 'session')} with files on the nodes that worked for them. The lone daemon uses "
+            f"{count(sum(copied.homeless.values()), 'session')} with files on the nodes that worked for them "
+            f"({', '.join(f'{name}: {n}' for name, n in copied.homeless.items())}). The lone daemon uses "
             "its own state folder: copy the folders in workspaces and outputs of the other nodes there before it "
             "starts."
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 from gateway.domain.audit import AuditHead, AuditMark, AuditRow
@@ -38,8 +38,8 @@ class Copied:
     """End of the audit, whose chain is whole."""
     removed: AuditMark | None
     """The last row of the audit that was removed behind an export."""
-    homeless: int = 0
-    """Sessions whose files are at a place that the copy does not name any more."""
+    homeless: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sessions whose files are at a place that the copy does not name any more, by the name of its node."""
     settled: int = 0
     """Sessions that are at home where their files are."""
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from gateway.cli.stores import migrate as command
 from gateway.domain.ids import SessionId, mint
-from gateway.domain.nodes import NodeEntry
+from gateway.domain.nodes import NodeEntry, name_of
 from gateway.errors import DragomanError, StoreError
 from gateway.ports import Store
 from gateway.store import open_store
@@ -158,13 +158,15 @@ async def test_a_lone_daemon_gets_sessions_without_homes(redis_server: RedisServ
     url, file, clock = f"{redis_server.url}?prefix={mint('homes')}", tmp_path / "dragoman.db", FakeClock()
     store = open_store(url, clock)
     scene = Scene(store, clock)
+    await store.join(NodeEntry(node=NODE, key=None, home="here"))
     await scene.say()
     (claimed,) = await store.claim(NODE, home="here")
     await scene.plan(claimed.lease)
     await scene.start(claimed.lease, 1)
+    await store.resign(NODE)
     await store.close()
     copied = await asyncio.to_thread(migrate, url, str(file))
-    assert copied.homeless == 1
+    assert copied.homeless == {name_of(NODE): 1}
     alone = open_store(f"sqlite://{file}", clock)
     assert await alone.places_of(claimed.lease.session) == []
     clock.advance(60)

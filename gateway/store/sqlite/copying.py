@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from gateway.store.codec import dump_json, load_json
 from gateway.store.columns import RowColumns
 from gateway.store.constants import HELD
 from gateway.store.kernel.audit import REMOVED, mark_of
+from gateway.store.kernel.nodes import PLACES
 from gateway.store.kernel.rows import Early
 from gateway.store.records import KINDS, TABLES, Record, Snapshot, batches, list_key
 from gateway.store.sqlite.damage import refuse_damaged
@@ -288,12 +290,20 @@ def fill_file(snapshot: Snapshot, path: str) -> None:
         db.execute(sql["journal_mode"]).fetchall()
 
 
-def clear_homes(path: str) -> int:
-    """Take the homes from all sessions and turns of a closed file. Return how many sessions had one."""
+def clear_homes(path: str) -> Mapping[str, int]:
+    """Take the homes from all sessions and turns of a closed file.
+
+    Return how many sessions had their files at each place, by the name of its node, or its id where no name is known.
+    """
     sql = _statements()
     with _written(path) as db:
         db.execute(sql["begin"])
-        cleared = db.execute(sql["clear_homes"]).rowcount
+        homes = Counter(load_json(homes)[-1] for (homes,) in db.execute(sql["all_homes"]))
+        cleared = Counter[str]()
+        for home, sessions in homes.items():
+            found = db.execute(sql["fact"], (PLACES, home)).fetchone()
+            cleared[home if found is None else load_json(found[0])["name"]] += sessions
+        db.execute(sql["clear_homes"])
         db.execute(sql["clear_homes_of_turns"])
         db.execute(sql["commit"])
         db.execute(sql["checkpoint"]).fetchall()

@@ -87,6 +87,10 @@ SELECT name, value FROM backup;
 -- name: drop_about
 DROP TABLE backup;
 
+-- name: all_homes
+-- Places of the files of sessions, the present one last.
+SELECT homes FROM sessions WHERE homes <> '[]';
+
 -- name: clear_homes
 -- Sessions forget the places of their files: a lone daemon has its own folders only.
 UPDATE sessions SET homes = '[]' WHERE homes <> '[]';
