@@ -9,6 +9,7 @@ from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
@@ -55,8 +56,9 @@ def seat_of(state: Path) -> str:
     return f"{boot}:{found.st_dev}:{found.st_ino}"
 
 
+@cache
 def own_version() -> str:
-    """Return the installed version of Dragoman."""
+    """Return the installed version of Dragoman. Looked for once: it takes 3 ms."""
     try:
         return version("dragoman")
     except PackageNotFoundError:
@@ -94,6 +96,9 @@ def _plain(value: object) -> Any:
         return value
     if isinstance(value, timedelta):
         return value.total_seconds()
+    # Before the abstract classes: for each type that is new to them, they ask all their subclasses.
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _fields(value)} or type(value).__qualname__
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value)
         return {str(_plain(key)): _plain(one) for key, one in pairs.items()}
@@ -101,11 +106,11 @@ def _plain(value: object) -> Any:
         return sorted((_plain(one) for one in cast("Set[object]", value)), key=str)
     if isinstance(value, list | tuple):
         return [_plain(one) for one in cast("list[object]", value)]
-    return {name: _plain(getattr(value, name)) for name in _fields(value)} or type(value).__qualname__
+    return type(value).__qualname__
 
 
 def _fields(value: object) -> list[str]:
-    """Return the names of the fields to compare; none for a secret, a path and a function."""
+    """Return the names of the fields to compare; none for a secret."""
     found: list[str] = []
     if isinstance(value, BaseModel):
         found = list(type(value).model_fields)

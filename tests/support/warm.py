@@ -195,9 +195,11 @@ def main(control: socket.socket) -> None:
     with importing(), hidden(NOT_USED):  # as the command `run` has it
         for name in (*IMPORTED, *all_tools()):
             import_module(name)
-        from gateway.server.page.assets import page_assets  # as late as all others
+        from gateway.app.node_entry import own_version  # as late as all others
+        from gateway.server.page.assets import page_assets
 
         key_index()  # with which a daemon compares variables such as that of failpoints
+        own_version()
         page_assets()
     living: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
