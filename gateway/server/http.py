@@ -238,6 +238,8 @@ class HttpServer:
             return error(gone.status, gone.reason)
         except StoreError as trouble:
             return error(503, str(trouble))
+        except ConnectionResetError:  # the caller hung up: a platform calls again, and nobody reads this answer
+            return error(499, "The connection was closed before the answer.")
         except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
             self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
             return error(500, "Something went wrong inside Dragoman; its log tells more.")
