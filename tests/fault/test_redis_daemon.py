@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from gateway.app.store_note import NOTE
 from tests.fault.rig import figures
 from tests.fault.test_redis_nodes import ready
 from tests.support.daemon import page_of, running
+from tests.support.fakes import until
 from tests.support.proof import RAN_TWICE, figure
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, asked
 
 CONFIG = """
 [store]
@@ -69,3 +71,24 @@ async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path)
                 figure("F08", "rows that a daemon wrote which starts on it", client.exists("{dragoman}:rev"), 0)
                 (daemon.state / NOTE).unlink()
                 await daemon.start()
+
+
+@pytest.mark.whole("the same without a daemon, in seconds, stays: tests/contract/test_redis_replicas.py")
+async def test_a_redis_that_takes_no_writes_is_named(tmp_path: Path) -> None:
+    """/readyz says that it does not answer, the log what to do; the daemon goes on by itself."""
+    (folder := tmp_path / "redis").mkdir()
+    with RedisServer(folder) as server:
+        async with running(tmp_path, CONFIG.format(url=server.url)) as daemon:
+            assert asked(server.port, "CONFIG SET min-replicas-to-write 1").startswith(b"+OK")
+            status, said = await ready(daemon)
+            assert (status, "no answer" in said["problems"][0]) == (503, True)
+
+            async def is_named() -> bool:
+                return "min-replicas-to-write" in daemon.log
+
+            await until(is_named, within_s=60)
+            asked(server.port, "CONFIG SET min-replicas-to-write 0")
+            await daemon.until_ready()
+            async with page_of(daemon) as page:
+                await page.say("/shell echo went on")
+                await page.until_row("turn", lambda row: row["state"] == "done")
