@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +37,7 @@ class World:
     """Two nodes on one store, whose server forgets on demand."""
 
     def __init__(self, server: RedisServer, clock: FakeClock) -> None:
-        self.name = mint("loss")
+        self.name, self.server = mint("loss"), server
         self.url, self.clock = f"{server.url}?prefix={self.name}", clock
         self.client: Any = redis.Redis(port=server.port)
         self.opened: list[RedisStore] = []
@@ -61,6 +64,19 @@ class World:
 
         return back
 
+    def saved(self) -> Callable[[], None]:
+        """Return what starts the server anew with the disk that it has now. It must be no shared one."""
+        folder = self.server.folder
+        kept = shutil.copytree(folder, folder.with_name("kept"))
+
+        def back() -> None:
+            self.server.kill()
+            shutil.rmtree(folder)
+            kept.rename(folder)
+            self.server.start()
+
+        return back
+
     @property
     def life(self) -> Life:
         return life_at(*address_of(self.url))
@@ -70,13 +86,26 @@ class World:
         return int(self.client.get(f"{{{self.name}}}:rev"))
 
 
-@pytest.fixture
-async def world(redis_server: RedisServer, clock: FakeClock) -> AsyncIterator[World]:
-    made = World(redis_server, clock)
+@asynccontextmanager
+async def world_on(server: RedisServer, clock: FakeClock) -> AsyncGenerator[World]:
+    made = World(server, clock)
     yield made
     for store in made.opened:
         await store.close()
     made.client.close()
+
+
+@pytest.fixture
+async def world(redis_server: RedisServer, clock: FakeClock) -> AsyncIterator[World]:
+    async with world_on(redis_server, clock) as made:
+        yield made
+
+
+@pytest.fixture
+async def world_alone(tmp_path: Path, clock: FakeClock) -> AsyncIterator[World]:
+    with RedisServer(tmp_path / "redis") as server:
+        async with world_on(server, clock) as made:
+            yield made
 
 
 async def approved_and_run(scene: Scene, asked: Asked) -> None:
@@ -104,6 +133,45 @@ async def test_an_approval_that_was_used_is_not_used_again(world: World) -> None
     loss = await other.store.tell_loss(OWNERS)
     assert loss is not None
     assert (loss.life, loss.revisions) == (1, told - rev)
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+async def test_a_restart_without_the_last_writes_is_a_loss(world_alone: World, *, is_dead: bool) -> None:
+    """Its settings promise that it loses nothing. The node that ran the call notices, or one that read of it."""
+    world = world_alone
+    one, other = world.node(), world.node()
+    asked = await one.parked()
+    await one.press(asked.wait)
+    back, rev = world.saved(), world.rev
+    runs = other if is_dead else one
+    assert await runs.start(await runs.claim(OTHER_NODE), 1, asked.wait) is StartOutcome.STARTED
+    assert await one.wait_state(asked.wait) is WaitState.CONSUMED
+    told = world.rev
+    if is_dead:
+        await other.store.close()
+    back()
+    await one.say("later", to=route(SessionId("chat:later")))
+    assert await one.wait_state(asked.wait) is WaitState.SUPERSEDED
+    assert world.life.number == 1
+    loss = await one.store.tell_loss(OWNERS)
+    assert loss is not None
+    least = 1 if is_dead else told - rev  # who only read knows of a part
+    assert least <= loss.revisions <= told - rev
+
+
+async def test_a_node_that_was_told_less_hides_no_loss(world_alone: World) -> None:
+    """It is the first to meet the server that was restarted, and knows of nothing that is missing."""
+    world = world_alone
+    one, other = world.node(), world.node()
+    await one.say("before")
+    await other.store.counts()
+    back, rev = world.saved(), world.rev
+    await one.say("lost")
+    back()
+    await other.store.counts()
+    assert world.rev == rev
+    await one.say("after")
+    assert world.life.number == 1
 
 
 async def test_a_node_that_read_the_last_row_hears_of_a_life(world: World) -> None:

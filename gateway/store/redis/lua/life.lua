@@ -2,14 +2,18 @@
 --
 -- KEYS: description of the store, counter of revisions.
 -- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
--- ('0': by one, so that every node sees that something changed); the server that is met now ('': the same as before), and the time.
+-- ('0': by one where the life changes, so that every node sees that something changed); the server that is met now
+-- ('': the same as before), and the time.
+-- Without a jump the counter stays below what a node was told of: only so does the next commit see that it was lost.
 local known = redis.call('HGET', KEYS[1], 'life') or ''
 if known ~= ARGV[1] then
     return known
 end
 local rev, told, jump = tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(ARGV[3]), tonumber(ARGV[4])
 redis.call('HSET', KEYS[1], 'life', ARGV[2])
-redis.call('SET', KEYS[2], string.format('%d', math.max(rev, told) + math.max(jump, 1)))
+if jump > 0 or ARGV[1] ~= ARGV[2] and rev >= told then
+    redis.call('SET', KEYS[2], string.format('%d', math.max(rev, told) + math.max(jump, 1)))
+end
 if jump > 0 then
     redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 0)))
 end
