@@ -55,7 +55,8 @@ def migrate(source: str, target: str) -> None:
     if copied.settled:
         click.echo(
             f"{count(copied.settled, 'session')} at home in {os.path.dirname(path_of(source))}: let one of the "
-            "nodes have it as its state folder."
+            "nodes have it as its state folder, and start that node first. The others wait for it for ten times "
+            "[cluster] home_away_after (10 minutes) from now; then they take these sessions with an empty folder."
         )
     if copied.homeless:
         click.echo(
@@ -204,13 +205,19 @@ def _files_beside(source: str) -> KeptFiles | None:
 
     from gateway.store.copying import path_of
     from gateway.store.homing import KeptFiles
+    from gateway.system.clock import SystemClock
     from gateway.toolcalls.workspaces import Workspaces
 
     path = path_of(source)
     if not path or not Path(path).with_name("workspaces").is_dir():
         return None
-    workspaces = Workspaces(Path(path).parent)
-    return KeptFiles(home=workspaces.home(), has=lambda session: workspaces.known_workspace(session).is_dir())
+    workspaces = Workspaces(folder := Path(path).parent)
+    return KeptFiles(
+        home=workspaces.home(),
+        name=str(folder),
+        left_at=SystemClock().now(),
+        has=lambda session: workspaces.known_workspace(session).is_dir(),
+    )
 
 
 def _loaded(options: Options) -> Loaded:

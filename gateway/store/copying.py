@@ -160,7 +160,7 @@ def _to_redis(source: str, target: str, files: KeptFiles | None) -> Copied:
             cure="Export it to a file, then migrate that file: dragoman export, dragoman migrate.",
         )
     with copy_of(target) as copy, _rows_of(source, "", alone=True) as rows:
-        homed = Homed(snapshot=rows, files=files or KeptFiles(home="", has=lambda _: False))
+        homed = Homed(snapshot=rows, files=files or KeptFiles(home="", name="", left_at=EPOCH, has=lambda _: False))
         copy.begin()
         copy.fill(homed)
         done = _compared(tally_of(homed), tally_of(copy))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from gateway.domain.ids import SessionId
 from gateway.domain.turns import ENDED
-from gateway.store.codec import dump_json
+from gateway.store.codec import dump_json, to_us
 from gateway.store.columns import SESSIONS, TURNS
-from gateway.store.records import Record, Snapshot
+from gateway.store.kernel.nodes import PLACES, place_fact
+from gateway.store.records import KINDS, Record, Snapshot, list_key
 
 _NO_HOMES = dump_json([])
 _ROOT, _HOMES = SESSIONS.names.index("root"), SESSIONS.names.index("homes")
 _SESSION, _STATE, _HOME = (TURNS.names.index(name) for name in ("session", "state", "home"))
+_FACTS = KINDS.index("fact")
 _ENDED = frozenset(state.value for state in ENDED)
 
 
@@ -27,6 +30,10 @@ class KeptFiles:
 
     home: str
     """Id of the place."""
+    name: str
+    """What people read for it until a node has it."""
+    left_at: datetime
+    """Time from which the other nodes wait for one that has it."""
     has: Callable[[SessionId], bool]
     """Whether files of this session are there."""
 
@@ -49,14 +56,29 @@ class Homed:
 
     def records(self) -> Iterator[Record]:
         """Yield all rows. Sessions come before their turns, and parents before their children."""
+        place = list_key((PLACES, self.files.home))
+        waited_for = False
         for record in self.snapshot.records():
+            if not waited_for and KINDS.index(record.kind) >= _FACTS and self.settled:
+                waited_for = True
+                yield self._place(place)
             match record.kind:
                 case "session":
                     yield self._session(record)
                 case "turn":
                     yield self._turn(record)
+                case "fact" if waited_for and record.key == place:
+                    pass
                 case _:
                     yield record
+        if self.settled and not waited_for:
+            yield self._place(place)
+
+    def _place(self, key: str) -> Record:
+        """Return what makes the other nodes wait: without it they would take the sessions of a home nobody knows."""
+        fact = place_fact(self.files.name, to_us(self.files.left_at), self.files.left_at)
+        assert fact.until is not None, "a place is forgotten"
+        return Record(kind="fact", key=key, values=[fact.value, to_us(fact.until)])
 
     def _session(self, record: Record) -> Record:
         root = record.values[_ROOT]

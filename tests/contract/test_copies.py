@@ -22,16 +22,18 @@ from hypothesis.stateful import run_state_machine_as_test
 from gateway.cli.stores import migrate as command
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.nodes import NodeEntry, name_of
+from gateway.domain.slots import SlotKind
 from gateway.errors import DragomanError, StoreError
 from gateway.ports import Store
 from gateway.store import open_store
 from gateway.store.copying import export, migrate
+from gateway.store.homing import KeptFiles
 from gateway.store.records import Record
 from gateway.store.redis.copying import copy_of
 from gateway.store.sqlite.copying import SqliteSnapshot, read_file
 from gateway.system.clock import SystemClock
 from gateway.toolcalls.workspaces import Workspaces
-from tests.contract.scene import NODE, Scene
+from tests.contract.scene import MAIN, NODE, Scene
 from tests.contract.test_store_machine import RULES_A_RUN, StoreMachine
 from tests.support.clock import FakeClock
 from tests.support.faulty_store import Faults
@@ -186,11 +188,36 @@ async def test_a_session_is_at_home_where_its_files_were(redis_server: RedisServ
     await store.close()
     (workspaces := Workspaces(tmp_path)).workspace(with_files)
     said = await asyncio.to_thread(CliRunner().invoke, command, [file, url])
-    assert f"1 session at home in {tmp_path}: let one of the nodes have it as its state folder." in said.output
+    assert (
+        f"1 session at home in {tmp_path}: let one of the nodes have it as its state folder, and start that node first."
+        in said.output
+    )
     store, home = open_store(url, clock), workspaces.home()
     assert [[one.home for one in await store.places_of(session)] for session in (with_files, without)] == [[home], []]
     assert [one.lease.session for one in await store.claim(NODE, 9, home="new")] == [without]
     assert [one.lease.session for one in await store.claim(NODE, 9, home=home)] == [with_files]
+    await store.close()
+
+
+async def test_nodes_wait_for_the_home_of_a_moved_store(redis_server: RedisServer, tmp_path: Path) -> None:
+    """The node with the folder may start after another: the copy counts as its orderly end."""
+    url, file, clock = f"{redis_server.url}?prefix={mint('waits')}", f"sqlite://{tmp_path}/dragoman.db", FakeClock()
+    store = open_store(file, clock)
+    await Scene(store, clock).say()
+    await store.close()
+    files = KeptFiles(home="old", name="/old/state", left_at=clock.now(), has=lambda _: True)
+    await asyncio.to_thread(migrate, file, url, files)
+    store = open_store(url, clock)
+    await store.join(NodeEntry(node=NODE, key=None, home="new"))
+    taken = list[bool]()
+    for wait in (9, 11):
+        for _ in range(wait * 3):
+            clock.advance(20)
+            await store.alive(NODE)
+        taken.append(await store.take_over(NODE, MAIN))
+    assert taken == [False, True]
+    (told,) = await Scene(store, clock).slots(kind=SlotKind.REPLY)
+    assert "The node `/old/state` takes no work now" in told.text
     await store.close()
 
 

@@ -169,7 +169,12 @@ def _record_place(part: Part, row: Mapping[str, Any], *, left: bool = False) -> 
     name = name_of(row["node"])
     works = not left and Role.WORKER in row["roles"] and part.facts.get((DRAINED, name)) is None
     since = None if works else to_us(part.now)
-    part.facts.put((PLACES, row["home"]), Fact(dump_json({"name": name, "left": since}), part.now + PLACE_KEPT_FOR))
+    part.facts.put((PLACES, row["home"]), place_fact(name, since, part.now))
+
+
+def place_fact(name: str, left: int | None, now: datetime) -> Fact:
+    """Return what is known of a place. `left`: since when it takes no work on purpose, in microseconds."""
+    return Fact(dump_json({"name": name, "left": left}), now + PLACE_KEPT_FOR)
 
 
 def _keep_place(part: Part, home: str) -> None:
