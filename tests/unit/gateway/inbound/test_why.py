@@ -59,7 +59,7 @@ async def test_nothing_was_called_yet(tmp_path: Path) -> None:
     )
     engine.clock.advance(1)
     assert (await engine.store.trim(main_session(ANN), Keep(age=timedelta(seconds=1)))).turns == 1
-    assert "the audit keeps each start" in await why(engine)
+    assert "each start is in the audit, or in its exports" in await why(engine)
 
 
 async def test_a_rule_that_allowed_a_call_is_named(tmp_path: Path) -> None:
