@@ -34,7 +34,8 @@ ROWS_READ = 500
 SHOWN_CHARS = 120
 """Characters of a call's arguments in a line."""
 REMOVED_CALLS = (
-    "Nothing is kept here that was called. Older messages and their calls were removed; each start is in the audit, or in its exports."
+    "Nothing is kept here that was called. Older messages and their calls were removed; "
+    "each start is in the audit, or in its exports."
 )
 NO_CALLS = "Nothing was called here yet. Ask how a call would be decided with `/why TOOL TEXT`."
 
