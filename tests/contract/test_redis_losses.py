@@ -315,6 +315,21 @@ async def test_a_node_that_starts_knows_its_store(world: World) -> None:
         await again.close()
 
 
+@pytest.mark.parametrize("meta", [{}, {"schema": "2", "life": "sother.0"}])
+async def test_a_store_that_is_refused_is_not_changed(world: World, *, meta: dict[str, str]) -> None:
+    """Neither an emptied one, nor one of an earlier version, which its own daemons open later."""
+    one = world.node()
+    noted = NotedStore(store=one.store.identity, note="/state/store.json")
+    await one.store.close()
+    world.empty()
+    for name, value in meta.items():
+        world.client.hset(f"{{{world.name}}}:meta", name, value)
+    with pytest.raises(StoreError):
+        open_redis(world.url, world.clock, noted=noted)
+    found = world.client.hgetall(f"{{{world.name}}}:meta")
+    assert found == {name.encode(): value.encode() for name, value in meta.items()}
+
+
 async def test_a_new_life_is_begun_to_its_end(world: World) -> None:
     """The node that began it died: the next one takes back what is void before it writes anything else."""
     one = world.node()

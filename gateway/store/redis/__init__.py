@@ -123,9 +123,9 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
     Raises `ConfigError` or `StoreError` with a cure.
     """
     address, prefix = address_of(url)
-    found = check_server(address, prefix, terms, begins=True)
+    found = check_server(address, prefix, terms, begins=True, noted=noted)
     node, server_clock, terms = mint("n"), ServerClock(clock), replace(terms, durability=found.durability)
-    known = Known(life_at(address, prefix, noted), terms)
+    known = Known(life_at(address, prefix), terms)
     server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (

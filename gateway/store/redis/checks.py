@@ -51,11 +51,19 @@ def check_url(url: str, terms: StoreTerms) -> Durability:
     return check_server(*address_of(url), terms).durability
 
 
-def check_server(url: str, prefix: str, terms: StoreTerms | None, *, begins: bool = False, half: bool = False) -> Found:
+def check_server(
+    url: str,
+    prefix: str,
+    terms: StoreTerms | None,
+    *,
+    begins: bool = False,
+    half: bool = False,
+    noted: NotedStore | None = None,
+) -> Found:
     """Return what is known of a server that can hold the store. `begins`: mark an empty Redis as ours.
 
     `terms`: how much it may lose; None for a copy, which does not ask. `half`: accept a store that a copy fills, or
-    left half filled.
+    left half filled. `noted`: the store that this node worked on last; another one is refused, and not marked.
 
     Raises `ConfigError` or `StoreError` for a Redis that cannot hold the store.
     """
@@ -64,7 +72,11 @@ def check_server(url: str, prefix: str, terms: StoreTerms | None, *, begins: boo
         version = _check_version(client, url, 0 if terms is None else terms.replicas)
         durability = _check_settings(client, url, terms)
         _check_rights(client, prefix, waits=terms is not None and terms.replicas > 0)
-        _check_keys(client, url, prefix, begins=begins, half=half)
+        schema = _check_keys(client, url, prefix, half=half)
+        if noted is not None and noted.store:
+            _refuse_another(client.hget(f"{prefix}meta", LIFE), url, noted)
+        if begins:
+            _begin(client, url, prefix, schema)
         return Found(time=client.time(), version=version, durability=durability)
     except redis.RedisError as error:
         raise failure(error, url) from None
@@ -157,7 +169,8 @@ def _check_rights(client: Any, prefix: str, *, waits: bool) -> None:
         pubsub.get_message(timeout=1.0)
 
 
-def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool) -> None:
+def _check_keys(client: Any, url: str, prefix: str, *, half: bool) -> int | None:
+    """Return the schema of the store; None where nothing is. Raises `ConfigError` or `StoreError`."""
     found, filling = client.hmget(f"{prefix}meta", "schema", FILLING)
     if found is None:
         is_empty = next(iter(client.scan_iter(match=f"{escaped(prefix)}*", count=1000)), None) is None
@@ -166,16 +179,22 @@ def _check_keys(client: Any, url: str, prefix: str, *, begins: bool, half: bool)
                 f"Redis at {shown(url)} has keys `{prefix}*` that are not a store of Dragoman.",
                 cure="Use another prefix (`?prefix=` in store.url) or another database.",
             )
-        if begins:
-            client.hsetnx(f"{prefix}meta", "schema", SCHEMA)
-    elif int(found) > SCHEMA:
+        return None
+    if int(found) > SCHEMA:
         raise StoreTooNew(f"The store in Redis at {shown(url)} has the schema {found}; this version knows {SCHEMA}.")
-    elif filling and not half:
+    if filling and not half:
         raise StoreError(
             f"The store in Redis at {shown(url)} is half filled: a copy into it is under way, or did not end.",
             cure="Give the same `dragoman migrate` or `dragoman restore` again: it begins anew.",
         )
-    elif begins and int(found) < SCHEMA:
+    return int(found)
+
+
+def _begin(client: Any, url: str, prefix: str, schema: int | None) -> None:
+    """Mark a store with the schema that this version writes. Raises `StoreError` while an earlier version uses it."""
+    if schema is None:
+        client.hsetnx(f"{prefix}meta", "schema", SCHEMA)
+    elif schema < SCHEMA:
         if name := living_node(client, prefix):
             raise StoreError(
                 f"The node {name} uses the store in Redis at {shown(url)} with an earlier version of Dragoman.",
@@ -200,15 +219,10 @@ def escaped(prefix: str) -> str:
     return "".join(f"\\{char}" if char in "[]*?\\" else char for char in prefix)
 
 
-def life_at(url: str, prefix: str, noted: NotedStore | None = None) -> Life:
-    """Return the life of a store, which begins with the first node. Raises `StoreError`.
-
-    `noted`: the store that this node worked on last. Another one is refused.
-    """
+def life_at(url: str, prefix: str) -> Life:
+    """Return the life of a store, which begins with the first node. Raises `StoreError`."""
     client: Any = connect(url)
     try:
-        if noted is not None and noted.store:
-            _refuse_another(client.hget(f"{prefix}meta", LIFE), url, noted)
         client.hsetnx(f"{prefix}meta", LIFE, str(Life(store=mint("s"), number=0)))
         return life_of(client.hget(f"{prefix}meta", LIFE))
     except redis.RedisError as error:
