@@ -50,8 +50,8 @@ class AuditReader(Protocol):
         """Return the last row that was removed."""
         ...
 
-    def audit(self) -> Iterator[Record]:
-        """Yield the rows in their order."""
+    def audit(self, removed: AuditMark | None) -> Iterator[Record]:
+        """Yield the rows behind that one in their order. Raises `StoreError` when some are removed meanwhile."""
         ...
 
 
@@ -86,7 +86,7 @@ def export_audit(url: str, path: str) -> Exported:
             chain = Chain(snapshot.removed_audit())
             if chain.removed is not None:
                 file.write(f'{{"removed":{text_of(chain.removed)}}}\n')
-            for record in snapshot.audit():
+            for record in snapshot.audit(chain.removed):
                 _follow(chain, audit_row_of(tuple(record.values)))
                 file.write(dump_json(dict(zip(NAMES, record.values, strict=True))) + "\n")
             _end(chain)
@@ -118,7 +118,7 @@ def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
                 cure="Compare it with the file of a later export.",
             )
         at_kept = chain.head.hash if chain.head.seq == end else ""
-        for record in snapshot.audit():
+        for record in snapshot.audit(chain.removed):
             _follow(chain, audit_row_of(tuple(record.values)))
             if chain.head.seq == end:
                 at_kept = chain.head.hash

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.audit import AuditHead, AuditMark
 from gateway.domain.ids import SessionId
 from gateway.errors import DragomanError
 from gateway.policy.audit import verify
 from gateway.store import open_store
 from gateway.store.audit_files import compare_audit, export_audit
 from gateway.store.copying import export, migrate
+from gateway.store.redis.copying import RedisCopy
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import route
@@ -70,13 +72,20 @@ async def test_an_audit_that_was_written_anew_shows(
 
 async def _removed(url: str, file: Path) -> None:
     """Let three calls start, export the audit, and remove what is behind the export: all but its last row."""
+    await _trim(url, await _exported(url, file))
+
+
+async def _exported(url: str, file: Path) -> AuditHead:
     await _started(url, 3)
-    found = await asyncio.to_thread(export_audit, url, str(file))
+    return (await asyncio.to_thread(export_audit, url, str(file))).head
+
+
+async def _trim(url: str, head: AuditHead) -> None:
     clock = FakeClock()
     clock.advance(60)
     store = open_store(url, clock)
-    assert await store.note_export(found.head.seq, found.head.hash)
-    assert await store.trim_audit(timedelta(seconds=1)) == found.head.seq - 1
+    assert await store.note_export(head.seq, head.hash)
+    assert await store.trim_audit(timedelta(seconds=1)) == head.seq - 1
     await store.close()
 
 
@@ -95,6 +104,29 @@ async def test_an_audit_whose_beginning_was_removed_still_compares(place: Callab
     with pytest.raises(DragomanError, match="up to row 5 was removed") as refused:
         await asyncio.to_thread(compare_audit, place("it"), str(early))
     assert "later export" in refused.value.cure
+
+
+@pytest.mark.parametrize(("read", "name"), [(export_audit, "again"), (compare_audit, "audit")])
+async def test_a_removal_beside_a_reader_is_no_damage(
+    read: Callable[[str, str], object],
+    name: str,
+    redis_server: RedisServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Redis has no snapshot: rows may go as soon as the mark of the removed ones was read."""
+    url = f"{redis_server.url}?prefix={tmp_path.name}-{name}"
+    head, read_mark = await _exported(url, tmp_path / "audit.jsonl"), RedisCopy.removed_audit
+
+    def read_it_and_trim(copy: RedisCopy) -> AuditMark | None:
+        found = read_mark(copy)
+        monkeypatch.undo()
+        asyncio.run(_trim(url, head))
+        return found
+
+    monkeypatch.setattr(RedisCopy, "removed_audit", read_it_and_trim)
+    with pytest.raises(DragomanError, match="removed while it was read"):
+        await asyncio.to_thread(read, url, str(tmp_path / f"{name}.jsonl"))
 
 
 async def test_a_moved_store_keeps_the_mark_of_removed_rows(

@@ -88,7 +88,7 @@ class RedisCopy:
         of_audit = f"{AUDIT.name}:"
         for keys in batches(key for key in self.keys() if not key.startswith(of_audit)):
             yield from self.placed(one for one in self.read(keys) if isinstance(one, Record))
-        yield from self.audit()
+        yield from self.audit(self.removed_audit())
         yield from self.poison()
 
     def removed_audit(self) -> AuditMark | None:
@@ -96,9 +96,9 @@ class RedisCopy:
         stored = self.client.get(self.key(FACT.key(REMOVED)))
         return mark_of(None if stored is None else FACT.load(_IMPORTED, stored.partition(" ")[2]).value)
 
-    def audit(self) -> Iterator[Record]:
-        """Yield the rows of the audit in their order. Raises `StoreError` when some are removed meanwhile."""
-        head, removed = self.client.get(self.key(AUDIT_HEAD.key(HEAD))), self.removed_audit()
+    def audit(self, removed: AuditMark | None) -> Iterator[Record]:
+        """Yield the rows behind that one in their order. Raises `StoreError` when some are removed meanwhile."""
+        head = self.client.get(self.key(AUDIT_HEAD.key(HEAD)))
         last = 0 if head is None else AUDIT_HEAD.load(_IMPORTED, head.partition(" ")[2]).seq
         for numbers in batches(range(1 if removed is None else removed.seq + 1, last + 1)):
             found = [one for one in self.read([AUDIT.key(number) for number in numbers]) if isinstance(one, Record)]

@@ -69,7 +69,7 @@ class SqliteSnapshot:
             yield Record(kind="fact", key=list_key((namespace, key)), values=[value, until])
         for day, principal, model, *used in self._all("all_spent"):
             yield Record(kind="spent", key=list_key((day, principal, model)), values=[day, principal, model, *used])
-        yield from self.audit()
+        yield from self.audit(self.removed_audit())
         for channel, account, key, *rest in self._all("all_poison"):
             yield Record(kind="poison", key=list_key((channel, account, key)), values=rest)
 
@@ -78,8 +78,9 @@ class SqliteSnapshot:
         found = self._tx.one("fact", *REMOVED)
         return mark_of(None if found is None else found[0])
 
-    def audit(self) -> Iterator[Record]:
-        """Yield the rows of the audit in their order."""
+    def audit(self, removed: AuditMark | None) -> Iterator[Record]:
+        """Yield the rows of the audit in their order: all that this moment has are behind that one."""
+        del removed
         for seq, *rest in self._all("all_audit"):
             yield Record(kind="audit", key=str(seq), values=[seq, *rest])
 
