@@ -13,6 +13,7 @@ from gateway.app.state import cure_of
 from gateway.domain.durability import NotedStore
 from gateway.domain.text import without_password
 from gateway.errors import StartError
+from gateway.system.flushing import flush
 
 NOTE = "store.json"
 _PARTIAL = f"{NOTE}.partial"
@@ -46,7 +47,7 @@ def note_store(state: Path, url: str, store: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         made.replace(state / NOTE)
-        _flush(state)
+        flush(state)
     except OSError as error:
         raise StartError(f"{state / NOTE} cannot be written: {error.strerror}.", cure=cure_of(error)) from error
 
@@ -54,11 +55,3 @@ def note_store(state: Path, url: str, store: str) -> None:
 def forget_store(state: Path) -> None:
     """Remove the note: the next store is meant, whatever was there before."""
     (state / NOTE).unlink(missing_ok=True)
-
-
-def _flush(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -21,6 +21,7 @@ from gateway.store.copying import Chain, path_of, refuse_other
 from gateway.store.decode import audit_row_of
 from gateway.store.kernel.audit import mark_of, text_of
 from gateway.store.records import Record
+from gateway.system.flushing import flush
 
 _CALL = ("seq", "at", "session", "turn", "n", "lane", "tool", "action_sha")
 _WHY = ("because", "wait", "grant", "rule", "decided_by", "sandbox", "node")
@@ -94,6 +95,7 @@ def export_audit(url: str, path: str) -> Exported:
             file.flush()
             os.fsync(file.fileno())
         made.replace(path)
+        flush(made.parent)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror}.", cure="Name a file where there is room and you may write."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -55,6 +56,20 @@ async def test_an_audit_still_holds_what_was_exported(place: Callable[[str], str
     await _started(place("it"), 2)
     kept, now = await asyncio.to_thread(compare_audit, place("it"), file)
     assert (kept.rows, now.rows) == (3, 5)
+
+
+async def test_an_export_has_its_name_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store notes the export next: rows that only this file holds may go then."""
+    url, folder, fsync, flushed = f"sqlite://{tmp_path}/it.db", tmp_path / "kept", os.fsync, list[tuple[str, bool]]()
+    folder.mkdir()
+
+    def note(fd: int) -> None:
+        flushed.append((os.readlink(f"/proc/self/fd/{fd}"), (folder / "audit.jsonl").exists()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    await _started(url, 1, lambda: export_audit(url, str(folder / "audit.jsonl")))
+    assert flushed == [(f"{folder}/audit.jsonl.partial", False), (str(folder), True)]
 
 
 @pytest.mark.parametrize(("calls", "says"), [(2, "ends at row 2"), (4, "written anew")])

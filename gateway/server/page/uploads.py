@@ -25,6 +25,7 @@ from gateway.domain.messages import Attachment
 from gateway.domain.text import plain
 from gateway.errors import BadRequest, FetchFailed, StoreFull, TooLarge
 from gateway.ports import Clock
+from gateway.system.flushing import flush
 from gateway.system.logging_setup import log
 from gateway.system.safe_open import open_beneath
 
@@ -100,7 +101,7 @@ class Uploads:
             if self._known(folder, key) is None:  # nothing runs between this look and the rename
                 self._keep_for(part, KEPT_FOR)
                 part.rename(folder / key)
-            await asyncio.to_thread(_sync_folder, folder)
+            await asyncio.to_thread(flush, folder)
         finally:
             part.unlink(missing_ok=True)
             self._writing.discard(part.name)
@@ -226,11 +227,3 @@ def _held(folder: Path) -> int:
     with suppress(OSError), os.scandir(folder) as found:
         return sum(one.stat(follow_symlinks=False).st_size for one in found)
     return 0
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

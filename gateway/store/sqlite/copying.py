@@ -29,6 +29,7 @@ from gateway.store.sqlite.opening import FileLock, check_file, check_library, co
 from gateway.store.sqlite.statements import FOLDER, load_migrations, load_statements
 from gateway.store.sqlite.tables import insertion
 from gateway.store.sqlite.tx import ReadTx, Values
+from gateway.system.flushing import flush
 
 PARTIAL = ".partial"
 """Ends the name of a file that is being made. It gets its name when it is whole."""
@@ -211,9 +212,9 @@ def new_file(path: str) -> Generator[str]:
         remove(str(made))
         os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         yield str(made)
-        _flush(made)
+        flush(made)
         made.replace(target)
-        _flush(target.parent)
+        flush(target.parent)
     except OSError as error:
         raise _not_written(str(target), error) from error
     except FAILURES as error:
@@ -232,14 +233,6 @@ def remove(path: str) -> None:
     """Remove a database and what SQLite makes beside it, where it exists."""
     for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal", f"{path}.lock"):
         Path(name).unlink(missing_ok=True)
-
-
-def _flush(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _not_written(path: str, error: OSError) -> StoreError:
