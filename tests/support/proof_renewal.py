@@ -135,6 +135,8 @@ def _head(old: Sequence[str], shown: Sequence[str], proof: Proof, reports: Repor
 
 
 def _is_of(miss: str, anew: set[str]) -> bool:
+    if (run := re.search(r" failed in .*--only (?P<faults>(?:[A-Z]\w+ ?)+)", miss)) is not None:
+        return set(run["faults"].split()) <= anew
     return re.split(r"[ :]", miss, maxsplit=1)[0] in anew
 
 

@@ -256,6 +256,10 @@ def test_a_miss_that_was_mended_goes_and_a_new_one_comes() -> None:
     head = renewed(old, [good, poor.as_json()], FAULTS).partition("## F01")[0]
     assert "- F14 messages lost: 1 of 4, allowed 0\n- the test test_y died failed in ./run proof --only F14\n" in head
     assert "F01" not in head
+    again = renewed(
+        renewed(old, [good, poor.as_json()], FAULTS), [proof(lost("F14", 4), faults=FAULTS[1:2]).as_json()], FAULTS
+    )
+    assert "Every bar held." in again
 
 
 def test_what_other_commands_found_is_renewed_too() -> None:
