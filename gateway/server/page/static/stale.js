@@ -36,18 +36,19 @@
     return root !== null && root.firstChild !== null;
   }
 
-  /** Without an answering server, a reload would show the browser's error page. A page that runs stays until then. */
+  /** A page that runs stays until the server answers: a reload would show an error page. */
+  function wait() {
+    if (runs()) setTimeout(ask, AGAIN);
+    else show();
+  }
+
+  /** A proxy answers 502 to 504 for a server that is away. */
   function ask() {
-    fetch(location.pathname, { cache: "no-store" }).then(
-      function (answer) {
-        if (answer.ok && mayReload()) location.reload();
-        else show();
-      },
-      function () {
-        if (runs()) setTimeout(ask, AGAIN);
-        else show();
-      },
-    );
+    fetch(location.pathname, { cache: "no-store" }).then(function (answer) {
+      if (answer.status >= 500) wait();
+      else if (answer.ok && mayReload()) location.reload();
+      else show();
+    }, wait);
   }
 
   function recover() {

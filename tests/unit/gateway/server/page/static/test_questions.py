@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from gateway.domain.ids import CallId
 from gateway.domain.steps import Answer
@@ -72,17 +73,32 @@ async def test_questions_are_answered_in_turn_on_one_card(page: Served, ann: Per
     assert answers == [["Friday"], ["olives", "onions"], ["Rye & Friday"]]
 
 
-@pytest.mark.parametrize("file", ["question.js", "question.css"])
-async def test_a_page_waits_for_a_server_that_is_away_as_it_asks(page: Served, ann: Person, file: str) -> None:
+async def _refuse(route: Route) -> None:
+    await route.abort()
+
+
+async def _answer_for_it(route: Route) -> None:
+    await route.fulfill(status=502)
+
+
+@pytest.mark.parametrize(
+    ("file", "answer"),
+    [("question.js", _refuse), ("question.css", _refuse), ("question.js", _answer_for_it)],
+    ids=["script", "style", "proxy"],
+)
+async def test_a_page_waits_for_a_server_that_is_away_as_it_asks(
+    page: Served, ann: Person, file: str, answer: Callable[[Route], Awaitable[None]]
+) -> None:
     """A restart may take what a running page loads later: it stays, and loads anew when the server is back."""
     engine, place = page.engine, ann.page
     away = re.compile(rf"{re.escape(page.url)}/(static/.*/{re.escape(file)})?$")
-    await place.route(away, lambda route: route.abort())
+    await place.route(away, answer)
     engine.model.script = [Answer(text="", calls=(call("c1", "ask_user", questions=QUESTIONS[:1]),), model="m")]
     await engine.say("Plan the bread", where=ANN_PAGE)
-    async with place.expect_event("requestfailed", lambda request: request.url == f"{page.url}/"):
+    async with place.expect_request(f"{page.url}/"):
         await engine.run(await engine.claim())
-    await expect(place.get_by_test_id("composer")).to_be_visible()
+    async with place.expect_request(f"{page.url}/", timeout=10_000):  # it asks again
+        await expect(place.get_by_test_id("composer")).to_be_visible()
     await expect(place.get_by_test_id("stale")).to_have_count(0)
 
     await place.unroute(away)
