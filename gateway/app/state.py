@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gateway.errors import StartError
+from gateway.system.flushing import flush
 from gateway.system.logging_setup import log
 
 KEY = "state.key"
@@ -128,6 +129,7 @@ def _write_key(path: Path, key: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+        flush(path.parent)
     except OSError as error:
         raise StartError(
             f"{path} cannot be made: {error.strerror}.",

@@ -121,3 +121,16 @@ def test_a_full_disk_has_a_cure_of_its_own(
         open_state(tmp_path)
 
     assert refused.value.cure.startswith(cure)
+
+
+def test_a_new_key_has_its_name_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a power cut would leave a state folder whose buttons and sign-ins nobody can check."""
+    fsync, flushed = os.fsync, list[tuple[str, bool]]()
+
+    def note(fd: int) -> None:
+        flushed.append((os.readlink(f"/proc/self/fd/{fd}"), (tmp_path / "state.key").exists()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    state_key(tmp_path)
+    assert flushed[-2:] == [(str(tmp_path / "state.new"), False), (str(tmp_path), True)]
