@@ -23,6 +23,8 @@ TOO_FAST_EVERY = timedelta(minutes=1)
 """Minimum interval between refusals shown to one person who writes too fast."""
 TOLD_EVERY = timedelta(hours=1)
 """Minimum interval between identical notices to the owners."""
+CLOCKS_DIFFER_AT_MOST = timedelta(seconds=5)
+"""Most that clocks of two nodes differ by. A time further ahead is of a clock that was wrong: it orders nothing."""
 FAILURES_KEPT = timedelta(minutes=15)
 """Age limit of recorded failed sign-ins."""
 FAILURES_ALLOWED = 10

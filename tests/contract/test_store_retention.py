@@ -345,3 +345,22 @@ async def test_roots_are_given_a_few_at_a_time(store: Store, clock: FakeClock) -
         if not after:
             break
     assert sorted(found) == sorted([MAIN, *(SessionId(f"chat:{number}") for number in range(3))])
+
+
+async def test_a_clock_that_was_ahead_moves_no_later_turn(scene: Scene, clock: FakeClock) -> None:
+    """One turn began or ended years ahead. Once the clock is right, turns have its time, and do not overlap again."""
+    await scene.finish(await scene.running())
+    years = timedelta(days=5 * 365).total_seconds()
+    clock.advance(years)
+    await scene.finish(await scene.running())
+    begun = await scene.running()
+    clock.advance(-years)
+    await scene.finish(begun)
+    assert (await scene.view(begun.turn)).turn.ended_at == clock.now()
+    clock.advance(3600)
+    lease = await scene.running()
+    await scene.finish(lease)
+    turn = (await scene.view(lease.turn)).turn
+    assert turn.started_at == turn.ended_at == clock.now()
+    clock.advance(-0.003)
+    assert (await scene.view((await scene.running()).turn)).turn.started_at == turn.ended_at

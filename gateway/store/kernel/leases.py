@@ -15,7 +15,7 @@ from gateway.domain.waits import WaitState, escalates
 from gateway.errors import LeaseLost
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import TurnRow, is_for, latest
+from gateway.store.kernel.rows import TurnRow, is_for, not_before
 
 
 def claim(part: Part, node: NodeId, turn: TurnId, home: str = "") -> Lease | None:
@@ -26,7 +26,7 @@ def claim(part: Part, node: NodeId, turn: TurnId, home: str = "") -> Lease | Non
     if gathers or not may_run:
         return None
     until = part.now + LEASE_LASTS
-    started_at = row.turn.started_at or latest(part.now, part.sessions[row.turn.session].last_end)
+    started_at = row.turn.started_at or not_before(part.sessions[row.turn.session].last_end, part.now)
     row = part.set_turn(
         turn,
         of_turn={"state": TurnState.RUNNING, "started_at": started_at},

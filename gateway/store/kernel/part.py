@@ -20,7 +20,17 @@ from gateway.domain.views import Spent
 from gateway.errors import NotFound
 from gateway.policy.audit import sealed
 from gateway.store.constants import HELD
-from gateway.store.kernel.rows import Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow, changed, latest
+from gateway.store.kernel.rows import (
+    Fact,
+    MessageRow,
+    SessionRow,
+    SlotRow,
+    StepRow,
+    TurnRow,
+    WaitRow,
+    changed,
+    not_before,
+)
 from gateway.store.notifications import Notifications
 
 K = TypeVar("K", bound=Hashable)
@@ -321,7 +331,7 @@ class Part:
             lane = "turns" if turn.kind is TurnKind.MODEL else "commands"
             unended = getattr(self.sessions[turn.session], lane)
             changes[lane] = tuple(one for one in unended if one != turn.id)
-            changes["last_end"] = latest(turn.ended_at, self.sessions[turn.session].last_end)
+            changes["last_end"] = not_before(self.sessions[turn.session].last_end, turn.ended_at or self.now)
             row = changed(row, ended_rev=row.rev, head=False)
         if changes:
             self.set_session(turn.session, **changes)

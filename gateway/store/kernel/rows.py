@@ -19,7 +19,7 @@ from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
 from gateway.domain.waits import Wait
-from gateway.store.constants import FILE_SENDING_AT_MOST, SENDING_AT_MOST
+from gateway.store.constants import CLOCKS_DIFFER_AT_MOST, FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
 R = TypeVar("R")
 _FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
@@ -56,8 +56,15 @@ def takes_too_long(row: SlotRow, now: datetime) -> bool:
 
 
 def latest(*times: datetime | None) -> datetime | None:
-    """Return the last of these times: clocks of two nodes differ by some milliseconds."""
+    """Return the last of these times."""
     return max((time for time in times if time is not None), default=None)
+
+
+def not_before(earlier: datetime | None, now: datetime) -> datetime:
+    """Return the time now, or the earlier one where the clock of another node was a little ahead."""
+    if earlier is None or earlier - now > CLOCKS_DIFFER_AT_MOST:
+        return now
+    return max(earlier, now)
 
 
 class Early(IntEnum):

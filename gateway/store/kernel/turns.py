@@ -24,7 +24,7 @@ from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message,
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel.family import give, home_of, hops_of, is_below
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for, latest
+from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for, not_before
 from gateway.store.kernel.slots import say, show_cards_anew
 from gateway.store.workflow_rules import answer_of as workflow_answer
 from gateway.store.workflow_rules import begin_ready, has_ended, rows_of, sessions_of, with_end
@@ -170,7 +170,7 @@ def let_go(part: Part, turn: TurnId, state: TurnState, **changes: Any) -> None:
     row = part.turns[turn]
     held = held_for(row.held_since, row.lease_until, part.now)
     active = row.turn.active_ms + round(held / timedelta(milliseconds=1))
-    ended_at = latest(part.now, row.turn.started_at) if state in ENDED else None
+    ended_at = not_before(row.turn.started_at, part.now) if state in ENDED else None
     of_turn = {"state": state, "active_ms": active, "ended_at": ended_at}
     part.set_turn(turn, of_turn=of_turn, node=None, lease_until=None, held_since=None, **changes)
     _offer_next(part, row.turn)
