@@ -125,7 +125,7 @@ async def test_a_busy_provider_is_asked_again_and_no_one_else_retries() -> None:
     async with attached(busy, busy, Said(events=anthropic_text("Now."))) as (server, model):
         _, answer = await ask(model)
     assert answer.text == "Now."
-    assert len(server.asked) <= 3  # beside other load a request may be given up before it arrives
+    assert len(server.asked) == 3
     async with attached(busy, busy, busy, busy) as (server, model):
         with pytest.raises(ModelError, match="tried 4 times"):
             await ask(model)
