@@ -48,7 +48,7 @@ from gateway.domain.text import without_password
 from gateway.domain.tool_groups import NEWEST
 from gateway.domain.tools import ApprovalMode, Availability, NetworkPolicy, SandboxPolicy
 from gateway.domain.turns import TurnLimits
-from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER
+from gateway.domain.waits import APPROVAL_EXPIRY_MAIN, APPROVAL_EXPIRY_OTHER, ESCALATE_AFTER
 
 # --- single values --------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class SessionsSettings(Table):
         description='How long a grant lasts that is given with "Always", or that the approval of a host becomes.',
     )
     escalate_after: Annotated[float, Field(strict=True)] = Field(
-        default=0.5,
+        default=ESCALATE_AFTER,
         ge=0,
         lt=1,
         description="Part of that time after which an open card is shown to further approvers too; 0 is never.",

@@ -387,5 +387,7 @@ APPROVAL_EXPIRY_MAIN = timedelta(hours=1)
 """Time in which an approval can be decided in an owner's own session, when no setting says otherwise."""
 APPROVAL_EXPIRY_OTHER = timedelta(minutes=15)
 """The same in every other session."""
+ESCALATE_AFTER = 0.5
+"""Part of that time after which open approvals are shown to further approvers, when no setting says otherwise."""
 DECISION_GOOD_FOR_S = 300
 """Seconds after its decision within which an approved call must start."""

@@ -28,7 +28,7 @@ from gateway.domain.steps import Step, StepState
 from gateway.domain.tools import Park, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.views import TurnView
-from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitKind, WaitState, escalation
+from gateway.domain.waits import ESCALATE_AFTER, NewWait, StartOutcome, Wait, WaitKind, WaitState, escalation
 from gateway.errors import StoreError
 from gateway.ports import Clock, EventBus, Queries, TurnJournal
 from gateway.system.cancellation import Cancellation
@@ -83,7 +83,7 @@ class ToolCalls:
     points: FailPoints
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
-    escalate_after: float = 0.5
+    escalate_after: float = ESCALATE_AFTER
     """Part of the expiry after which open approvals are shown to further approvers; 0: never."""
     grant_lasts: timedelta = GRANT_LASTS
     """Lifetime of the grant that an approval of a scope becomes."""
