@@ -118,6 +118,7 @@ async def fill(store: Store, clock: FakeClock) -> list[WaitId]:
     return waits
 
 
+@pytest.mark.by_the_clock
 @pytest.mark.timeout(times(600, 900))
 @pytest.mark.whole("compares costs; what thousands of waits do stays")
 async def test_everything_else_costs_what_it_costs_with_none(store: Store, clock: FakeClock) -> None:
