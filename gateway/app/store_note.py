@@ -25,15 +25,22 @@ def noted_store(state: Path, url: str) -> NotedStore:
     nothing = NotedStore(store="", note=str(path))
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found["url"] != without_password(url):  # another address was configured: another store is meant
+        address, store = _word(found["url"]), _word(found["store"])
+        if address != without_password(url):  # another address was configured: another store is meant
             return nothing
-        return NotedStore(store=str(found["store"]), note=str(path))
+        return NotedStore(store=store, note=str(path))
     except FileNotFoundError:
         return nothing
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StartError(
             f"{path} cannot be read: {error}.", cure="Remove it: the node then takes the store for its own."
         ) from error
+
+
+def _word(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise TypeError(f"{value!r} stands where a node writes a word")
 
 
 def note_store(state: Path, url: str, store: str) -> None:

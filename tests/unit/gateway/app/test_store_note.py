@@ -35,7 +35,9 @@ def test_a_note_is_written_when_it_is_news(tmp_path: Path) -> None:
     assert noted_store(tmp_path, URL).store == ""
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", '{"url": 3, "store": "s1"}', f'{{"url": "{URL}", "store": ""}}']
+)
 def test_a_note_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text(text)
     with pytest.raises(StartError, match=r"store\.json cannot be read") as refused:
