@@ -45,7 +45,7 @@ def test_what_was_set_aside_goes_after_its_time(tmp_path: Path) -> None:
         os.utime(spaces.workspace(session), (1, 1))
     aside = spaces.set_aside(sessions[0])
     assert aside is not None
-    (link := aside.with_name(f"{aside.name[:-1]}f")).symlink_to(tmp_path)
+    (link := aside.with_name(f"{aside.name[:-8]}{int(aside.name[-8:], 16) ^ 1:08x}")).symlink_to(tmp_path)
     (other := aside.with_name("mine-before-0123abcd")).mkdir()
     assert (spaces.remove_set_aside(began), aside.exists()) == (0, True)
     assert (spaces.remove_set_aside(datetime.now(UTC) + timedelta(days=1)), aside.exists()) == (1, False)
