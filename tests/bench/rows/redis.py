@@ -28,7 +28,7 @@ from tests.bench.rates import fill
 from tests.bench.rows.crowd import people
 from tests.bench.rows.growth import NODE, after_a_child
 from tests.bench.rows.store import A_TURN, SLICES, take_turns
-from tests.bench.world import SLOW, Bench
+from tests.bench.world import SLOW, Bench, Life
 from tests.support.makers import control, inbound, route
 from tests.support.redis_server import RedisServer, asked
 
@@ -152,9 +152,9 @@ async def transitions(bench: Bench) -> list[Figure]:
 async def _a_turn(bench: Bench) -> list[Figure]:
     """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing.
 
-    Beside it, scripts that only do its writes, as far apart: caches are as cold.
+    Beside it, scripts that only do its writes, as far apart: caches are as cold. Then many people at once: they are warm.
     """
-    turns = bench.counts.turns
+    turns, users = bench.counts.turns, people(CALLERS)
     with RedisServer(bench.new_folder()) as server:
         async with bench.run_daemon(model=True, store=server.url) as life:
             await life.exchanges(bench.counts.warm)
@@ -164,6 +164,7 @@ async def _a_turn(bench: Bench) -> list[Figure]:
             await asyncio.sleep(took_s)
             idle = await spent(server)
             idle_s = time.perf_counter() - began - took_s
+            crowd_s = await _of_a_crowd(server, life, users, max(turns // 10, 1))
         bare = await spent(server)
         await _bare_turns(server, turns, took_s / turns)
         bare_s = (await spent(server)).cpu_s - bare.cpu_s
@@ -180,7 +181,22 @@ async def _a_turn(bench: Bench) -> list[Figure]:
             budget=250,
             decided=Decision(number="0079", times=1.75, of="floor"),
         ),
+        Figure(
+            what=f"time of Redis on commands, a turn of {CALLERS} people at once",
+            value=crowd_s * US,
+            unit="µs",
+            budget=250,
+        ),
     ]
+
+
+async def _of_a_crowd(server: RedisServer, life: Life, users: Sequence[str], rounds: int) -> float:
+    """Let all talk at once; return the seconds of Redis for a turn of theirs."""
+    await life.at_once(users, "hello")
+    before = await spent(server)
+    for _ in range(rounds):
+        await life.at_once(users, "hello")
+    return ((await spent(server)).cpu_s - before.cpu_s) / (rounds * len(users))
 
 
 async def _bare_turns(server: RedisServer, turns: int, each_s: float) -> None:
