@@ -1,4 +1,7 @@
-"""Body limit and responses of webhook calls. Used by the channels that receive events over HTTP."""
+"""Body limit and responses of webhook calls. Used by the channels that receive events over HTTP.
+
+The limit is that of `server.http`, which refuses bodies without a stated length.
+"""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ from gateway.agent.limits import out_of_time
 from gateway.agent.turn import TurnRun, TurnRunner
 from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
-from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot
-from gateway.domain.turns import Lease, TurnState
+from gateway.domain.turns import LEASE_LASTS, Lease, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import DragomanError, FilesElsewhere, LeaseLost, StoreError, first_of

@@ -30,7 +30,7 @@ ASIDE_KEPT = timedelta(days=30)
 FOLD_AFTER = timedelta(hours=1)
 """Time after the end of a turn: until then its session may go on, and read it for each prompt."""
 LEASE = "retention"
-LEASE_LASTS = timedelta(seconds=60)
+HELD_FOR = timedelta(seconds=60)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class HistoryTrimmer:
             self._log.error("old rows of the audit are not removed", error=str(error), cure=error.cure)
 
     async def _is_ours(self) -> bool:
-        return await self.node.hold(LEASE, self.node_id, LEASE_LASTS) is not None
+        return await self.node.hold(LEASE, self.node_id, HELD_FOR) is not None
 
     async def _some_sessions(self) -> None:
         roots, self._after = await self.retention.some_roots(self._after, ROOTS_AT_ONCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from gateway.domain.children import Lineage
@@ -70,7 +70,3 @@ def works_in(session: Session) -> SessionId:
 def branch_of(session: Session) -> frozenset[SessionId]:
     """Return a sub-session with the one above it, if that is one too; empty for a root. It has two levels at most."""
     return frozenset({session.id, session.lineage.parent} - {session.lineage.root}) if session.lineage else frozenset()
-
-
-LEASE_LASTS = timedelta(seconds=15)
-"""Duration of a lease, from its claim or renewal."""

@@ -38,6 +38,8 @@ class TurnState(StrEnum):
 STOPPED_TEXT = "Stopped."
 """Default last text of a stopped turn."""
 
+LEASE_LASTS = timedelta(seconds=15)
+"""Duration of a lease, from its claim or renewal: after it another node may take the turn."""
 LIFE_BITS = 20
 """Bits of a fence below the number of the store's life."""
 ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})

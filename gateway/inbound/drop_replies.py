@@ -1,7 +1,7 @@
 """Replies to dropped messages: the text that the sender gets, by `domain.routes.DropReason`. Used by ingress. Pure.
 
 `policy.routing` finds the reason, and `ingress` that of a sender who is too fast. `Drop.told` says whether the sender
-gets a reply; `store.kernel.drops` limits how often.
+gets a reply: in a direct chat, never in a group. `store.kernel.drops` limits how often.
 """
 
 from __future__ import annotations

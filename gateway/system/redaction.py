@@ -1,4 +1,8 @@
-"""Redaction of secrets: configured ones, and text with the form of one. Used wherever text is shown or logged."""
+"""Redaction of secrets: configured ones, and text with the form of one. Used wherever text is shown or logged.
+
+The command on a card is the exception: only configured secrets are hidden there (`toolcalls.decide`), since approvers
+must see what will run.
+"""
 
 from __future__ import annotations
 

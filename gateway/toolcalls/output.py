@@ -1,4 +1,4 @@
-"""Output buffer of a running tool: shown live, head and tail kept for the result. Used by `execution`.
+"""Output buffer of a running tool: shown live, head and tail (bytes, lines) kept for the result. Used by `execution`.
 
 Memory does not grow with the output. Short output has no file. Longer output is written to a file in full, for people.
 After the call its beginning is copied to where tools can read it. A copy made earlier would be read by a running `grep

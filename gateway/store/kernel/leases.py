@@ -8,9 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gateway.domain.ids import NodeId, TurnId
-from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.steps import StepState
-from gateway.domain.turns import Lease, TurnState
+from gateway.domain.turns import LEASE_LASTS, Lease, TurnState
 from gateway.domain.waits import WaitState, escalates
 from gateway.errors import LeaseLost
 from gateway.store.kernel import turns

@@ -9,9 +9,8 @@ from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.domain.messages import latest_chat, owner_page
 from gateway.domain.posts import Post
 from gateway.domain.routes import main_route
-from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
-from gateway.domain.turns import NamedLease
+from gateway.domain.turns import LEASE_LASTS, NamedLease
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
 from gateway.store.kernel.messages import PEOPLE, use_session

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, SlotId, TurnId
 from gateway.domain.messages import NEXT_PART_WITHIN
-from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
-from gateway.domain.turns import TurnState
+from gateway.domain.turns import LEASE_LASTS, TurnState
 from gateway.domain.waits import Wait, WaitKind, WaitState, escalates
 from gateway.ports import ApproversOf
 from gateway.store.call_rules import DECISION_GOOD_FOR
