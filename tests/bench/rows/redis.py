@@ -152,7 +152,8 @@ async def transitions(bench: Bench) -> list[Figure]:
 async def _a_turn(bench: Bench) -> list[Figure]:
     """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing.
 
-    Beside it, scripts that only do its writes, as far apart: caches are as cold. Then many people at once: they are warm.
+    Beside it, scripts that only do its writes, as far apart: caches are as cold. Then many people at once, who find
+    them warm.
     """
     turns, users = bench.counts.turns, people(CALLERS)
     with RedisServer(bench.new_folder()) as server:
