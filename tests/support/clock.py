@@ -25,3 +25,7 @@ class FakeClock:
         """Let time pass."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
+
+    def step(self, seconds: float) -> None:
+        """Put the wall clock forward or back; no time passes."""
+        self._now += timedelta(seconds=seconds)

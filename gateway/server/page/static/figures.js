@@ -51,8 +51,8 @@ export function askedAt(rows, step, turn) {
 /** Model, time, tokens, cost of one answer. @param {any[]} rows  of its session @param {import("./types.js").StepRow} step @param {string} currency */
 export function answerFigures(rows, step, currency) {
   const from = askedAt(rows, step, rows.find((row) => row.type === "turn" && row.id === step.turn));
-  const ms = from && step.ended_at ? Date.parse(step.ended_at) - from : null;
-  return [step.model ?? "", ms ? duration(ms) : "", ...costs(step.usage, currency)].filter(Boolean);
+  const ms = from && step.ended_at ? Date.parse(step.ended_at) - from : 0;
+  return [step.model ?? "", ms > 0 ? duration(ms) : "", ...costs(step.usage, currency)].filter(Boolean);
 }
 
 /** Returns the union length of time spans in ms. @param {[number, number][]} spans */

@@ -125,12 +125,7 @@ const hasRun = (step) => Boolean(step && (step.state === "started" || step.resul
 const worthShowing = (step, card, spawned) => {
   if (step && spawned) return true;
   if (!step || !hasRun(step)) return false;
-  const { result } = step;
-  return (
-    !result ||
-    (!["denied", "expired", card === "cancelled" ? "cancelled" : ""].includes(result.status) &&
-      Boolean(result.text || result.hint || result.full || result.pictures.length || result.files.length))
-  );
+  return !step.result || card === "approved" || card === "consumed";
 };
 
 /**

@@ -104,7 +104,7 @@ function Overview({ turn, rows }) {
   const facts = [
     ["Begun", exactTime(turn.created_at)],
     ["From", channelName(turn.channel)],
-    ["Took", duration(Math.max(0, wall))],
+    ["Took", duration(Math.max(turn.active_ms, wall))], // a clock that was put back makes the wall time too short
     ["Worked", duration(turn.active_ms)],
     ["Queued", queued !== null && queued > 50 ? duration(queued) : ""],
     [

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from gateway.domain.durability import Durability
 from gateway.domain.ids import SessionId, TurnId, answer_slot
 from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import Artifact, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.views import SessionLine
 from gateway.errors import ModelError, StoreError
 from gateway.ports import ToolContext
@@ -227,6 +229,60 @@ async def test_text_of_a_model_that_failed_is_taken_back(page: Served, ann: Pers
         engine.model.go.set()
     await expect(answer).to_contain_text("The second is here now.")
     await expect(place.locator(".foot")).to_contain_text("other")
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_prints_nothing_is_seen_to_end(tmp_path: Path, browser: Browser) -> None:
+    """`/shell date > now.txt`: its end stands below its card, also in a page that is opened later."""
+
+    async def writes(_ctx: ToolContext, _args: Text) -> ToolResult:
+        return ToolResult(status=ResultStatus.OK, text="", exit_code=0)
+
+    engine = spawning(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, body=writes)])
+    engine.clock.advance((datetime.now(UTC) - engine.clock.now()).total_seconds())  # as in the browser
+    async with served(engine) as page:
+        person = Person(await browser.new_page())
+        await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
+        await expect(person.page.get_by_test_id("composer")).to_be_visible()
+        engine.operator.script = [calls("shell:date > now.txt"), Answer(text="exit 0 · 0.0 s")]
+        await engine.say("/shell date > now.txt", where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        await person.press("once")
+        await expect(person.page.locator(".outcome")).to_contain_text("ann allowed once")
+        await engine.run(await engine.claim())
+        ended = person.page.get_by_test_id("step").filter(has_text="done").filter(has_text="exit 0")
+        await expect(ended).to_be_visible()
+        await person.page.reload()
+        await expect(ended).to_be_visible()
+        assert person.complaints == []
+        await person.page.context.close()
+
+
+@pytest.mark.whole("a page for a second; the arithmetic of a status line stays")
+async def test_no_time_is_negative_when_the_clock_was_ahead(tmp_path: Path, browser: Browser) -> None:
+    """The clock is put back while a turn runs: what took no time by it is shown without a time."""
+
+    async def looks(_ctx: ToolContext, _args: Text) -> ToolResult:
+        engine.clock.advance(5)
+        engine.clock.step(-60)
+        return ToolResult(status=ResultStatus.OK, text="noon")
+
+    engine = spawning(tmp_path, [FakeTool(name="read", body=looks)])
+    engine.clock.step((datetime.now(UTC) - engine.clock.now()).total_seconds() + 60)
+    async with served(engine) as page:
+        person = Person(await browser.new_page())
+        place = person.page
+        await place.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
+        engine.model.script = [replace(calls("read"), text="I look."), Answer(text="It is noon.", model="big")]
+        await engine.say("What time is it?", where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        await place.locator(".foot button").click()
+        await expect(place.get_by_test_id("inspector")).to_contain_text("Took")
+        assert not re.search(r"-\d", await place.locator("main").inner_text())
+        assert person.complaints == []
+        await place.context.close()
 
 
 # --- pictures -----------------------------------------------------------------------------------
