@@ -61,6 +61,23 @@ def test_what_counts_as_noticed(
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("for a, b in zip(c, d, strict=True):", "for a, b in zip(c, d, strict=None):", True),
+        ("for a, b in zip(c, d, strict=True):", "for a, b in zip(c, d, ):", True),
+        ("for a, b in zip(c, d, strict=True):", "for a, b in zip(c, None, strict=True):", False),
+        ('assert a is not None, "it is loaded"', "assert a is not None, None", True),
+        ('assert a is not None, "it is loaded"', 'assert a is None, "it is loaded"', False),
+        ('said(a, "it is loaded")', 'said(a, "XXit is loadedXX")', False),
+    ],
+)
+def test_what_is_said_to_developers_is_no_gap(old: str, new: str, same: bool) -> None:
+    change, found = Change(function="gateway.store.open_store", old=old, new=new), Found()
+    count(found, Area(name="a", files=(), tests=(), equivalent={}), change, 0)
+    assert (found.equivalent, len(found.survivors)) == (int(same), int(not same))
+
+
 def test_mutant_out_of_time_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     codes = {"slow": -24, "loud": 3, "killed": 1, "alive": 0, "uncalled": 33, "waiting": None}

@@ -65,11 +65,11 @@ def older(request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: P
 
 
 async def goes_on(url: str, clock: FakeClock) -> None:
-    """Press the button that was shown before, run the call, and begin another session."""
+    """Press the button that was shown before, run the call where nobody was before, and begin another session."""
     store = open_store(url, clock)
     scene = Scene(store, clock)
     assert (await scene.press(WAIT)).result is PressResult.APPROVED
-    lease = await scene.claim()
+    (lease,) = [one.lease for one in await store.claim(NODE, home="elsewhere")]
     assert lease.turn == TURN
     assert await scene.start(lease, 1, WAIT) is StartOutcome.STARTED
     assert await scene.finish(lease)

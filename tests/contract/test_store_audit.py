@@ -148,8 +148,8 @@ async def _exported(store: Store, seq: int) -> None:
     assert await store.note_export(seq, row.hash)
 
 
-async def _numbers(store: Store) -> list[int]:
-    return [row.seq for row in await store.audit_rows(0, 10)]
+async def _numbers(store: Store, most: int = 10) -> list[int]:
+    return [row.seq for row in await store.audit_rows(0, most)]
 
 
 @pytest.mark.conformance
@@ -180,6 +180,7 @@ async def test_only_old_rows_behind_an_export_are_removed(scene: Scene, clock: F
         (5, False),
     ]
     assert (await store.audit_row(lease.turn, 1), await _numbers(store)) == (None, [3, 4, 5])
+    assert await _numbers(store, 1) == [3], "removed rows count for no page"
 
 
 @pytest.mark.conformance

@@ -14,6 +14,7 @@ from gateway.domain.slots import Slot
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Claimed
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
+from tests.support.clock import FakeClock
 from tests.support.makers import OTHER_CHAT, answer, route, said
 
 LONG_S, SHORT_S = 10.0, 0.05
@@ -66,6 +67,15 @@ async def test_what_is_there_is_taken_without_waiting(scene: Scene) -> None:
     for to in (route(), GROUP):
         accepted = await scene.say(to=to)
         assert _turns(await scene.store.claim(NODE, wait_s=LONG_S)) == [accepted.turn]
+
+
+@pytest.mark.conformance
+async def test_a_turn_that_waits_for_its_rest_is_passed(scene: Scene, clock: FakeClock) -> None:
+    """A claim of one takes the turn behind it."""
+    first, other = await scene.say(cut=True), await scene.say(to=GROUP)
+    assert _turns([*await scene.store.claim(NODE), *await scene.store.claim(NODE)]) == [other.turn]
+    clock.advance(1.5)
+    assert (await scene.claim()).turn == first.turn
 
 
 @pytest.mark.conformance
