@@ -24,8 +24,7 @@ from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
 from gateway.toolcalls.typed_arguments import arguments_of
 
 _NO_MODEL = """\
-No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \
-`/shell uptime` runs `uptime` on this machine once you allow it.
+No model is attached, so I cannot answer that myself.{tools}
 
 To attach a model, put this into the configuration and start Dragoman again:
 
@@ -36,6 +35,8 @@ api_key = "env:OPENAI_API_KEY"
 ```"""
 
 _NO_MODEL_FOR_GUESTS = "No model is attached, so I cannot answer that: ask an owner of this bot to attach one."
+_TOOLS = " You can still use the tools (`/tools` lists them)"
+_EXAMPLE = ": `/shell uptime` runs `uptime` on this machine once you allow it."
 
 
 class Operator:
@@ -87,11 +88,11 @@ class Operator:
         return Answer(text=text, model=self.name)
 
     def _hint(self, request: ModelRequest) -> str:
-        names = self._names(request.tools)
+        there = {offer.name for offer in request.tools} & self._commands().keys()
         if not request.for_owner:
-            tools = f" You can still use the tools ({names})." if names else ""
-            return f"{_NO_MODEL_FOR_GUESTS}{tools}"
-        return _NO_MODEL.format(tools=f" ({names})" if names else "")
+            return f"{_NO_MODEL_FOR_GUESTS}{f'{_TOOLS}.' if there else ''}"
+        example = _EXAMPLE if "shell" in there else "."
+        return _NO_MODEL.format(tools=f"{_TOOLS}{example}" if there else "")
 
     def _tools(self, offers: Sequence[ToolOffer]) -> str:
         names = self._names(offers)

@@ -60,7 +60,7 @@ async def test_a_guest_is_not_told_how_to_configure_the_daemon() -> None:
     answer = await answer_to(UserText(text="hello"), for_owner=False)
     assert answer.text == (
         "No model is attached, so I cannot answer that: ask an owner of this bot to attach one. "
-        "You can still use the tools (`/shell`, `/browser`)."
+        "You can still use the tools (`/tools` lists them)."
     )
     assert (await answer_to(UserText(text="hello"), tools=(), for_owner=False)).text.endswith("attach one.")
 
@@ -156,11 +156,11 @@ async def test_plain_text_is_told_how_to_attach_a_model(text: str) -> None:
     assert answer.calls == ()
     assert "`/shell uptime`" in answer.text
     assert 'name = "openai:gpt-5-mini"\napi_key = "env:OPENAI_API_KEY"' in answer.text
-    assert "`/shell`, `/browser`" in answer.text
+    assert "(`/tools` lists them): " in answer.text
 
 
 async def test_without_tools_none_is_promised() -> None:
-    assert "(" not in (await answer_to(UserText(text="Hello"), tools=())).text
+    assert "tools" not in (await answer_to(UserText(text="Hello"), tools=())).text
     assert "No tool is available here." in (await answer_to(UserText(text="/nothing"), tools=())).text
 
 
@@ -262,10 +262,10 @@ async def test_tool_is_called_and_listed_by_its_short_command() -> None:
         assert isinstance(last, Complete)
         [made] = last.answer.calls
         assert (made.tool, json.loads(made.arguments)) == ("sessions_spawn", {"task": "count"})
-    hint = ModelRequest(system="", messages=(UserText(text="hello"),), tools=offers)
+    hint = ModelRequest(system="", messages=(UserText(text="/nothing"),), tools=offers)
     *_, last = [event async for event in operator.stream(hint)]
     assert isinstance(last, Complete)
-    assert "(`/spawn`)" in last.answer.text
+    assert "There are: `/spawn`." in last.answer.text
 
 
 async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
