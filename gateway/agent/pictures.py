@@ -1,4 +1,7 @@
-"""Reader of the pictures in a prompt: those of the last calls and the last from people. Blocking. Used by `prompt`."""
+"""Reader of the pictures in a prompt: those of the last calls and the last from people. Blocking. Used by `prompt`.
+
+How many of each are read stands in its two constants.
+"""
 
 from __future__ import annotations
 

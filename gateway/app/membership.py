@@ -1,6 +1,7 @@
 """This daemon as one node of a gateway: joins it, tells that it lives, and takes no work while it is drained.
 
-Wired by `app.build`. The daemon's loops of work look at the gates.
+Wired by `app.build`. The daemon's loops of work look at the gates. How long a node counts as alive is in
+`domain.nodes`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `cards` has `Approvals` and the rows with their facts; `button_token`, what a button carries. Used by tool calls,
 inbound and delivery. The decision itself is one transition of the store.
 
-A card expires after `[sessions] approval_expiry_main` or `approval_expiry_other` (`config/settings.py`). A given
-approval is good for `DECISION_GOOD_FOR_S` (`gateway/domain/waits.py`).
+A card expires after `[sessions] approval_expiry_main` or `approval_expiry_other`, a given approval after
+`DECISION_GOOD_FOR_S`. The defaults and that constant are in `gateway/domain/waits.py`.
 """
 
 from __future__ import annotations

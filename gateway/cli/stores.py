@@ -1,4 +1,4 @@
-"""Commands on a whole store: copies of it, with or without a daemon."""
+"""Commands on a whole store, such as export, migrate and backup, with or without a daemon."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Wait types: rows that a parked turn waits for. An approval is the wait for a person's decision.
 
+It has the default times until an approval expires and is shown to more people, and how long a decision is good for.
 `PRESSED_TEXT` has the replies to presses of buttons.
 """
 

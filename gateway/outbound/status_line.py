@@ -1,4 +1,6 @@
-"""Status line: the one message that shows what a turn does and, at its end, what it did. All about it is in this file.
+"""Status line: the one message that shows what a turn does and, at its end, what it did.
+
+All about it is in this file, except how durations, sizes and money are written (`system.figures`).
 
 In the order of its life: a turn publishes its activity and opens the line's slot (`TurnStatus`, used by `agent.turn`).
 `StatusLines`, part of live edits, gathers what a root and its children publish and edits the message. The last text is

@@ -2,7 +2,7 @@
 
 A command is in this table only when everything else that it can be told is harmless: it writes no file, changes no
 setting, runs no program and reaches no network. GNU programs take any beginning of a long option, so each beginning of
-a listed one counts as it.
+a listed one counts as it. Subcommands of git that print commits are judged in `committed`, too.
 """
 
 from __future__ import annotations
