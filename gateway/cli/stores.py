@@ -48,16 +48,13 @@ def migrate(source: str, target: str) -> None:
     from gateway.domain.text import without_password
     from gateway.store.copying import migrate as copy
     from gateway.store.copying import path_of
+    from gateway.system.clock import SystemClock
     from gateway.system.figures import count
 
-    copied = copy(source, target, _files_beside(source))
+    path = path_of(source)
+    copied = copy(source, target, SystemClock().now(), _files_in(os.path.dirname(path)) if path else None)
     click.echo(f"Copied to {without_password(target)}: {_said(copied)}")
-    if copied.settled:
-        click.echo(
-            f"{count(copied.settled, 'session')} at home in {os.path.dirname(path_of(source))}: let one of the "
-            "nodes have it as its state folder, and start that node first. The others wait for it for ten times "
-            "[cluster] home_away_after (10 minutes) from now; then they take these sessions with an empty folder."
-        )
+    _say_homes(copied, os.path.dirname(path))
     if copied.homeless:
         click.echo(
             f"{count(sum(copied.homeless.values()), 'session')} with files on the nodes that worked for them "
@@ -122,12 +119,14 @@ def restore(options: Options, source: str, *, only_check: bool) -> None:
     if only_check:
         return
     open_state(loaded.state)
-    copied = asyncio.run(restore_backup(os.path.abspath(source), loaded.settings.store.url, SystemClock()))
+    files, url = str(loaded.shared or loaded.state), loaded.settings.store.url
+    copied = asyncio.run(restore_backup(os.path.abspath(source), url, SystemClock(), _files_in(files)))
     if key is None and found.key.root is not None:
         put_key(loaded.state, found.key.root)
     forget_store(loaded.state)
     click.echo(f"Restored: {_said(copied)}")
-    if is_shared(loaded.settings.store.url):
+    _say_homes(copied, files)
+    if is_shared(url):
         click.echo(f"On every other node remove {NOTE} from its state folder before it starts.")
 
 
@@ -199,25 +198,41 @@ async def _note_directly(loaded: Loaded, head: AuditHead) -> bool:
         await store.close()
 
 
-def _files_beside(source: str) -> KeptFiles | None:
-    """Return the files of sessions in the state folder that holds this store; None for another kind of store."""
+def _files_in(folder: str) -> KeptFiles | None:
+    """Return the files of sessions in a state folder; None without any."""
     from pathlib import Path
 
-    from gateway.store.copying import path_of
     from gateway.store.homing import KeptFiles
-    from gateway.system.clock import SystemClock
     from gateway.toolcalls.workspaces import Workspaces
 
-    path = path_of(source)
-    if not path or not Path(path).with_name("workspaces").is_dir():
+    if not (Path(folder) / "workspaces").is_dir():
         return None
-    workspaces = Workspaces(folder := Path(path).parent)
+    workspaces = Workspaces(Path(folder))
     return KeptFiles(
         home=workspaces.home(),
-        name=str(folder),
-        left_at=SystemClock().now(),
+        name=folder,
         has=lambda session: workspaces.known_workspace(session).is_dir(),
     )
+
+
+def _say_homes(copied: Copied, folder: str) -> None:
+    """Print where sessions are at home now, and that their nodes are waited for."""
+    from gateway.system.figures import count
+
+    wait = (
+        "wait for {} for ten times [cluster] home_away_after (10 minutes) from now; then they take these sessions with "
+        "an empty folder."
+    )
+    if copied.settled:
+        click.echo(
+            f"{count(copied.settled, 'session')} at home in {folder}: let one of the "
+            f"nodes have it as its state folder, and start that node first. The others {wait.format('it')}"
+        )
+    if copied.homes:
+        click.echo(
+            f"Sessions stay at home where their files are ({', '.join(copied.homes)}): start each of these nodes with "
+            f"its state folder. Those that run {wait.format('it')}"
+        )
 
 
 def _loaded(options: Options) -> Loaded:

@@ -14,7 +14,8 @@ from gateway.domain.nodes import KeyMark, KeySource
 from gateway.errors import ConfigError, StoreDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store import open_store
-from gateway.store.copying import Copied, export, migrate, path_of, tally_of
+from gateway.store.copying import Copied, copy_rows, export, migrate, path_of, tally_of
+from gateway.store.homing import KeptFiles
 from gateway.store.kernel.sweeps import begin_life, void_approvals
 from gateway.store.kernel_store import KernelStore
 
@@ -104,10 +105,11 @@ def check_key(backup: Backup, known: KeyMark | None) -> None:
     )
 
 
-async def restore_backup(path: str, url: str, clock: Clock) -> Copied:
+async def restore_backup(path: str, url: str, clock: Clock, files: KeptFiles | None = None) -> Copied:
     """Make a store of a verified backup at an empty place. It begins a new life.
 
-    `path` is absolute. Leases are void, and so are approvals that nobody used: they are asked anew.
+    `path` is absolute. Leases are void, and so are approvals that nobody used: they are asked anew. `files`: files of
+    sessions that are back in their place; as in `migrate`.
 
     Raises `ConfigError` or `StoreError`.
     """
@@ -120,10 +122,10 @@ async def restore_backup(path: str, url: str, clock: Clock) -> Copied:
     remove(fresh)
     try:
         with new_file(fresh) as made:
-            migrate(path, made)
+            copy_rows(path, made)
             forget_about(made)
         await _begin_life(fresh, clock)
-        return migrate(fresh, url)
+        return migrate(fresh, url, clock.now(), files)
     finally:
         remove(fresh)
 

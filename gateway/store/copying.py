@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib.util import find_spec
 
 from gateway.domain.audit import AuditHead, AuditMark, AuditRow
@@ -41,7 +42,9 @@ class Copied:
     homeless: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sessions whose files are at a place that the copy does not name any more, by the name of its node."""
     settled: int = 0
-    """Sessions that are at home where their files are."""
+    """Sessions that are at home in the folder that was named, and had no home before."""
+    homes: Sequence[str] = ()
+    """Names of the other nodes that the copy waits for, since they may have files of sessions."""
 
 
 class Chain:
@@ -98,19 +101,24 @@ def export(source: str, path: str, about: Callable[[Copied], Mapping[str, str]] 
         return copied
 
 
-def migrate(source: str, target: str, files: KeptFiles | None = None) -> Copied:
+def migrate(source: str, target: str, now: datetime, files: KeptFiles | None = None) -> Copied:
     """Copy a store that no daemon uses to an empty one. Raises `ConfigError` or `StoreError`.
 
-    `files`: the folder of a lone daemon, which becomes the home of its sessions on a store of several nodes.
+    `files`: a folder with files of sessions, which becomes their home on a store of several nodes, if they have none.
     """
     if path := path_of(target):
-        from gateway.store.sqlite.copying import clear_homes, new_file
+        from gateway.store.sqlite.copying import forget_nodes, new_file
 
         with new_file(path) as made:
             copied = _to_file(source, made, alone=True)
             # A lone daemon takes every turn in its own folders: back on Redis an old home would hide the newer files.
-            return replace(copied, homeless=clear_homes(made))
-    return _to_redis(source, target, files)
+            return replace(copied, homeless=forget_nodes(made))
+    return _to_redis(source, target, now, files)
+
+
+def copy_rows(source: str, made: str) -> Copied:
+    """Fill a file that is being made with all rows of a store that no daemon uses. Raises `StoreError`."""
+    return _to_file(source, made, alone=True)
 
 
 def _to_file(source: str, made: str, *, alone: bool) -> Copied:
@@ -149,7 +157,7 @@ def _rows_of(url: str, path: str, *, alone: bool) -> Generator[Snapshot]:
         yield staging
 
 
-def _to_redis(source: str, target: str, files: KeptFiles | None) -> Copied:
+def _to_redis(source: str, target: str, now: datetime, files: KeptFiles | None) -> Copied:
     refuse_other(target)
     from gateway.store.redis.copying import copy_of
 
@@ -160,12 +168,12 @@ def _to_redis(source: str, target: str, files: KeptFiles | None) -> Copied:
             cure="Export it to a file, then migrate that file: dragoman export, dragoman migrate.",
         )
     with copy_of(target) as copy, _rows_of(source, "", alone=True) as rows:
-        homed = Homed(snapshot=rows, files=files or KeptFiles(home="", name="", left_at=EPOCH, has=lambda _: False))
+        homed = Homed(snapshot=rows, moved_at=now, files=files)
         copy.begin()
         copy.fill(homed)
         done = _compared(tally_of(homed), tally_of(copy))
         copy.finish()
-        return replace(done, settled=len(homed.settled))
+        return replace(done, settled=len(homed.settled), homes=sorted(homed.homes))
 
 
 def refuse_other(url: str) -> None:

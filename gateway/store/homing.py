@@ -1,4 +1,4 @@
-"""Rows of a store that one daemon had to itself, with the homes that its sessions get on a store of several nodes.
+"""Rows of a store as they go to a store of several nodes: without its members, and with the homes of its sessions.
 
 Used by `gateway.store.copying`. A lone daemon's rows name no homes: its own state folder has all files.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 from gateway.domain.ids import SessionId
 from gateway.domain.turns import ENDED
-from gateway.store.codec import dump_json, to_us
+from gateway.store.codec import dump_json, load_json, to_us
 from gateway.store.columns import SESSIONS, TURNS
-from gateway.store.kernel.nodes import PLACES, place_fact
+from gateway.store.kernel.nodes import MEMBERS, PLACES, place_fact
 from gateway.store.records import KINDS, Record, Snapshot, list_key
 
 _NO_HOMES = dump_json([])
@@ -32,20 +32,27 @@ class KeptFiles:
     """Id of the place."""
     name: str
     """What people read for it until a node has it."""
-    left_at: datetime
-    """Time from which the other nodes wait for one that has it."""
     has: Callable[[SessionId], bool]
     """Whether files of this session are there."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Homed:
-    """A snapshot in which families without a home are at home where their files are."""
+    """A snapshot for several nodes, in which every family is at home where its files are.
+
+    Its members are those of the source: none of them is one of the copy. Each home counts as left on purpose just now,
+    so that the nodes that start first wait for the others.
+    """
 
     snapshot: Snapshot
-    files: KeptFiles
+    moved_at: datetime
+    """Time from which the nodes wait for those that have the files."""
+    files: KeptFiles | None = None
+    """Where families without a home may have files."""
     settled: set[str] = field(default_factory=set[str])
     """Roots that got a home, once all records were read."""
+    homes: set[str] = field(default_factory=set[str])
+    """Names of nodes whose places the source knew, once all records were read."""
     _families: dict[str, str] = field(default_factory=dict[str, str])
     """Root of each session of theirs."""
 
@@ -55,28 +62,40 @@ class Homed:
         return self.snapshot.rev
 
     def records(self) -> Iterator[Record]:
-        """Yield all rows. Sessions come before their turns, and parents before their children."""
-        place = list_key((PLACES, self.files.home))
-        waited_for = False
+        """Yield all rows. Sessions come before their turns, parents before their children, and facts behind both."""
+        before_facts = True
         for record in self.snapshot.records():
-            if not waited_for and KINDS.index(record.kind) >= _FACTS and self.settled:
-                waited_for = True
-                yield self._place(place)
+            if before_facts and KINDS.index(record.kind) >= _FACTS:
+                before_facts = False
+                yield from self._own_place()
             match record.kind:
                 case "session":
                     yield self._session(record)
                 case "turn":
                     yield self._turn(record)
-                case "fact" if waited_for and record.key == place:
-                    pass
+                case "fact":
+                    yield from self._fact(record)
                 case _:
                     yield record
-        if self.settled and not waited_for:
-            yield self._place(place)
+        if before_facts:
+            yield from self._own_place()
 
-    def _place(self, key: str) -> Record:
+    def _own_place(self) -> Iterator[Record]:
+        if self.files is not None and self.settled:
+            yield self._place(list_key((PLACES, self.files.home)), self.files.name)
+
+    def _fact(self, record: Record) -> Iterator[Record]:
+        namespace, key = load_json(record.key)
+        if namespace == PLACES:
+            if self.files is None or not self.settled or key != self.files.home:
+                self.homes.add(name := load_json(record.values[0])["name"])
+                yield self._place(record.key, name)
+        elif namespace != MEMBERS:
+            yield record
+
+    def _place(self, key: str, name: str) -> Record:
         """Return what makes the other nodes wait: without it they would take the sessions of a home nobody knows."""
-        fact = place_fact(self.files.name, to_us(self.files.left_at), self.files.left_at)
+        fact = place_fact(name, to_us(self.moved_at), self.moved_at)
         assert fact.until is not None, "a place is forgotten"
         return Record(kind="fact", key=key, values=[fact.value, to_us(fact.until)])
 
@@ -86,15 +105,17 @@ class Homed:
             if root in self.settled:
                 self._families[record.key] = root
             return record
-        if record.values[_HOMES] != _NO_HOMES or not self.files.has(SessionId(record.key)):
+        files = self.files
+        if files is None or record.values[_HOMES] != _NO_HOMES or not files.has(SessionId(record.key)):
             return record
         self.settled.add(record.key)
         self._families[record.key] = record.key
-        return _with(record, _HOMES, dump_json([self.files.home]))
+        return _with(record, _HOMES, dump_json([files.home]))
 
     def _turn(self, record: Record) -> Record:
-        at_home = record.values[_SESSION] in self._families and record.values[_STATE] not in _ENDED
-        return _with(record, _HOME, self.files.home) if at_home else record
+        if self.files is None or record.values[_SESSION] not in self._families or record.values[_STATE] in _ENDED:
+            return record
+        return _with(record, _HOME, self.files.home)
 
 
 def _with(record: Record, at: int, value: Any) -> Record:

@@ -26,6 +26,7 @@ from gateway.domain.slots import SlotKind
 from gateway.errors import DragomanError, StoreError
 from gateway.ports import Store
 from gateway.store import open_store
+from gateway.store.backup import make_backup, restore_backup
 from gateway.store.copying import export, migrate
 from gateway.store.homing import KeptFiles
 from gateway.store.records import Record
@@ -33,7 +34,8 @@ from gateway.store.redis.copying import copy_of
 from gateway.store.sqlite.copying import SqliteSnapshot, read_file
 from gateway.system.clock import SystemClock
 from gateway.toolcalls.workspaces import Workspaces
-from tests.contract.scene import MAIN, NODE, Scene
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
+from tests.contract.test_backups import KEY
 from tests.contract.test_store_machine import RULES_A_RUN, StoreMachine
 from tests.support.clock import FakeClock
 from tests.support.faulty_store import Faults
@@ -65,7 +67,7 @@ def test_a_store_goes_on_after_each_move(runs: int, redis_server: RedisServer) -
                 return f"{redis_server.url}?prefix={place.name}-{number}"
 
             if before:
-                migrate(home(before), home(before + 1))
+                migrate(home(before), home(before + 1), self.clock.now())
             return open_store(home(before + 1), self.clock)
 
     StoreMachine.moves.clear()
@@ -132,8 +134,8 @@ async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: Red
     with TemporaryDirectory(dir=ram()) as folder:
         clock, file, back = FakeClock(), f"sqlite://{folder}/dragoman.db", f"{folder}/back.db"
         await _filled(file, clock, turns)
-        await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('back')}")
-        await asyncio.to_thread(migrate, url, back)
+        await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('back')}", clock.now())
+        await asyncio.to_thread(migrate, url, back, clock.now())
         with read_file(f"{folder}/dragoman.db") as one, read_file(back) as other:
             assert one.rev == other.rev
             for was, is_ in zip(_sorted(one.records()), _sorted(other.records()), strict=True):
@@ -144,7 +146,7 @@ async def test_a_copy_knows_when_a_session_last_ended(redis_server: RedisServer,
     """No turn starts before that, on either kind of store that was opened anew."""
     clock, file = FakeClock(), f"sqlite://{tmp_path}/dragoman.db"
     await _filled(file, clock, turns=2)
-    await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('ends')}")
+    await asyncio.to_thread(migrate, file, url := f"{redis_server.url}?prefix={mint('ends')}", clock.now())
     clock.advance(-0.003)
     for place in (file, url):
         store = open_store(place, clock)
@@ -165,12 +167,11 @@ async def test_a_lone_daemon_gets_sessions_without_homes(redis_server: RedisServ
     (claimed,) = await store.claim(NODE, home="here")
     await scene.plan(claimed.lease)
     await scene.start(claimed.lease, 1)
-    await store.resign(NODE)
     await store.close()
-    copied = await asyncio.to_thread(migrate, url, str(file))
+    copied = await asyncio.to_thread(migrate, url, str(file), clock.now())
     assert copied.homeless == {name_of(NODE): 1}
     alone = open_store(f"sqlite://{file}", clock)
-    assert await alone.places_of(claimed.lease.session) == []
+    assert (await alone.places_of(claimed.lease.session), await alone.nodes()) == ([], [])
     clock.advance(60)
     await alone.reclaim()
     assert [one.lease.turn for one in await alone.claim(NODE, home="there")] == [claimed.lease.turn]
@@ -205,8 +206,8 @@ async def test_nodes_wait_for_the_home_of_a_moved_store(redis_server: RedisServe
     store = open_store(file, clock)
     await Scene(store, clock).say()
     await store.close()
-    files = KeptFiles(home="old", name="/old/state", left_at=clock.now(), has=lambda _: True)
-    await asyncio.to_thread(migrate, file, url, files)
+    files = KeptFiles(home="old", name="/old/state", has=lambda _: True)
+    await asyncio.to_thread(migrate, file, url, clock.now(), files)
     store = open_store(url, clock)
     await store.join(NodeEntry(node=NODE, key=None, home="new"))
     taken = list[bool]()
@@ -218,6 +219,43 @@ async def test_nodes_wait_for_the_home_of_a_moved_store(redis_server: RedisServe
     assert taken == [False, True]
     (told,) = await Scene(store, clock).slots(kind=SlotKind.REPLY)
     assert "The node `/old/state` takes no work now" in told.text
+    await store.close()
+
+
+@pytest.mark.parametrize("how", ["migrated", "restored"])
+async def test_a_moved_cluster_waits_for_each_home(how: str, redis_server: RedisServer, tmp_path: Path) -> None:
+    """Nodes that lived when the copy was made are no members of it; their files are waited for as after a stop."""
+    url, moved, clock = (*(f"{redis_server.url}?prefix={mint(one)}" for one in ("left", "moved")), FakeClock())
+    store = open_store(url, clock)
+    scene, homes = Scene(store, clock), {NODE: "here", OTHER_NODE: "there"}
+    for node, home in homes.items():
+        await store.join(NodeEntry(node=node, key=None, home=home))
+    await scene.say()
+    (claimed,) = await store.claim(NODE, home="here")
+    await scene.plan(claimed.lease)
+    await scene.start(claimed.lease, 1)
+    await asyncio.to_thread(make_backup, url, file := str(tmp_path / "copy.db"), KEY, "1.0", clock)
+    await store.close()
+    clock.advance(3600)
+    if how == "restored":
+        await restore_backup(file, moved, clock)
+    else:
+        await asyncio.to_thread(migrate, file, moved, clock.now())
+    store = open_store(moved, clock)
+    assert await store.nodes() == []
+    await store.join(NodeEntry(node=OTHER_NODE, key=None, home="there"))
+    taken = list[bool]()
+    for wait in (9, 11):
+        for _ in range(wait * 3):
+            clock.advance(20)
+            await store.alive(OTHER_NODE)
+        await store.reclaim()
+        assert await store.claim(OTHER_NODE, home="there") == []
+        taken.append(bool(await store.astray(OTHER_NODE)))
+    assert taken == [False, True]
+    await store.join(NodeEntry(node=NODE, key=None, home="here"))
+    assert await store.astray(OTHER_NODE) == []
+    assert [one.lease.turn for one in await store.claim(NODE, home="here")] == [claimed.lease.turn]
     await store.close()
 
 
@@ -272,18 +310,18 @@ async def test_a_target_must_be_empty_and_unused(redis_server: RedisServer, tmp_
     await _filled(url, clock)
     for target, says in ((url, "has a store"), (file, "exists already")):
         with pytest.raises(StoreError, match=says):
-            await asyncio.to_thread(migrate, file, target)
+            await asyncio.to_thread(migrate, file, target, clock.now())
     store = open_store(file, clock)
     with pytest.raises(StoreError, match="A daemon has the store"):
-        await asyncio.to_thread(migrate, file, f"{redis_server.url}?prefix={mint('new')}")
+        await asyncio.to_thread(migrate, file, f"{redis_server.url}?prefix={mint('new')}", clock.now())
     await asyncio.to_thread(export, file, str(tmp_path / "copy.db"))
     await store.close()
     running = open_store(url, SystemClock())
     await running.join(NodeEntry(node=NODE, key=None))
     with pytest.raises(StoreError, match="The node here uses"):
-        await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"))
+        await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"), clock.now())
     await running.resign(NODE)
-    await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"))
+    await asyncio.to_thread(migrate, url, str(tmp_path / "other.db"), clock.now())
     await running.close()
 
 
@@ -311,7 +349,7 @@ async def test_a_killed_copy_is_refused_and_begins_anew(redis_server: RedisServe
         with pytest.raises(StoreError, match="half filled") as refused:
             open_store(url, clock)
         assert "again" in refused.value.cure
-    await asyncio.to_thread(migrate, file, url)
+    await asyncio.to_thread(migrate, file, url, clock.now())
     store = open_store(url, clock)
     assert len(await Scene(store, clock).rows(SessionId("chat:0"))) > 1
     await store.close()

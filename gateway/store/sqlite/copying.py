@@ -20,7 +20,7 @@ from gateway.store.codec import dump_json, load_json
 from gateway.store.columns import RowColumns
 from gateway.store.constants import HELD
 from gateway.store.kernel.audit import REMOVED, mark_of
-from gateway.store.kernel.nodes import PLACES
+from gateway.store.kernel.nodes import MEMBERS, PLACES
 from gateway.store.kernel.rows import Early
 from gateway.store.records import KINDS, TABLES, Record, Snapshot, batches, list_key
 from gateway.store.sqlite.damage import refuse_damaged
@@ -284,8 +284,8 @@ def fill_file(snapshot: Snapshot, path: str) -> None:
         db.execute(sql["journal_mode"]).fetchall()
 
 
-def clear_homes(path: str) -> Mapping[str, int]:
-    """Take the homes from all sessions and turns of a closed file.
+def forget_nodes(path: str) -> Mapping[str, int]:
+    """Take the homes from all sessions and turns of a closed file, and the members of the gateway.
 
     Return how many sessions had their files at each place, by the name of its node, or its id where no name is known.
     """
@@ -299,6 +299,7 @@ def clear_homes(path: str) -> Mapping[str, int]:
             cleared[home if found is None else load_json(found[0])["name"]] += sessions
         db.execute(sql["clear_homes"])
         db.execute(sql["clear_homes_of_turns"])
+        db.execute(sql["forget_members"], (MEMBERS,))
         db.execute(sql["commit"])
         db.execute(sql["checkpoint"]).fetchall()
         return cleared

@@ -97,3 +97,7 @@ UPDATE sessions SET homes = '[]' WHERE homes <> '[]';
 
 -- name: clear_homes_of_turns
 UPDATE turns SET home = '' WHERE home <> '';
+
+-- name: forget_members
+-- The nodes of the store that was copied are none of the copy.
+DELETE FROM facts WHERE namespace = ?;
