@@ -1,4 +1,4 @@
-"""Settings of what is kept: of the histories of sessions, and of the audit."""
+"""Settings of what is kept: of the histories of sessions, and of the audit. `settings` says what holds without them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 A row too long for a message goes as a file before the card, and the card shows its beginning and names the file. Which
 rows do so, and how rows are spread over messages, does not depend on decisions: space for each outcome is reserved.
+How many lines and characters a card shows is in `channels._shared.card_layout`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Parser of Telegram updates: message, press, chat migration or refusal. Used by `updates`; pure, never raises.
 
+`ALLOWED_UPDATES` lists the kinds that Telegram is asked for.
+
 Updates are read with our own readers (`fields`, `inbound_text`), not as objects of python-telegram-bot. Those raise
 arbitrary errors on malformed input, ignore unknown fields, and build every nested object whether it is used or not.
 Here a field of the wrong type is a refusal that names the field, and an update costs 0.03 ms; theirs, before any

@@ -84,8 +84,8 @@ class PromptBuilder:
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
-    _sizes: PerTurnCache[int] = field(default_factory=lambda: PerTurnCache(chars_of))
-    _called: PerTurnCache[tuple[str, ...]] = field(default_factory=lambda: PerTurnCache(_tools_of))
+    _ended: PerTurnCache[tuple[int, tuple[str, ...]]] = field(default_factory=lambda: PerTurnCache(_known_of))
+    """Of each ended turn its characters and the tools that it called."""
     _messages: MessageCache = field(default_factory=message_cache)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools offered last, and their approximate characters."""
@@ -108,7 +108,7 @@ class PromptBuilder:
         tools = offered.shown(view.session, self._called_before(view, history))
         system = self._system(view.session, offered, tools)
         fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
-        sizes = [self._sizes.of(one) for one in history]
+        sizes = [self._ended.of(one)[0] for one in history]
         budget = self.context_tokens * chars_per_token(history, fixed, self.context_tokens, sizes)
         long = fixed + whole + sum(sizes) > LONG_FROM * budget or len(history) >= HISTORY_TURNS
         room = round(budget - fixed)
@@ -145,7 +145,7 @@ class PromptBuilder:
         if began is None:
             return []
         before = (one for one in history if one.turn.ended_at is not None and one.turn.ended_at <= began)
-        return [name for one in before for name in self._called.of(one)]
+        return [name for one in before for name in self._ended.of(one)[1]]
 
     def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
         if tools != self._measured[0]:  # cheap: a set's offers stay the same objects
@@ -196,6 +196,6 @@ class PromptBuilder:
             return None
 
 
-def _tools_of(view: TurnView) -> tuple[str, ...]:
-    """Return the names of the tools that a turn called, in order."""
-    return tuple(dict.fromkeys(step.call.tool for step in view.steps if step.call is not None))
+def _known_of(view: TurnView) -> tuple[int, tuple[str, ...]]:
+    """Return the characters of a turn, and the names of the tools that it called, in order."""
+    return chars_of(view), tuple(dict.fromkeys(step.call.tool for step in view.steps if step.call is not None))

@@ -36,7 +36,7 @@ class TurnState(StrEnum):
 
 
 STOPPED_TEXT = "Stopped."
-"""Default last text of a stopped turn."""
+"""Last text of a stopped turn, unless who stops it chose another (`inbound.control_replies`)."""
 
 LEASE_LASTS = timedelta(seconds=15)
 """Duration of a lease, from its claim or renewal: after it another node may take the turn."""
@@ -47,7 +47,7 @@ ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One run over a session's next message(s)."""
+    """One run over a session's next message(s). Who holds it is in the store's own row (`store.kernel`), not here."""
 
     id: TurnId
     session: SessionId

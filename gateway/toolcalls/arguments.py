@@ -1,4 +1,4 @@
-"""Arguments of tools: their JSON Schema, and the validation of a call's JSON text. Used by `tool_set` and `decide`."""
+"""Arguments of tools: their JSON Schema, and the validation and size limit of a call's JSON. Used by `decide`."""
 
 from __future__ import annotations
 
