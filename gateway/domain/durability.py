@@ -38,9 +38,9 @@ class StoreTerms:
     replicas: int = 0
     """Replicas that must have a write before it counts."""
 
-    def keeps(self, *, restarted: bool) -> bool:
+    def keeps(self, *, restarted: bool, took_over: bool) -> bool:
         """Return whether a server knows all that was acknowledged, once it restarted, or took over as a replica."""
-        return self.durability is Durability.ALWAYS if restarted else self.replicas > 0
+        return not ((restarted and self.durability is not Durability.ALWAYS) or (took_over and not self.replicas))
 
     @property
     def warning(self) -> str:

@@ -15,7 +15,7 @@ import redis
 from gateway.domain.durability import StoreTerms
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Received
-from gateway.domain.waits import WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.errors import StoreError
 from gateway.store.redis import RedisStore, open_redis
 from gateway.store.redis.connection import TooFewReplicas
@@ -157,6 +157,54 @@ async def test_a_promotion_without_replicas_voids_approvals(clock: FakeClock) ->
         loss = await store.tell_loss({})
         assert loss is not None
         assert "nobody knows how many" in loss.sentence
+        await store.close()
+
+
+async def test_a_replica_that_took_over_and_restarted_lost(clock: FakeClock) -> None:
+    """Its history says nothing of the promotion any more, and who used the approval died with the primary."""
+    async with _pair() as (first, second):
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        asked = await scene.parked()
+        await scene.press(asked.wait)
+        first.restart()  # its replica copies all of it then, as from the disk
+        until_linked(second.port)
+        await scene.say("after a restart", to=route(SessionId("chat:first")))
+        _copy(first)
+        second.follow(free_port())
+        assert await scene.start(await scene.claim(), 1, asked.wait) is StartOutcome.STARTED
+        await store.close()
+        first.kill()
+        second.take_over(first.port)
+        second.restart()
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("later", to=route(SessionId("chat:later")))
+        assert await scene.wait_state(asked.wait) is WaitState.SUPERSEDED
+        assert await store.tell_loss({}) is not None
+        await store.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["it was a replica", "it restarted"])
+async def test_a_server_that_comes_back_itself_voids_nothing(clock: FakeClock, *, restarts: bool) -> None:
+    """It had a replica, which did not take over: nobody knows more than it does."""
+    async with _pair() as (first, _):
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        asked = await scene.parked()
+        await scene.press(asked.wait)
+        _copy(first)
+        async with asyncio.TaskGroup() as group:
+            if restarts:
+                first.restart()
+            else:
+                first.follow(free_port())
+                group.create_task(scene.say("meanwhile", to=route(SessionId("chat:other"))), name="people")
+                await asyncio.sleep(0.2)
+                first.lead()
+        await scene.say("later", to=route(SessionId("chat:later")))
+        assert await scene.wait_state(asked.wait) is WaitState.APPROVED
+        assert await store.tell_loss({}) is None
         await store.close()
 
 

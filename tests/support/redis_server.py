@@ -99,11 +99,20 @@ class RedisServer:
         """Let it copy the server on a loopback port. Where nobody listens, it keeps what it has, as behind a cut."""
         self._told(f"REPLICAOF 127.0.0.1 {port}")
 
-    def take_over(self, port: int) -> None:
-        """Let it be a primary, under the port of the one that died."""
+    def lead(self) -> None:
+        """Let it be a primary."""
         self._told("REPLICAOF NO ONE")
+
+    def take_over(self, port: int) -> None:
+        """Let this replica be a primary, under the port of the one that died."""
+        self.lead()
         self._told(f"CONFIG SET port {port}")
-        self.port = port
+        self.port, self._options = port, self._options[3:]
+
+    def restart(self) -> None:
+        """End it as a crash does, and start it with its disk."""
+        self.kill()
+        self.start()
 
     def _told(self, command: str) -> None:
         assert (said := asked(self.port, command)).startswith(b"+OK"), said

@@ -21,6 +21,10 @@ from gateway.store.redis.connection import Line, Script, shown, until_answered
 LIFE, LOST, SERVER, SINCE = "life", "lost", "server", "since"
 """Fields of the store's description: its life, and revisions that were lost before that; the id of the history that the
 server has, and when a node first met it."""
+RUN, ORIGIN = "run", "origin"
+"""Fields as well: the id of that server's process; and whether a server was written to itself, or by its primary."""
+COPIED = "copied"
+"""What a replica has as its origin: a server that nodes write to has `own` there, which no replica is sent."""
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
@@ -75,6 +79,20 @@ class Head:
     asks_time: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """History of a server's data, as replicas know it. A new one begins when it starts, and when it takes over."""
+
+    id: str
+    before: str
+    """The one that it took over; only zeros for none."""
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether it took over none since it started."""
+        return not self.before.strip("0")
+
+
 class Lost(Exception):
     """The server knows another life than this node, or less than this node was told of."""
 
@@ -113,7 +131,7 @@ class Lives:
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
         """The life in which this thread works."""
-        self.told, self._lane, self._left = 0, "", 0
+        self.told, self._lane, self._left, self._is_new = 0, "", 0, False
         """The highest revision that this thread was told of."""
         shared.threads.append(self)
 
@@ -144,25 +162,34 @@ class Lives:
         was_cut = self._line.is_cut
         while self._line.is_cut:
             about = self._client.info("replication")
-            server, restarted = str(about.get("master_replid", "")), not str(about.get("master_replid2", "")).strip("0")
+            server = History(id=str(about.get("master_replid", "")), before=str(about.get("master_replid2", "")))
             life, known, since = self._client.hmget(self._keys[0], LIFE, SERVER, SINCE)
             self._shared.back_since = from_us(int(since)) if since else None
-            if server in ("", known):
-                self._line.is_cut = False
+            if server.id in ("", known):
+                self._line.is_cut, self._is_new = False, True
             elif life is None:
                 raise Lost("")
-            elif known is None:
-                self._client.hset(self._keys[0], SERVER, server)
             else:
-                keeps = self._shared.terms.keeps(restarted=restarted)
-                following = self.known if keeps else self.known.after(self.known)
-                found = self._send(self.known, following, 0 if keeps else JUMP, server)
-                if found != str(self.known):
-                    raise Lost(found)
+                self._meet(server, known)
         for _ in range(TIMES_ASKED if was_cut else 0):
             asked_at = self._clock.monotonic()
             seconds, micros = self._client.time()
             self._clock.set(seconds, micros, asked_at)
+
+    def _meet(self, server: History, known: str | None) -> None:
+        """Take a server that nobody met before for the store's. Raises `Lost`."""
+        run = str(self._client.info("server").get("run_id", ""))
+        if known is None:
+            self._client.hset(self._keys[0], mapping={SERVER: server.id, RUN: run})
+            return
+        known_run, origin = self._client.hmget(self._keys[0], RUN, ORIGIN)
+        was_away = server.before == known and run == known_run != ""  # as a replica, and got nothing meanwhile
+        took_over = not was_away and (not server.is_first or origin == COPIED)
+        keeps = self._shared.terms.keeps(restarted=server.is_first, took_over=took_over)
+        following = self.known if keeps else self.known.after(self.known)
+        found = self._send(self.known, following, 0 if keeps else JUMP, server.id, run)
+        if found != str(self.known):
+            raise Lost(found)
 
     def head(self, number: int, needs: int, *, asks_time: bool) -> Head:
         """Return what a commit says before its lists. `number` 0: it only checks."""
@@ -173,7 +200,7 @@ class Lives:
             needs=needs,
             told=self._shared.told,
             left=self._left,
-            asks_time=asks_time,
+            asks_time=asks_time or (number > 0 and self._is_new),
         )
 
     def saw(self, rev: int) -> None:
@@ -182,7 +209,7 @@ class Lives:
 
     def wrote(self, lane: str, rev: int) -> None:
         """Note what the server keeps of the last request of this thread, and the revision that it had then."""
-        self._lane, self._left = lane, rev
+        self._lane, self._left, self._is_new = lane, rev, False
         self.saw(rev)
 
     def follow(self, found: str) -> None:
@@ -209,8 +236,8 @@ class Lives:
     def _change(self, life: Life, following: Life, jump: int) -> str:
         return str(self._ask(lambda: self._send(life, following, jump)))
 
-    def _send(self, life: Life, following: Life, jump: int, server: str = "") -> str:
-        words = [str(life), str(following), self._shared.told, jump, server, to_us(self._clock.now())]
+    def _send(self, life: Life, following: Life, jump: int, server: str = "", run: str = "") -> str:
+        words = [str(life), str(following), self._shared.told, jump, server, to_us(self._clock.now()), run]
         return str(self._script.call(self._keys, words))
 
     def _ask(self, command: Callable[[], Any]) -> Any:

@@ -151,4 +151,9 @@ if freed == '1' then
     call('PUBLISH', argv[at + frees + 1], argv[at + frees + 2])
 end
 call('SET', own, format('%d %s %s', number, base, freed), 'EX', '2592000')
+if asks == 1 then  -- about once a second: of the two only the first goes to replicas, the last stays on this disk
+    call('HSET', KEYS[5], 'origin', 'copied')
+    redis.set_repl(redis.REPL_AOF)
+    call('HSET', KEYS[5], 'origin', 'own')
+end
 return {'done', base, time[1], time[2], freed}

@@ -3,7 +3,7 @@
 -- KEYS: description of the store, counter of revisions.
 -- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
 -- ('0': by one where the life changes, so that every node sees that something changed); the server that is met now
--- ('': the same as before), and the time.
+-- ('': the same as before), the time, and that server's process.
 -- Without a jump the counter stays below what a node was told of: only so does the next commit see that it was lost.
 local known = redis.call('HGET', KEYS[1], 'life') or ''
 if known ~= ARGV[1] then
@@ -18,6 +18,8 @@ if jump > 0 then
     redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 0)))
 end
 if ARGV[5] ~= '' then
-    redis.call('HSET', KEYS[1], 'server', ARGV[5], 'since', ARGV[6])
+    redis.call('HSET', KEYS[1], 'server', ARGV[5], 'since', ARGV[6], 'run', ARGV[7], 'origin', 'copied')
+    redis.set_repl(redis.REPL_AOF)  -- as in commit.lua
+    redis.call('HSET', KEYS[1], 'origin', 'own')
 end
 return ARGV[2]
