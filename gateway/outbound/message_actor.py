@@ -19,7 +19,7 @@ from gateway.approvals import Approvals
 from gateway.domain.ids import OwnerName, Principal, SlotId
 from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, file_may_take_s
 from gateway.domain.waits import WaitKind
-from gateway.errors import FileAway, SendFailed, SendOutcome, StoreError
+from gateway.errors import FileAway, NotFound, SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
 from gateway.ports import Channel, Clock, FindOutput, KeyValue, Outbox, Queries
@@ -357,17 +357,20 @@ class _Attempt:
     async def _record(self, write: Callable[[], Awaitable[object]]) -> None:
         """Store the outcome. A send cannot be undone, so a failing write is retried for 30 s.
 
-        Raises `StoreError` after that.
+        A store that lost the slot has nowhere to store it. Raises `StoreError` after the 30 s.
         """
-        for _ in range(STORE_RETRIES):
+        for left in range(STORE_RETRIES, -1, -1):
             try:
                 await write()
+            except NotFound as error:
+                self.by.log.error("the store lost a message that was being sent", slot=self.slot.id, error=str(error))
             except StoreError as error:
+                if not left:
+                    raise
                 self.by.log.error("outcome of a send not stored yet", slot=self.slot.id, error=str(error))
                 await asyncio.sleep(RETRY_S)
-            else:
-                return
-        await write()
+                continue
+            return
 
     def _doubt(self, why: str) -> SendFailed:
         """Return an uncertain failure: of a create, unless this was an edit that had added no message yet."""

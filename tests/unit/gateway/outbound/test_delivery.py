@@ -23,7 +23,7 @@ from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat
 from tests.support.patience import PATIENCE_S
 from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
-from tests.support.stored import add_slot, rewrite
+from tests.support.stored import add_slot, rewrite, set_slot
 
 SECRET = "correct horse battery"
 RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
@@ -233,6 +233,21 @@ async def test_a_store_that_fails_for_a_moment_sends_nothing_twice(
         await running
 
     assert (len(channel.sent), now(engine, id).state) == (sent, state)
+
+
+@pytest.mark.parametrize("outcome", [None, RETRY, WAIT, DEAD])
+async def test_a_message_that_the_store_lost_stops_nobody(engine: Engine, outcome: SendFailed | None) -> None:
+    """A Redis came back without the slot while it was being sent. The daemon ended by that."""
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[outcome], slow={CHAT.chat: asyncio.Event()})
+    async with in_background(engine.delivery(channel).run()) as running:
+        await until(lambda: holds(now(engine, id).state is SlotState.SENDING))
+        set_slot(engine.store, id, state=SlotState.SENT)  # so that no index has it any more
+        engine.store.change(lambda part: part.slots.delete(id))
+        channel.slow[CHAT.chat].set()
+        other = await slot(engine, "other", where=chat(2))
+        await until(lambda: holds(now(engine, other).state is SlotState.SENT))
+        assert not running.done()
 
 
 async def test_what_was_being_sent_when_the_process_died_is_sent_again_marked(engine: Engine) -> None:
