@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.domain.durability import StoreTerms
+from gateway.domain.durability import Durability, StoreTerms
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Received
 from gateway.domain.waits import StartOutcome, WaitState
 from gateway.errors import StoreError
 from gateway.store.redis import RedisStore, open_redis
+from gateway.store.redis.checks import Found
 from gateway.store.redis.connection import TooFewReplicas
-from gateway.store.redis.replicas import Waiting
+from gateway.store.redis.replicas import WAIT_MS, Waiting, waits_for
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import route
@@ -108,9 +109,27 @@ async def test_a_server_that_takes_no_writes_is_waited_for(
         await store.close()
 
 
-def test_newer_servers_wait_for_the_disk_of_replicas() -> None:
+@pytest.mark.parametrize(
+    ("version", "durability", "command"),
+    [
+        ((7, 2), Durability.ALWAYS, ("WAITAOF", 1, 2)),
+        ((7, 0), Durability.ALWAYS, ("WAIT", 2)),
+        ((8, 0), Durability.ONE_SECOND, ("WAIT", 2)),
+    ],
+)
+def test_newer_servers_wait_for_the_disk_of_replicas(
+    version: tuple[int, int], durability: Durability, command: tuple[str | int, ...]
+) -> None:
+    """As far as the server promises its own."""
+    found = Found(time=(0, 0), version=version, durability=durability)
+    assert waits_for(0, found) is None
+    waiting = waits_for(2, found)
+    assert waiting is not None
+    assert waiting.command == (*command, WAIT_MS)
+
+
+def test_a_wait_that_too_few_answered_is_an_error() -> None:
     waiting = Waiting(2, on_disk=True)
-    assert waiting.command[:3] == ("WAITAOF", 1, 2)
     waiting.check([1, 2])
     for short in ([1, 1], [0, 2]):
         with pytest.raises(TooFewReplicas):
