@@ -11,11 +11,12 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from tests.twins import copy_of_the_project
 LIST = Path(__file__).with_suffix(".toml")
 BAR = 0.85
 """The part of the mutants that tests must notice, where an area has no `bar` of its own. May only rise."""
+WITHIN_S = 600
+"""Seconds that a test may take, where an area says nothing."""
 SEED = 1
 """Of samples, when nobody says: a second run takes the same."""
 FAILED, SURVIVED, NO_TEST, NOT_RUN = 1, 0, 33, None
@@ -44,7 +47,7 @@ CONFIGURATION = """
 source_paths = ["gateway", "channels", "agent_tools", "config"]
 only_mutate = {files}
 also_copy = ["README.md", "docs", "run", "deploy", "conftest.py"]
-pytest_add_cli_args = ["-p", "no:cacheprovider", "--timeout=600", "-m", "not whole"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "--timeout={within_s}", "--timeout-method=thread", "-m", "not whole"]
 pytest_add_cli_args_test_selection = {tests}
 timeout_multiplier = 3.0
 timeout_constant = 30.0
@@ -54,8 +57,9 @@ use_git_change_detection = false
 
 Only what a plain run has may notice: no test marked `whole`, and the small sizes.
 
-The time limit of a test is longer than that. On a busy machine a test that starts a program passed the usual 60 s
-(`test_the_program_of_the_guide_works`, under `nice`), and counted as one that noticed the change.
+The time limit of a test is longer than that, but where an area says `within_s`. On a busy machine a test that starts a
+program passed the usual 60 s (`test_the_program_of_the_guide_works`, under `nice`), and counted as one that noticed.
+A test that is out of time ends the process, whatever its threads wait for.
 """
 CONFTEST = """
 import functools
@@ -113,6 +117,8 @@ class Area:
     """How many mutants are tried when nobody says; 0: all."""
     bar: float = BAR
     """Part of the mutants that its tests must notice."""
+    within_s: int = WITHIN_S
+    """Seconds that a test may take: far more than any of them does, on whatever machine."""
     equivalent: Mapping[Change, str]
     """Changes that no test can notice, and why."""
 
@@ -159,6 +165,7 @@ def _area(name: str, table: Mapping[str, Any]) -> Area:
         without=tuple(table.get("without", ())),
         sample=table.get("sample", 0),
         bar=table.get("bar", BAR),
+        within_s=table.get("within_s", WITHIN_S),
         equivalent={
             Change(function=one["in"], old=one["old"], new=one["new"]): group["because"]
             for group in table.get("equivalent", ())
@@ -179,7 +186,8 @@ def try_area(area: Area, *, only: str, sample: int | None, seed: int, at_once: i
         files = [str(one) for pattern in area.files for one in sorted(Path().glob(pattern))]
         files = [one for one in files if one not in area.without]
         with Path("pyproject.toml").open("a", encoding="utf-8") as project:
-            project.write(CONFIGURATION.format(files=json.dumps(files), tests=json.dumps(area.tests)))
+            lists = {"files": json.dumps(files), "tests": json.dumps(area.tests)}
+            project.write(CONFIGURATION.format(**lists, within_s=area.within_s))
         Path("conftest.py").write_text(CONFTEST, encoding="utf-8")
         reset_config()
         names = [name for name in names_of(files) if only in name]
@@ -209,8 +217,15 @@ def _run_mutmut(names: Sequence[str], at_once: int) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {SMALL: "1"}
     command = [str(Path(sys.executable).with_name("mutmut")), "run", f"--max-children={at_once}", *names]
     said = Path("mutmut.log")
-    with said.open("wb") as log:
-        ran = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as ran,
+    ):
+        try:
+            ran.wait()
+        finally:
+            with suppress(ProcessLookupError):  # servers of tests that hung
+                os.killpg(ran.pid, signal.SIGKILL)
     if ran.returncode != 0:
         lines = said.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").splitlines()
         raise RuntimeError("\n".join(["mutmut could not try them:", *lines[-30:]]))

@@ -172,8 +172,9 @@ def test_each_failure_names_server_and_cure(error: redis.RedisError, said: str, 
 def test_a_replica_is_refused(server: RedisServer, client: Any) -> None:
     client.replicaof("127.0.0.1", "1")
     try:
-        with pytest.raises(StoreError, match="replica"):
+        with pytest.raises(StoreError, match="is a replica") as refused:
             check_store(server.url)
+        assert refused.value.cure == "Point store.url at the primary."
     finally:
         client.replicaof("NO", "ONE")
 

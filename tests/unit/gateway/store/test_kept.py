@@ -1,0 +1,42 @@
+"""Rows that the SQLite store keeps in memory: bounded by number and by size, and the last used ones stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.store.sqlite.kept import BYTES_KEPT, ROWS_KEPT, Kept
+
+MORE = ROWS_KEPT + 10
+
+
+def kept_after(rows: Kept[int, int], size: int) -> list[int]:
+    """Put more rows of a size than are kept, each twice, and return those that stay."""
+    for key in range(2 * MORE):
+        rows.put(key % MORE, size)
+    rows.trim()
+    return list(rows.rows)
+
+
+@pytest.mark.parametrize(
+    ("size", "kept"), [(0, ROWS_KEPT), (BYTES_KEPT // 10, 10), (BYTES_KEPT, 1), (BYTES_KEPT + 1, 0)]
+)
+def test_there_are_never_more_rows_than_fit(size: int, kept: int) -> None:
+    rows = Kept[int, int](lambda row: row)
+    for _ in range(2):  # what went away counts no longer
+        assert kept_after(rows, size) == list(range(MORE - kept, MORE))
+        rows.clear()
+    assert kept_after(Kept(), size) == list(range(10, MORE))
+
+
+def test_the_row_that_was_used_last_stays() -> None:
+    rows = Kept[int, int](lambda row: row)
+    for key in (1, 2, 3):
+        rows.put(key, BYTES_KEPT // 3)
+    assert rows.get(1, lambda _: None) == BYTES_KEPT // 3
+    assert (rows.get(4, lambda key: key), rows.get(5, lambda _: None)) == (4, None)
+    rows.trim()
+    assert list(rows.rows) == [3, 1, 4]
+    rows.drop(3)
+    assert (rows.get(3, lambda _: BYTES_KEPT // 3), [*rows.rows]) == (BYTES_KEPT // 3, [1, 4, 3])
+    rows.trim()
+    assert [*rows.rows] == [1, 4, 3]
