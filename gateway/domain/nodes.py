@@ -122,14 +122,17 @@ class Loss:
     """Changes that all losses so far took, at least."""
     at: datetime
     """When a node noticed."""
+    is_again: bool = False
+    """Whether the owners were told of fewer before."""
 
     @property
     def sentence(self) -> str:
         """Return what the owners are told."""
         when = self.at.strftime("%Y-%m-%d %H:%M")
         count = f"at least {self.revisions}" if self.revisions else "nobody knows how many"
+        what = "more than was known: of its last changes" if self.is_again else "its last changes,"
         return (
-            f"Redis lost its last changes, {count} (noticed {when} UTC). Messages and decisions of "
+            f"Redis lost {what} {count} (noticed {when} UTC). Messages and decisions of "
             "the moments before may be missing. Approvals that were not used yet are asked anew. A call that may have "
             "run is not run again, unless a repetition is harmless."
         )

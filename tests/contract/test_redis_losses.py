@@ -270,6 +270,52 @@ async def test_the_owners_are_told_of_a_loss_once(world: World) -> None:
     assert texts == [told[0].sentence]
 
 
+async def test_a_node_that_knows_of_more_counts_a_loss_again(world: World) -> None:
+    """Who notices it knows of the least. Owners and figures are told of the rest once another node comes."""
+    one, other = world.node(), world.node()
+    await one.say("before")
+    back, rev = world.copied(), world.rev
+    await one.say("lost")
+    least = world.rev - rev
+    for number in range(3):
+        await other.say(str(number), to=route(SessionId("chat:other")))
+    every = world.rev - rev
+    back()
+    await one.say("later")
+    first = await one.store.tell_loss(OWNERS)
+    await other.say("after", to=route(SessionId("chat:other")))
+    again = [await scene.store.tell_loss(OWNERS) for scene in (one, other, one)]
+    assert first is not None
+    assert again[0] is not None
+    assert (first.life, first.revisions, first.every) == (1, least, least)
+    assert again == [again[0]] * 3
+    assert (again[0].life, again[0].revisions, again[0].every, again[0].at) == (1, every, every, first.at)
+    assert again[0].sentence.startswith("Redis lost more than was known: of its last changes at least")
+    for told in (first, again[0]):  # in the chat, one after the other
+        [slot] = await one.store.claim_slots(NODE, ["telegram"], 9)
+        assert slot.text == told.sentence
+        await one.store.slot_sent(slot, "m")
+
+
+async def test_a_loss_that_takes_a_life_counts_what_there_was(world: World) -> None:
+    """A second replica takes over, which lags even more: it knows nothing of the first loss."""
+    one, other = world.node(), world.node()
+    await one.say("before")
+    back, rev = world.copied(), world.rev
+    await one.say("lost")
+    await other.say("lost too", to=route(SessionId("chat:other")))
+    first, _ = world.rev - rev, back()
+    await one.say("in the next life")
+    await other.say("in it, too", to=route(SessionId("chat:other")))
+    second, _ = world.rev - rev - JUMP, back()
+    await one.say("after")
+    await other.say("after, too", to=route(SessionId("chat:other")))
+    loss = await one.store.tell_loss(OWNERS)
+    assert loss is not None
+    assert first < second
+    assert (loss.life, loss.revisions) == (2, second)
+
+
 async def test_no_node_works_on_an_emptied_store(world: World) -> None:
     """Nothing is written to it, nothing is read from it; with its rows back the nodes go on."""
     one, other = world.node(), world.node()

@@ -44,6 +44,16 @@ def _record(part: Part, *, life: int, revisions: int) -> int:
     return 0
 
 
+def count_again(part: Part, *, life: int, revisions: int) -> int:
+    """Raise the count of the loss before a life to what a node knows that came later. The owners are told of that."""
+    known = _known(part)
+    if known is not None and known["life"] == life and known["revisions"] < revisions:
+        every = known["every"] + revisions - known["revisions"]
+        more = {"revisions": revisions, "every": every, "told": False, "again": known["told"] or _is_again(known)}
+        part.facts.put(LOSS, Fact(dump_json(known | more)))
+    return 0
+
+
 def doubt_calls(part: Part) -> int:
     """Take planned calls for started ones, whose holder judges them by their effect. Return how many turns had some.
 
@@ -79,11 +89,21 @@ def tell_loss(part: Part, owners: Mapping[OwnerName, Sequence[Principal]]) -> Lo
     known = _known(part)
     if known is None:
         return None
-    loss = Loss(life=known["life"], revisions=known["revisions"], every=known["every"], at=from_us(known["at"]))
+    loss = Loss(
+        life=known["life"],
+        revisions=known["revisions"],
+        every=known["every"],
+        at=from_us(known["at"]),
+        is_again=_is_again(known),
+    )
     if not known["told"]:
         part.facts.put(LOSS, Fact(dump_json(known | {"told": True})))
-        tell_owners(part, f"loss/{loss.life}", loss.sentence, owners, None)
+        tell_owners(part, f"loss/{loss.life}/{loss.revisions}", loss.sentence, owners, None)
     return loss
+
+
+def _is_again(known: Mapping[str, Any]) -> bool:
+    return known.get("again", False)
 
 
 def _known(part: Part) -> dict[str, Any] | None:

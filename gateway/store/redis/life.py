@@ -21,6 +21,8 @@ from gateway.store.redis.connection import Line, Script, shown, until_answered
 LIFE, LOST, SERVER, SINCE = "life", "lost", "server", "since"
 """Fields of the store's description: its life, and revisions that were lost before that; the id of the history that the
 server has, and when a node first met it."""
+HAD, ENDED = "had", "ended"
+"""Fields as well, of the last loss: the revision that the server had then, and the life that it had."""
 RUN, ORIGIN = "run", "origin"
 """Fields as well: the id of that server's process; and whether a server was written to itself, or by its primary."""
 COPIED = "copied"
@@ -131,8 +133,12 @@ class Lives:
         self._script = Script(client, files("gateway.store.redis").joinpath("lua/life.lua").read_text())
         self.known = shared.life
         """The life in which this thread works."""
+        self._told_before: tuple[int, int] | None = None
+        """The number of the life before this one, and the highest revision of it; None once that was counted."""
         self.told, self._lane, self._left, self._is_new = 0, "", 0, False
         """The highest revision that this thread was told of."""
+        self._sure = 0
+        """The same, of revisions that are of the life that it knows."""
         shared.threads.append(self)
 
     @property
@@ -207,10 +213,15 @@ class Lives:
         """Note that the server had this revision."""
         self.told = max(self.told, rev)
 
+    def agreed(self) -> None:
+        """Note that the server has the life that is known: so what was read before is of it."""
+        self._sure = self.told
+
     def wrote(self, lane: str, rev: int) -> None:
         """Note what the server keeps of the last request of this thread, and the revision that it had then."""
         self._lane, self._left, self._is_new = lane, rev, False
         self.saw(rev)
+        self.agreed()
 
     def follow(self, found: str) -> None:
         """Go on in the life that was found, or in the next one when the store lost something in this one.
@@ -220,11 +231,27 @@ class Lives:
         life = self._same_store(found)
         if life.number < self.known.number or life == self.known:
             life = self._same_store(self._change(life, self.known.after(life), JUMP))
+        if life.number > self.known.number:
+            self._told_before = self.known.number, self._sure
         self.known, self._lane = life, ""
 
     def lost(self) -> int:
         """Return how many revisions were lost before this life, as far as is known."""
         return int(self._ask(lambda: self._client.hget(self._keys[0], LOST)) or 0)
+
+    def lost_at_least(self) -> int:
+        """Return how many revisions this thread alone knows to be lost before this life; 0 once they are counted."""
+        if self._told_before is None:
+            return 0
+        number, told = self._told_before
+        had, ended = self._ask(lambda: self._client.hmget(self._keys[0], HAD, ENDED))
+        if had is None or life_of(ended).number > number:
+            return 0
+        return told - int(had) - JUMP * (number - life_of(ended).number)
+
+    def counted(self) -> None:
+        """Note that what the thread was told of before this life has been counted."""
+        self._told_before = None
 
     def clear(self) -> None:
         """Let the nodes work in this life. Raises `Lost` when another node did, or began one more."""
@@ -237,7 +264,9 @@ class Lives:
         return str(self._ask(lambda: self._send(life, following, jump)))
 
     def _send(self, life: Life, following: Life, jump: int, server: str = "", run: str = "") -> str:
-        words = [str(life), str(following), self._shared.told, jump, server, to_us(self._clock.now()), run]
+        left_out = JUMP * (self.known.number - life.number)
+        at = to_us(self._clock.now())
+        words = [str(life), str(following), self._shared.told, jump, server, at, run, max(left_out, 0)]
         return str(self._script.call(self._keys, words))
 
     def _ask(self, command: Callable[[], Any]) -> Any:

@@ -212,6 +212,7 @@ class Worker:
                 self._until_answered(self._lives.look)
                 if self._lives.known.voids:
                     self._take_back(jobs[0].loop)
+                self._count_again(jobs[0].loop)
                 if self._lives.is_in_doubt:
                     self._check_life()
                 self._settle(jobs)
@@ -235,6 +236,13 @@ class Worker:
                 pass
         self._lives.clear()
         loop.call_soon_threadsafe(self._events.publish, NODES, NodesChanged())
+
+    def _count_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise the count of a loss that another node began a life for, where this one knows of more. Raises `Lost`."""
+        if (lost := self._lives.lost_at_least()) > 0:
+            self._alone(partial(losses.count_again, life=self._lives.known.number, revisions=lost), loop)
+            loop.call_soon_threadsafe(self._events.publish, NODES, NodesChanged())
+        self._lives.counted()
 
     def _alone(self, transition: Callable[[Part], int], loop: asyncio.AbstractEventLoop) -> int:
         """Run a transition of the thread itself."""
@@ -438,6 +446,7 @@ class Worker:
         )
         if answer[0] == "lost":
             raise Lost(answer[5])
+        self._lives.agreed()
         return answer
 
     def _until_answered(self, command: Callable[[], T]) -> T:

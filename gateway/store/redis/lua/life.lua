@@ -3,7 +3,8 @@
 -- KEYS: description of the store, counter of revisions.
 -- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
 -- ('0': by one where the life changes, so that every node sees that something changed); the server that is met now
--- ('': the same as before), the time, and that server's process.
+-- ('': the same as before), the time, and that server's process; revisions that lives left out which the server
+-- does not know.
 -- Without a jump the counter stays below what a node was told of: only so does the next commit see that it was lost.
 local known = redis.call('HGET', KEYS[1], 'life') or ''
 if known ~= ARGV[1] then
@@ -15,7 +16,8 @@ if jump > 0 or ARGV[1] ~= ARGV[2] and rev >= told then
     redis.call('SET', KEYS[2], string.format('%d', math.max(rev, told) + math.max(jump, 1)))
 end
 if jump > 0 then
-    redis.call('HSET', KEYS[1], 'lost', string.format('%d', math.max(told - rev, 0)))
+    local lost = math.max(told - rev - tonumber(ARGV[8]), 0)
+    redis.call('HSET', KEYS[1], 'lost', string.format('%d', lost), 'had', string.format('%d', rev), 'ended', known)
 end
 if ARGV[5] ~= '' then
     redis.call('HSET', KEYS[1], 'server', ARGV[5], 'since', ARGV[6], 'run', ARGV[7], 'origin', 'copied')
