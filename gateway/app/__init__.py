@@ -12,6 +12,7 @@ from config.load import Loaded
 from gateway.app.channel_loader import load_channels
 from gateway.app.core import NO_FAKES, Fakes, make_core
 from gateway.app.daemon import Daemon
+from gateway.app.homes import make_home_keeper
 from gateway.app.maintenance import Sweeper
 from gateway.app.memory_tuning import keep_tidy
 from gateway.app.parts import (
@@ -19,7 +20,6 @@ from gateway.app.parts import (
     make_context,
     make_control_commands,
     make_history_trimmer,
-    make_home_keeper,
     make_http,
     make_ingress,
     make_membership,

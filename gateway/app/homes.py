@@ -1,15 +1,20 @@
-"""Taking of sessions whose files are on a node that is away, with an empty workspace. Run by `app.daemon`."""
+"""Sessions whose files are on a node that is away: their chats are told, and this node takes them with an empty
+workspace. Run by `app.daemon`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from gateway.app.core import Core
 from gateway.domain.ids import NodeId, SessionId
+from gateway.domain.nodes import Role
 from gateway.domain.turns import NamedLease
 from gateway.errors import DragomanError
 from gateway.ports import Homes, Node
@@ -19,13 +24,15 @@ from gateway.toolcalls.workspaces import Workspaces
 
 HOLD_FOR = timedelta(seconds=60)
 """Time for which a node that takes a family keeps the others of its place from the same."""
+LATE_TIMES = 3
+"""Times the interval of two looks after which one of them hung in an outage of the store."""
 LOOK_EVERY_S = 2.0
 """Seconds between two looks for homes that are away. The first message to such a session may wait for so long."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HomeKeeper:
-    """Taker of families of sessions that nobody else can run."""
+    """Taker of families of sessions that nobody else can run, and who says so meanwhile."""
 
     node: NodeId
     homes: Homes
@@ -34,21 +41,37 @@ class HomeKeeper:
     gate: Gate
     """Closed while this node takes no turns."""
     every_s: float = LOOK_EVERY_S
+    heard_for_s: float = 0.0
+    """Seconds without an outage of the store before another node is missed: none could say that it lives."""
+    _looked_at: float = -math.inf
+    _hears_since: float = 0.0
+    """Time since which looks follow each other, in seconds of the loop's clock."""
     _log: Any = field(default_factory=lambda: log("homes"))
 
     async def run(self) -> None:
         """Look every two seconds, until cancelled."""
         while True:
             await asyncio.sleep(self.every_s)
-            if self.gate.is_open:
-                await self.look()
+            await self.look()
 
     async def look(self) -> None:
-        """Take the families whose home is away. One that cannot be taken is left for the next look."""
+        """Say what turns wait for whose home is missed. Take the families whose home is away, where this node may.
+
+        One that cannot be taken is left for the next look.
+        """
         with self._left_for_later("homes not looked at"):
-            astray = await self.homes.astray(self.node)
-            if astray:
+            if self._hears():
+                await self.homes.say_awaited(self.node)
+            if self.gate.is_open and (astray := await self.homes.astray(self.node)):
                 await self._take_all(astray)
+
+    def _hears(self) -> bool:
+        """Return whether the store answered for long enough. A look that fails there takes longer than others."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at > LATE_TIMES * self.every_s:
+            self._hears_since = now
+        self._looked_at = now
+        return now - self._hears_since >= self.heard_for_s
 
     async def _take_all(self, sessions: Sequence[SessionId]) -> None:
         """Take these families, while no other node of this place does: both would rename the same folders."""
@@ -81,3 +104,15 @@ class HomeKeeper:
         if await self.homes.take_over(self.node, session):
             kept = "" if aside is None else str(aside)
             self._log.warning("took a session whose files are away", session=session, files_of_before=kept)
+
+
+def make_home_keeper(core: Core) -> HomeKeeper:
+    """Wire the taking of sessions whose files are away."""
+    return HomeKeeper(
+        node=core.node,
+        homes=core.store,
+        leases=core.store,
+        workspaces=core.workspaces,
+        gate=core.gates[Role.WORKER],
+        heard_for_s=core.loaded.settings.cluster.home_away_after.total_seconds() / 2,
+    )

@@ -18,7 +18,6 @@ from gateway.agent.voice import Listener
 from gateway.agent.window import HISTORY_TURNS
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core
-from gateway.app.homes import HomeKeeper
 from gateway.app.hook_loader import load_hooks
 from gateway.app.membership import Membership
 from gateway.app.node_entry import entry_of, own_version, roles_of
@@ -75,12 +74,6 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
         home=core.home,
         at_once=core.loaded.settings.cluster.turns_at_once,
     )
-
-
-def make_home_keeper(core: Core) -> HomeKeeper:
-    """Wire the taking of sessions whose files are away."""
-    gate = core.gates[Role.WORKER]
-    return HomeKeeper(node=core.node, homes=core.store, leases=core.store, workspaces=core.workspaces, gate=gate)
 
 
 def make_node_files(core: Core) -> NodeFiles:

@@ -32,8 +32,17 @@ _FOR_OTHERS = {
 }
 
 
+def files_awaited(why: Away, node: str, *, for_owners: bool) -> str:
+    """Return the text for a session that waits for its files. Only owners read the names of nodes, as below."""
+    return f"{_says(why, node, for_owners)} This waits for them; if they stay away, work goes on with an empty folder."
+
+
 def files_away(why: Away, node: str, taker: str, *, for_owners: bool) -> str:
     """Return the text for a session whose files are away. Only owners read the names of nodes: these may be paths."""
-    says = (_FOR_OWNERS if for_owners else _FOR_OTHERS)[why].format(node=node)
+    says = _says(why, node, for_owners)
     where = f" on the node `{taker}`" if for_owners and taker != node else ""
     return f"{says} Work goes on with an empty folder{where}. The files do not come back by themselves."
+
+
+def _says(why: Away, node: str, for_owners: bool) -> str:
+    return (_FOR_OWNERS if for_owners else _FOR_OTHERS)[why].format(node=node)

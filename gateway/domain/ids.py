@@ -92,6 +92,11 @@ def status_slot(turn: TurnId) -> SlotId:
     return SlotId(f"s{turn}")
 
 
+def awaited_slot(turn: TurnId) -> SlotId:
+    """Return the id of the slot that says which node a turn waits for."""
+    return SlotId(f"w{turn}")
+
+
 def answer_slot(turn: TurnId, n: int) -> SlotId:
     """Return the id of the slot that shows the model answer of step `n`. It is the same while it streams and at its
     end.

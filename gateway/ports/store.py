@@ -326,6 +326,14 @@ class Homes(Protocol):
         """
         ...
 
+    async def say_awaited(self, node: NodeId) -> int:
+        """Say in the chats of turns that wait for a home what they wait for. Return how many were told.
+
+        A home is awaited when no undrained worker there gave a sign of life for half of `NodeEntry.away_after`. A REPLY
+        comes after five seconds, once in each conversation of a family none of whose turns is held. Any node may call.
+        """
+        ...
+
     async def take_over(self, node: NodeId, session: SessionId) -> bool:
         """Make this node's place the home of a family that `astray` named. Its workspace there must be empty.
 

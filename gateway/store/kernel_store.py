@@ -398,6 +398,10 @@ class KernelStore(ABC):
         """Return families with unended turns whose home is away."""
         return await self.run(lambda part: homes.astray(part, node))
 
+    async def say_awaited(self, node: NodeId) -> int:
+        """Say in the chats of turns that wait for a home what they wait for."""
+        return await self.run(lambda part: homes.say_awaited(part, node))
+
     async def take_over(self, node: NodeId, session: SessionId) -> bool:
         """Make this node's place the home of a family."""
         return await self.run(lambda part: homes.take_over(part, node, session))

@@ -73,11 +73,13 @@ async def test_files_have_a_home_and_are_missed_when_it_is_gone(tmp_path: Path) 
         await there.say("/shell touch again; cat ran")
         second = await asked(there, besides=first["id"])
         await home.kill()
+        await there.say("What is in the file?")
         again = await there.until_row(
             "approval", lambda row: row["state"] == "open" and row["id"] not in (first["id"], second["id"])
         )
-        name = home.folder.name
-        await answered(there, f"The node `{name}` does not answer, and the files of this session are there.")
+        away = f"The node `{home.folder.name}` does not answer, and the files of this session are there."
+        await answered(there, f"{away} This waits for them")
+        await answered(there, f"{away} Work goes on")
         assert there.rows["approval", second["id"]]["state"] == "superseded"
         assert (await there.press(there.button(again, "once")))["result"] == "approved"
         await there.until_row("step", lambda row: "No such file" in json.dumps(row.get("result")))

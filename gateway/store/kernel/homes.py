@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from gateway.domain.children import child_place
-from gateway.domain.homes import Away, files_away
-from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
+from gateway.domain.homes import Away, files_awaited, files_away
+from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId, awaited_slot
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.nodes import LEFT_TIMES, Place, Role, name_of
 from gateway.domain.sessions import Session, SessionKind, works_in
@@ -28,6 +29,11 @@ from gateway.store.kernel.nodes import DRAINED, MEMBERS, PLACES
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow
 from gateway.store.kernel.slots import add_slot
+
+AWAITED_UNSAID = timedelta(seconds=5)
+"""Time for which a turn waits for its home, at most, before that is said."""
+TOLD_AT_ONCE = 20
+"""Turns that are told of it in one transition; the others wait for the next look."""
 
 
 def settle(part: Part, lease: Lease) -> None:
@@ -111,11 +117,8 @@ def _is_away(part: Part, home: str, taker: Mapping[str, Any], members: Sequence[
     """
     place = _place_at(part, home)
     here = [row for row in members if row["home"] == home]
-    after = timedelta(seconds=max(row["away_after"] for row in (taker, *here)))
-    signs = [from_us(taker["steady"])]
-    for row in here:
-        if Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None:
-            signs.append(from_us(row["alive"]))
+    after = _away_after(taker, here)
+    signs = [from_us(taker["steady"]), *(from_us(row["alive"]) for row in here if _takes_work(part, row))]
     if place is not None:
         signs += [from_us(place["seen"])] if place.get("seen") is not None else []
         if place["left"] is not None:
@@ -127,6 +130,61 @@ def _is_away(part: Part, home: str, taker: Mapping[str, Any], members: Sequence[
 def _is_replaced(members: Sequence[Mapping[str, Any]], home: str, place: Mapping[str, Any]) -> bool:
     """Return whether the node of a place has another place now."""
     return any(name_of(row["node"]) == place["name"] and row["home"] != home for row in members)
+
+
+# --- a home that is awaited -------------------------------------------------------------------
+
+
+def say_awaited(part: Part, node: NodeId) -> int:
+    """Say in the chats of turns that wait for a home what they wait for, once each. Return how many were told.
+
+    An absence of seconds is not worth a message: an upgrade takes as long. The others are told before anybody takes
+    the family, which is no sooner than twice the time after which a home counts as missed.
+    """
+    own, homes = _row_of(part, node), part.index.homes_at_work()
+    if own is None or not homes:
+        return 0
+    members, waiting = _members(part), list[TurnRow]()
+    for home in homes:
+        after = _away_after(own, [row for row in members if row["home"] == home])
+        if home == own["home"] or not _is_missed(part, home, members, after):
+            continue
+        unsaid = part.now - min(AWAITED_UNSAID, after / 10)
+        ready = [part.turns[turn] for turn in part.index.ready_turns(part.now, AT_ONCE, home)]
+        waiting += [row for row in ready if row.home == home and row.queued_at < unsaid and not _is_told(row)]
+    return len(list(islice((row for row in waiting if _say_awaited(part, row, members)), TOLD_AT_ONCE)))
+
+
+def _is_told(row: TurnRow) -> bool:
+    return awaited_slot(row.turn.id) in row.slots
+
+
+def _away_after(own: Mapping[str, Any], here: Sequence[Mapping[str, Any]]) -> timedelta:
+    """Return the time after which a silent place is away, by the one that looks and by those that are there."""
+    return timedelta(seconds=max(row["away_after"] for row in (own, *here)))
+
+
+def _is_missed(part: Part, home: str, members: Sequence[Mapping[str, Any]], after: timedelta) -> bool:
+    """Return whether no worker at this place was heard of for half the time after which it is away."""
+    return not any(
+        row["home"] == home and _takes_work(part, row) and part.now - from_us(row["alive"]) <= after / 2
+        for row in members
+    )
+
+
+def _say_awaited(part: Part, row: TurnRow, members: Sequence[Mapping[str, Any]]) -> bool:
+    """Say it, unless it stands in that conversation for a turn of the family that has not ended."""
+    root = part.sessions[works_in(part.sessions[row.turn.session].session)]
+    family, place = list(_turns_of(part, root)), _shown_in(part, row)
+    if any(one.turn.state in HELD for one in family):
+        return False  # its home works, and only takes nothing new
+    if any(_is_told(one) and _shown_in(part, one) == place for one in family):
+        return False
+    why, name = _why_away(part, row.home, members)
+    text = files_awaited(why, name, for_owners=root.session.kind is SessionKind.MAIN)
+    new = NewSlot(conversation=place, kind=SlotKind.REPLY, text=text, id=awaited_slot(row.turn.id))
+    add_slot(part, new, root.session.id, row.turn.id)
+    return True
 
 
 # --- a home that is away ----------------------------------------------------------------------
@@ -150,13 +208,23 @@ def _taker(part: Part, node: NodeId) -> dict[str, Any] | None:
 
     It has worked without a break for as long as a home may be silent: after an outage of the store nobody has.
     """
-    fact = part.facts.get((MEMBERS, name_of(node)))
-    row = None if fact is None else load_json(fact.value)
-    if row is None or row["node"] != node or not row["home"] or Role.WORKER not in row["roles"]:
+    row = _row_of(part, node)
+    if row is None or not row["home"] or not _takes_work(part, row):
         return None
     after = timedelta(seconds=row["away_after"])
-    steady = part.now - from_us(row["steady"]) > after >= part.now - from_us(row["alive"])
-    return row if steady and part.facts.get((DRAINED, name_of(node))) is None else None
+    return row if part.now - from_us(row["steady"]) > after >= part.now - from_us(row["alive"]) else None
+
+
+def _row_of(part: Part, node: NodeId) -> dict[str, Any] | None:
+    """Return the entry of this life of a node."""
+    fact = part.facts.get((MEMBERS, name_of(node)))
+    row = None if fact is None else load_json(fact.value)
+    return None if row is None or row["node"] != node else row
+
+
+def _takes_work(part: Part, row: Mapping[str, Any]) -> bool:
+    """Return whether a node is a worker, and not drained."""
+    return Role.WORKER in row["roles"] and part.facts.get((DRAINED, name_of(row["node"]))) is None
 
 
 def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
@@ -185,14 +253,17 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
 
 def _says(part: Part, row: SessionRow, taker: str) -> str:
     """Return what is told about a family whose home is away."""
-    home, for_owners = row.homes[-1], row.session.kind is SessionKind.MAIN
+    why, name = _why_away(part, row.homes[-1], _members(part))
+    return files_away(why, name, taker, for_owners=row.session.kind is SessionKind.MAIN)
+
+
+def _why_away(part: Part, home: str, members: Sequence[Mapping[str, Any]]) -> tuple[Away, str]:
+    """Return why nobody works at a place, and the name of its node."""
     place = _place_at(part, home)
     if place is None:
-        return files_away(Away.GONE, "", taker, for_owners=for_owners)
+        return Away.GONE, ""
     why = Away.SILENT if place["left"] is None else Away.LEFT
-    if _is_replaced(_members(part), home, place):
-        why = Away.REPLACED
-    return files_away(why, place["name"], taker, for_owners=for_owners)
+    return Away.REPLACED if _is_replaced(members, home, place) else why, place["name"]
 
 
 def _let_go_of(part: Part, row: TurnRow) -> bool:

@@ -27,6 +27,13 @@ class OldListStore(FailingStore):
 
     listed: Sequence[SessionId] = ()
     broken: frozenset[SessionId] = frozenset()
+    missed: int = 0
+    """Times that a node looked for homes that are awaited."""
+
+    async def say_awaited(self, node: NodeId) -> int:
+        """Count."""
+        self.missed += 1
+        return await super().say_awaited(node)
 
     async def astray(self, node: NodeId) -> Sequence[SessionId]:
         """Return the old list, or the one of now."""
@@ -139,3 +146,15 @@ async def test_a_node_that_takes_no_turns_takes_no_session(store: OldListStore, 
         assert not await taken()
         one.gate.set(True)
         await until(taken)
+
+
+async def test_after_an_outage_of_the_store_nobody_is_missed(store: OldListStore, tmp_path: Path) -> None:
+    """Any node misses a home, one that takes no turns as well, once its looks followed each other for a while."""
+    one = keeper(store, tmp_path, is_open=False)
+    one.heard_for_s, found = 0.1, list[int]()
+    for every_s, pause_s in ((60.0, 0), (60.0, 0.11), (0.001, 0.11), (60.0, 0.11)):
+        one.every_s = every_s
+        await asyncio.sleep(pause_s)
+        await one.look()
+        found.append(store.missed)
+    assert found == [0, 1, 1, 2]
