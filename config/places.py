@@ -16,7 +16,7 @@ STORE_BYTES = 504
 """Longest path of a store in bytes: SQLite takes 512, including the suffix of its journal."""
 _SERVER = (r"[^/?#\s]+(/[0-9]*)?(\?(prefix|ca|cert|key)=[^#\s]+)?", "redis://user:password@host:6379/0")
 _SENTINELS = (
-    r"[^/?#\s]+/[\w.-]+(\?(prefix|db|ca|cert|key)=[^#\s]+)?",
+    r"[^/?#\s]+/[\w.-]+(\?(prefix|db|ca|cert|key|sentinel_user|sentinel_password|sentinel_tls)=[^#\s]+)?",
     "redis+sentinel://user:password@one:26379,two:26379/name",
 )
 REDIS_URLS = {"redis": _SERVER, "rediss": _SERVER, "redis+sentinel": _SENTINELS, "rediss+sentinel": _SENTINELS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,12 +96,13 @@ def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> s
 
 
 def secrets_in(url: str) -> list[SecretStr]:
-    """Return what a redactor must hide of a URL with a sign-in: all of it, its user and its password."""
-    user = url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0]
-    if not user:
-        return []
-    password = user.partition(":")[2] or user
-    return [SecretStr(one) for one in (url, user, unquote(user), password, unquote(password))]
+    """Return what a redactor must hide of a URL with a sign-in: all of it, its user and its passwords."""
+    of_sentinels = re.compile(r"[?&]sentinel_password=([^&#]+)")
+    found, plain = of_sentinels.findall(url), of_sentinels.sub("", url)
+    if user := plain.partition("://")[2].rpartition("@")[0] or plain.rpartition("@")[0]:
+        found += [user, user.partition(":")[2] or user]
+    hidden = [url, *found] if found else []
+    return [SecretStr(one) for text in hidden for one in dict.fromkeys((text, unquote(text)))]
 
 
 def dotted(path: Path) -> str:

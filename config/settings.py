@@ -148,8 +148,8 @@ class StoreSettings(Table):
 
     url: Annotated[str, AfterValidator(_store_url)] = Field(
         default="",
-        description="`sqlite://` and an absolute path, or `redis://` and an address. Default: dragoman.db in the state "
-        "folder.",
+        description="`sqlite://` and an absolute path, or `redis://` (`rediss://` with TLS) and an address, or "
+        "`redis+sentinel://` (`rediss+sentinel://`) and those of Sentinels. Default: dragoman.db in the state folder.",
     )
     durability: Durability | None = Field(
         default=None,

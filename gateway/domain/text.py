@@ -61,8 +61,9 @@ def mended(text: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its user and password, for display and logs. Also for text that is no URL."""
-    return re.sub(r"(?<=://).*@", "", url, flags=re.DOTALL)
+    """Return a URL without its users and passwords, for display and logs. Also for text that is no URL."""
+    plain = re.sub(r"[?&]sentinel_(user|password)=[^&#]*", "", url)
+    return re.sub(r"(?<=://).*@", "", plain, flags=re.DOTALL)
 
 
 def cut(text: str, limit: int) -> str:

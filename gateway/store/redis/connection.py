@@ -13,10 +13,11 @@ import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from gateway.domain.text import without_password
 from gateway.errors import ConfigError, StoreError, StoreFull
+from gateway.store.redis import sentinels
+from gateway.store.redis.sentinels import NoPrimary, Sentinels
 
 T = TypeVar("T")
 
@@ -58,21 +59,40 @@ RUNBOOK = "deploy/RUNBOOK.md (A store on Redis) says what Redis needs."
 def address_of(url: str) -> tuple[str, str]:
     """Return the URL for the client and the prefix of all keys. Raises `ConfigError`."""
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    options = _options_of(parts.query)
     prefix = options.pop("prefix", "")
-    if unknown := sorted(set(options) - {"db", *FILES}):
+    of_sentinels = sentinels.OPTIONS if parts.scheme in SENTINELS else ()
+    if unknown := sorted(set(options) - {"db", *FILES, *of_sentinels}):
         raise ConfigError(
             f"The store's URL has an unknown option: {', '.join(unknown)}.",
             cure="Use `redis://user:password@host:port/0`, with `?prefix=` where several gateways share a Redis, and "
             "`rediss://` with `?ca=FILE`, `&cert=FILE` and `&key=FILE` for TLS. With Sentinels: "
-            "`redis+sentinel://user:password@one:26379,two:26379/name`.",
+            "`redis+sentinel://user:password@one:26379,two:26379/name`, with `?sentinel_user=`, `&sentinel_password=` "
+            "and `&sentinel_tls=no` for the Sentinels themselves.",
         )
+    _check_tls(parts.scheme, options.get(sentinels.TLS))
     for name, option in FILES.items():
         if (file := options.pop(name, None)) is not None:
             _check_file(name, file, parts.scheme)
             options[option] = file
     plain = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
     return plain, f"{{{prefix}}}:" if prefix else DEFAULT_PREFIX
+
+
+def _options_of(query: str) -> dict[str, str]:
+    """Return the options of a URL. A plus is a plus, in passwords too."""
+    return dict(parse_qsl(query.replace("+", "%2B")))
+
+
+def _check_tls(scheme: str, of_sentinels: str | None) -> None:
+    if of_sentinels is not None and not scheme.startswith("rediss"):
+        raise ConfigError(
+            f"The store's URL has `{sentinels.TLS}` and no TLS.", cure="Begin it with `rediss+sentinel://`."
+        )
+    if of_sentinels not in (None, "yes", "no"):
+        raise ConfigError(
+            f"The store's URL has `{sentinels.TLS}={of_sentinels}`.", cure="Write `yes` or `no`; `yes` is the default."
+        )
 
 
 def _check_file(name: str, file: str, scheme: str) -> None:
@@ -122,14 +142,19 @@ def _through_sentinels(url: str, given: dict[str, Any]) -> redis.Redis:
     parts = urlsplit(url)
     signing_in, _, places = parts.netloc.rpartition("@")
     user, _, password = (unquote(one) for one in signing_in.partition(":"))
+    options = _options_of(parts.query)
+    database = int(options.pop("db", "0"))
+    to_them: dict[str, Any] = {"socket_connect_timeout": CONNECT_S, "socket_timeout": CONNECT_S, "protocol": 2}
+    to_them |= {name: options.pop(key) for key, name in sentinels.SIGN_IN.items() if key in options}
+    has_tls = parts.scheme.startswith("rediss")
+    if options.pop(sentinels.TLS, "yes") == "yes" and has_tls:
+        to_them |= {"ssl": True, **options}
     hosts = [_place(one) for one in places.split(",")]
-    timeouts = {"socket_connect_timeout": CONNECT_S, "socket_timeout": CONNECT_S, "retry": Retry(NoBackoff(), 0)}
-    sentinels: Any = Sentinel(hosts, sentinel_kwargs=timeouts)
-    options = dict(parse_qsl(parts.query))
-    return sentinels.master_for(
+    found: Any = Sentinels(hosts, sentinel_kwargs={**to_them, "retry": Retry(NoBackoff(), 0)})
+    return found.master_for(
         parts.path.removeprefix("/"),
-        ssl=parts.scheme.startswith("rediss"),
-        db=int(options.pop("db", "0")),
+        ssl=has_tls,
+        db=database,
         username=user or None,
         password=password or None,
         retry=Retry(NoBackoff(), 0),
@@ -146,6 +171,8 @@ def _place(text: str) -> tuple[str, int]:
 def failure(error: redis.RedisError, url: str) -> StoreError:
     """Return the error for the caller."""
     text = str(error)
+    if isinstance(error, NoPrimary):
+        return StoreError(f"No Sentinel names the primary of Redis at {shown(url)}: {text}.", cure=error.cure)
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure in script" in text:
         return StoreError(f"Redis at {shown(url)} refuses this user: {text}.", cure=_right_for(text))
     if isinstance(error, redis.AuthenticationError):

@@ -67,12 +67,32 @@ def test_no_proxy_is_refused_with_its_cure(tmp_path: Path, written: str, told: s
     assert "very" not in said
 
 
-def test_password_of_the_store_is_told_to_nobody(tmp_path: Path) -> None:
-    url = "redis://ann:very%20secret-word@redis.example.org:6379/0?prefix=mine"
+@pytest.mark.parametrize(
+    ("url", "password", "shown"),
+    [
+        (
+            "redis://ann:very%20secret-word@redis.example.org:6379/0?prefix=mine",
+            "very secret-word",
+            "redis://redis.example.org:6379/0?prefix=mine",
+        ),
+        (
+            "redis+sentinel://one,two/name?db=2&sentinel_user=ann&sentinel_password=very%20secret-word",
+            "very secret-word",
+            "redis+sentinel://one,two/name?db=2",
+        ),
+        (
+            "redis+sentinel://ann:other@one,two/name?sentinel_password=very@secret-word",
+            "very@secret-word",
+            "redis+sentinel://one,two/name",
+        ),
+    ],
+)
+def test_password_of_the_store_is_told_to_nobody(tmp_path: Path, url: str, password: str, shown: str) -> None:
     loaded = read(tmp_path, f'[store]\nurl = "{url}"\n')
-    assert dict(lines(loaded))["store"] == "redis://redis.example.org:6379/0?prefix=mine"
-    said = redactor_of(loaded).text(f"cannot open {url}: no user ann:very secret-word")
+    assert dict(lines(loaded))["store"] == shown
+    said = redactor_of(loaded).text(f"cannot open {url}: no user ann:{password}")
     assert "secret-word" not in said
     with pytest.raises(ConfigError) as caught:
-        read(tmp_path, f'[store]\nurl = "{url.replace("redis:", "redis+other:")}"\n')
-    assert "no store is known at 'redis+other://redis.example.org" in str(caught.value)
+        read(tmp_path, f'[store]\nurl = "{url.replace("://", "+other://")}"\n')
+    assert f"no store is known at '{shown.replace('://', '+other://')}" in str(caught.value)
+    assert "secret-word" not in str(caught.value)
