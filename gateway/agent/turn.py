@@ -27,7 +27,7 @@ from gateway.domain.prompts import AnswerRestarted, Complete, ModelRequest, Text
 from gateway.domain.slots import NewSlot, shown_when_stored
 from gateway.domain.steps import Answer, StepState
 from gateway.domain.text import visible
-from gateway.domain.turns import Lease, TurnKind, TurnLimits, TurnState
+from gateway.domain.turns import BEGUN_AT_MOST, Lease, TurnKind, TurnLimits, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, WaitKind
 from gateway.errors import LeaseLost, ModelError, OverBudget
@@ -46,8 +46,6 @@ from gateway.toolcalls.tool_set import ToolSet
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 """Delay after which an answer on a page that nobody has open is copied to the owner's chat."""
-BEGUN_AT_MOST = 10
-"""Starts of a turn without a decision in between. The limit stops a turn that crashes the process each time."""
 SHORTER_AT_MOST = 2
 """Retries of one model request, each shorter, after the model refused it as too long."""
 EMPTY = "The model gave an empty answer. Ask again, or in other words."

@@ -19,7 +19,7 @@ from gateway.agent.turn import TurnRun, TurnRunner
 from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.domain.slots import NewSlot
-from gateway.domain.turns import LEASE_LASTS, Lease, TurnState
+from gateway.domain.turns import LEASE_LASTS, Lease, TurnState, company
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import DragomanError, FilesElsewhere, LeaseLost, StoreError, first_of
@@ -46,6 +46,8 @@ RETRY_AFTER_S = 1.0
 """Seconds between attempts after a failure of the store."""
 END_TRIES = int(LEASE_LASTS.total_seconds() / RETRY_AFTER_S)
 """Attempts to end a turn, for as long as its lease may last."""
+AMONG_FEW_FOR_S = 3.0
+"""Seconds at most for which nothing is claimed beside a turn that was begun often: it may end the process."""
 SHORTAGES = 3
 """Releases of a turn for lack of memory in one process. Then it fails: it may be the one that takes the memory."""
 
@@ -82,10 +84,16 @@ class TurnWorker:
         """Claim and run turns until drained; return when the last one is released."""
         async with asyncio.TaskGroup() as group:
             while not self._draining:
+                often: list[asyncio.Task[None]] = []
                 for one in await self._claim():
                     run = self.turns.begin(one)
                     self._held.add(run)
-                    group.create_task(self._hold(run), name=f"turn {one.lease.turn}")
+                    task = group.create_task(self._hold(run), name=f"turn {one.lease.turn}")
+                    if company(one.begun) < CLAIMED_AT_ONCE:
+                        often.append(task)
+                if often:
+                    await asyncio.wait(often, timeout=AMONG_FEW_FOR_S)
+                    self.events.publish_here(TURNS, TurnsDue())  # the claim left turns behind
 
     def drain(self) -> None:
         """Stop claiming, and cancel running turns, which releases them. Idempotent."""

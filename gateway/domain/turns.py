@@ -40,9 +40,20 @@ STOPPED_TEXT = "Stopped."
 
 LEASE_LASTS = timedelta(seconds=15)
 """Duration of a lease, from its claim or renewal: after it another node may take the turn."""
+BEGUN_AT_MOST = 10
+"""Starts of a turn without an end or a decision in between. The limit stops a turn that ends the process each time."""
 LIFE_BITS = 20
 """Bits of a fence below the number of the store's life."""
 ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
+
+
+def company(begun: int) -> int:
+    """Return how many turns a node takes up at once when one of them was begun so often and did not end.
+
+    A process that dies does not tell which of its turns ended it. So the company halves with each start. A last start
+    is made alone: only the turn that ends the process does not survive it.
+    """
+    return 2 ** max(0, BEGUN_AT_MOST - 1 - begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

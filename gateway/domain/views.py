@@ -42,6 +42,12 @@ class Claimed:
     history: Sequence[TurnView] | None = None
     """Ended turns before it, as `Queries.history` returns them; None when they were not requested."""
 
+    @property
+    def begun(self) -> int:
+        """Number of earlier starts after which it neither ended nor waited for a decision."""
+        waits = 0 if self.view is None else len(self.view.waits)
+        return max(0, self.lease.claims - 1 - waits)
+
 
 Item: TypeAlias = Received | Turn | Step | Wait | Slot
 

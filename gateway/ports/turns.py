@@ -35,7 +35,8 @@ class TurnQueue(Protocol):
     async def claim(
         self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0, home: str = ""
     ) -> Sequence[Claimed]:
-        """Claim turns that may run now, longest waiting first. Fewer than `limit`: no other one may run now.
+        """Claim turns that may run now, longest waiting first. Fewer than `limit`: no other one may run now,
+        or one of them was begun often and did not end (`domain.turns.company`).
 
         When there is none, wait `wait_s` seconds for one, or until anybody publishes to `TURNS`. A waiting caller may
         get a turn in the very commit that makes it claimable; nobody else is notified of that turn. A turn that becomes

@@ -9,7 +9,7 @@ from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.steps import StepKind, StepState
 from gateway.domain.tools import ResultStatus
-from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.turns import BEGUN_AT_MOST, Lease, TurnKind, TurnState
 from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.errors import LeaseLost
 from gateway.ports import Store
@@ -81,6 +81,19 @@ async def test_a_session_runs_its_model_turns_one_after_the_other(scene: Scene) 
         assert not await scene.store.claim(NODE)
         await scene.finish(lease)
     assert not await scene.store.claim(NODE)
+
+
+@pytest.mark.conformance
+async def test_few_are_claimed_beside_one_that_was_begun_often(scene: Scene) -> None:
+    """The company of a turn that did not end halves with each start; the next claim takes the others."""
+    for n in range(4):
+        await scene.say(to=route(SessionId(f"chat:{n}")))
+    for begun in range(BEGUN_AT_MOST):
+        sizes = list[int]()
+        while claimed := await scene.store.claim(NODE, 32):
+            sizes.append(len(claimed))
+        assert sizes == {8: [2, 2], 9: [1, 1, 1, 1]}.get(begun, [4])
+        assert await scene.store.void_leases("here") == 4
 
 
 @pytest.mark.conformance

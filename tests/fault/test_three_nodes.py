@@ -16,7 +16,7 @@ import pytest
 
 from gateway.domain.messages import Received
 from gateway.domain.slots import Slot, SlotKind
-from gateway.domain.turns import Turn, TurnKind
+from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import Item
 from tests.fault.nodes_rig import Fleet, fleet
 from tests.fault.oracle import Evidence, every_turn_ended_with_one_answer, nothing_is_lost
@@ -90,6 +90,9 @@ async def judge(three: Fleet, people: Writers) -> None:
     figure("F02", LOST, lost, 0, of=MESSAGES)
     figure("F02", TWICE, twice, 0, of=MESSAGES)
     figure("F02", "on Redis: sessions out of order", sum(not in_order(one) for one in found), 0, of=len(found))
+    failures = Counter(text for one in found for text in failures_of(one))
+    sys.stdout.writelines(f"{count} turns failed: {text}\n" for text, count in failures.most_common(3))
+    figure("F02", "on Redis: messages answered with a failure", failures.total(), 0, of=MESSAGES)
     for one in found:
         nothing_is_lost(one)
         every_turn_ended_with_one_answer(one)
@@ -108,15 +111,30 @@ def taken(evidence: Evidence) -> Counter[str]:
     return Counter(one.message.text for one in evidence.of(Received) if one.turn is not None and one.given is not None)
 
 
+def failures_of(evidence: Evidence) -> list[str]:
+    """The answers of turns that failed."""
+    failed = {turn.id for turn in evidence.of(Turn) if turn.state is TurnState.FAILED}
+    return [slot.text for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER and slot.turn in failed]
+
+
 def in_order(evidence: Evidence) -> bool:
-    """Whether messages were taken and answered in the order of their saying, one turn at a time; say why not."""
+    """Whether messages were taken and answered in the order of their saying, one turn at a time; say why not.
+
+    A failure has its place among the answers, whatever its text.
+    """
     texts = [one.message.text for one in evidence.of(Received)]
-    answers = [slot.text for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER]
     turns: list[Turn] = [turn for turn in evidence.of(Turn) if turn.kind is TurnKind.MODEL]
+    failed = {turn.id for turn in turns if turn.state is TurnState.FAILED}
+    answers = [slot for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER]
+    answered = [
+        (text, slot.text)
+        for text, slot in zip(evidence.said, answers, strict=False)
+        if slot.turn not in failed and slot.text != f"You said: {text}"
+    ]
     times = [(one.id, one.ended_at, two.id, two.started_at) for one, two in pairwise(turns) if overlap(one, two)]
     wrong = {
         "taken": [pair for pair in zip(evidence.said, texts, strict=False) if pair[0] != pair[1]],
-        "answered": [pair for pair in zip(evidence.said, answers, strict=False) if pair[1] != f"You said: {pair[0]}"],
+        "answered": answered,
         "at the same time": times,
     }
     why = {name: found[:3] for name, found in wrong.items() if found}

@@ -11,7 +11,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import SLOTS, TURNS
 from gateway.domain.slots import Slot
-from gateway.domain.turns import Lease, TurnKind
+from gateway.domain.turns import Lease, TurnKind, company
 from gateway.domain.views import Claimed
 from gateway.ports import Clock
 from gateway.store.answer_rules import together
@@ -76,11 +76,12 @@ class MemoryStore(MemoryQueries):
         return claimed
 
     def _claim(self, take: Callable[[Part, TurnId], Claimed | None], limit: int, home: str) -> list[Claimed]:
-        claimed: list[Claimed] = []
-        while len(claimed) < limit and (ready := self.ready_turns(self.clock.now(), 1, home)):
+        claimed, most = list[Claimed](), limit
+        while len(claimed) < most and (ready := self.ready_turns(self.clock.now(), 1, home)):
             taken = self.change(lambda part, turn=ready[0]: take(part, turn))
             assert taken is not None, "the index and the kernel agree"
             claimed.append(taken)
+            most = min(most, company(taken.begun))
         return claimed
 
     async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:

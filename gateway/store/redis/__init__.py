@@ -14,7 +14,7 @@ from typing import TypeVar
 from gateway.domain.durability import STRICT, NotedStore, StoreTerms
 from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
-from gateway.domain.turns import Lease, TurnKind
+from gateway.domain.turns import Lease, TurnKind, company
 from gateway.domain.views import Claimed
 from gateway.ports import Clock
 from gateway.store.kernel import turns
@@ -76,9 +76,17 @@ class RedisStore(RedisQueries):
         """Claim ready turns; when there is none, wait for one."""
 
         def claim(part: Part) -> list[Claimed]:
-            ready = part.index.ready_turns(part.now, limit, home)
-            taken = source_of(part).each(lambda turn: take(part, turn), ready)
-            return [one for one in taken if one is not None]
+            claimed, most = list[Claimed](), limit
+
+            def add(turn: TurnId) -> None:
+                nonlocal most
+                taken = take(part, turn) if len(claimed) < most else None
+                if taken is not None:
+                    claimed.append(taken)
+                    most = min(most, company(taken.begun))
+
+            source_of(part).each(add, part.index.ready_turns(part.now, limit, home))
+            return claimed
 
         return await self._claim(self._writer.turns, claim, limit, wait_s)
 

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 from gateway.domain.ids import InboundId, NodeId, SlotId, TurnId
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
-from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.turns import Lease, TurnKind, TurnState, company
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import StoreError
@@ -145,12 +145,13 @@ class SqliteStore(SqliteQueries):
         return result
 
     def _claim(self, tx: Tx, take: Callable[[Part, TurnId], Claimed | None], limit: int, home: str) -> list[Claimed]:
-        claimed: list[Claimed] = []
+        claimed, most = list[Claimed](), limit
         self._source.tx = tx
-        while len(claimed) < limit and (ready := self._source.ready_turns(tx.moment, 1, home)):
+        while len(claimed) < most and (ready := self._source.ready_turns(tx.moment, 1, home)):
             taken = self._change(tx, lambda part, turn=ready[0]: take(part, turn))
             assert taken is not None, "the index and the kernel agree"
             claimed.append(taken)
+            most = min(most, company(taken.begun))
         return claimed
 
     async def slot_overwritten(self, slot: SlotId, version: int) -> bool:

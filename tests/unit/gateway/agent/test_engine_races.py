@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.turn import BEGUN_AT_MOST
 from gateway.agent.worker import AT_ONCE
 from gateway.domain.ids import NodeId, SessionId, TurnId
 from gateway.domain.prompts import ModelEvent, ModelRequest, UserText
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
 from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk, SandboxPolicy, ToolResult
-from gateway.domain.turns import ENDED, Lease, TurnKind, TurnState
+from gateway.domain.turns import BEGUN_AT_MOST, ENDED, Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import WaitState
 from gateway.errors import LeaseLost, ModelError
@@ -126,6 +125,39 @@ async def test_turn_fails_after_ten_crashes_of_the_process(tmp_path: Path, shell
 
     assert (state(engine, turn), engine.model.requests) == (TurnState.FAILED, [])
     assert (await engine.texts())[-1].startswith("Stopped: this was started 10 times")
+
+
+class Deadly(ScriptedModel):
+    """Model that ends the process when it is asked about poison, before any other answer is whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.died = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        if "poison" in str(request.messages[-1]):
+            self.died.set()
+            await self.go.wait()
+        await asyncio.sleep(0.03)
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_only_the_turn_that_ends_the_process_fails(engine: Engine) -> None:
+    """I44: those that were begun beside it, however often, are answered."""
+    engine.models.model = model = Deadly()
+    turns = list[TurnId]()
+    for n in range(AT_ONCE // 4):
+        to, said = route(SessionId(f"group:{n}")), inbound("poison" if n == 20 else "hello", where=GROUP)
+        accepted = await engine.store.accept(to, said, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+        turns.append(accepted.turn)
+    while engine.store.unended:
+        model.died.clear()
+        async with in_background(engine.worker().run()):
+            await until(lambda: _is(model.died.is_set() or not engine.store.unended))
+        while await engine.store.void_leases("here"):
+            pass
+    assert [n for n, turn in enumerate(turns) if state(engine, turn) is not TurnState.DONE] == [20]
 
 
 async def test_a_turn_that_waits_for_many_decisions_is_not_taken_for_poison(engine: Engine, shell: FakeTool) -> None:
