@@ -124,20 +124,20 @@ async def ids(store: Store, what: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "breaks"),
+    ("what", "breaks", "named"),
     [
-        ("sessions", "UPDATE sessions SET kind = 'none of ours' WHERE id = ?"),
-        ("sessions", "UPDATE sessions SET active_at = 9000000000000000000 WHERE id = ?"),
-        ("sessions", "UPDATE sessions SET tools = '{' WHERE id = ?"),
-        ("waits", "UPDATE waits SET approval = 'no JSON' WHERE id = ?"),
-        ("waits", "UPDATE waits SET approval = '{\"risk\": 7}' WHERE id = ?"),
-        ("waits", "UPDATE waits SET payload = '[' WHERE id = ?"),
-        ("rows", "UPDATE waits SET approval = 'no JSON' WHERE ord = ?"),
-        ("rows", "UPDATE steps SET call = 'no JSON' WHERE ord = ?"),
+        ("sessions", "UPDATE sessions SET kind = 'none of ours' WHERE id = ?", "session"),
+        ("sessions", "UPDATE sessions SET active_at = 9000000000000000000 WHERE id = ?", "session"),
+        ("sessions", "UPDATE sessions SET tools = '{' WHERE id = ?", "session"),
+        ("waits", "UPDATE waits SET approval = 'no JSON' WHERE id = ?", "approval"),
+        ("waits", "UPDATE waits SET approval = '{\"risk\": 7}' WHERE id = ?", "approval"),
+        ("waits", "UPDATE waits SET payload = '[' WHERE id = ?", "approval"),
+        ("rows", "UPDATE waits SET approval = 'no JSON' WHERE ord = ?", "wait of a session"),
+        ("rows", "UPDATE steps SET call = 'no JSON' WHERE ord = ?", "step of a session"),
     ],
 )
 async def test_one_unreadable_row_hides_no_list(
-    tmp_path: Path, what: str, breaks: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, what: str, breaks: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "s.db"
     async with opened(str(path)) as store:
@@ -157,3 +157,4 @@ async def test_one_unreadable_row_hides_no_list(
         assert (await store.changes(MAIN, 0, 100)).more is False
     said = capsys.readouterr()
     assert "a row cannot be read and is left out" in said.out + said.err
+    assert named in said.out + said.err
