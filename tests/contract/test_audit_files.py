@@ -152,9 +152,10 @@ async def test_a_moved_store_keeps_the_mark_of_removed_rows(
     copied = await asyncio.to_thread(export, place("it"), str(tmp_path / "copy.db"))
     assert copied.removed is not None
     assert (copied.removed.seq, copied.audit.seq, copied.tally.counts["audit"]) == (2, 3, 1)
-    moved = f"{redis_server.url}?prefix={tmp_path.name}-moved"
-    assert (await asyncio.to_thread(migrate, str(tmp_path / "copy.db"), moved)).removed == copied.removed
-    store = open_store(moved, FakeClock())
+    moved, clock = f"{redis_server.url}?prefix={tmp_path.name}-moved", FakeClock()
+    again = await asyncio.to_thread(migrate, str(tmp_path / "copy.db"), moved, clock.now())
+    assert again.removed == copied.removed
+    store = open_store(moved, clock)
     assert ((await verify(store)).rows, (await verify(store)).broken) == (1, None)
     await store.close()
     kept, now = await asyncio.to_thread(compare_audit, moved, str(tmp_path / "audit.jsonl"))

@@ -87,7 +87,7 @@ async def test_a_copy_of_an_older_store_goes_on(
     older: str, clock: FakeClock, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     moved = f"sqlite://{tmp_path}/moved.db" if older.startswith("redis") else f"{redis_server.url}?prefix={mint('to')}"
-    await asyncio.to_thread(copy, older, moved)
+    await asyncio.to_thread(copy, older, moved, clock.now())
     await goes_on(moved, clock)
 
 

@@ -124,7 +124,7 @@ async def test_a_folded_store_is_exported_row_by_row(scene: FamilyScene, url: st
     folded = await asyncio.to_thread(export, url, str(tmp_path / "folded.db"))
     assert folded.tally.digest == plain.tally.digest
     back = f"{url}back"
-    moved = await asyncio.to_thread(migrate, str(tmp_path / "folded.db"), back)
+    moved = await asyncio.to_thread(migrate, str(tmp_path / "folded.db"), back, scene.clock.now())
     assert moved.tally.digest == plain.tally.digest
     again = open_store(back, scene.clock)
     try:

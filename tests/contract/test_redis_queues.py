@@ -65,7 +65,7 @@ async def test_a_long_queue_runs_in_its_order(scenes: tuple[Scene, Scene], url: 
 async def test_a_long_queue_moves_to_another_store(scenes: tuple[Scene, Scene], url: str, tmp_path: Path) -> None:
     turns = await queued(scenes[0])
     out = await asyncio.to_thread(export, url, str(tmp_path / "out.db"))
-    moved = await asyncio.to_thread(migrate, str(tmp_path / "out.db"), f"{url}back")
+    moved = await asyncio.to_thread(migrate, str(tmp_path / "out.db"), f"{url}back", scenes[0].clock.now())
     assert moved.tally.digest == out.tally.digest
     again = open_store(f"{url}back", scenes[0].clock)
     try:
