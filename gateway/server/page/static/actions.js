@@ -83,6 +83,13 @@ export async function redeem(code) {
     auth.value = "out";
     signIn.value = { busy: true, error: "" };
   });
+  document.documentElement.toggleAttribute("data-signing-in", true); // stale.js waits
+  await exchange(code);
+  document.documentElement.toggleAttribute("data-signing-in", false);
+}
+
+/** @param {string} code */
+async function exchange(code) {
   const answer = await fetch("/api/signin", {
     method: "POST",
     headers: { "Content-Type": "application/json" },

@@ -42,10 +42,11 @@
     else show();
   }
 
-  /** A proxy answers 502 to 504 for a server that is away. */
+  /** A proxy answers 502 to 504 for a server that is away. A link's code works once: a reload would lose its sign-in. */
   function ask() {
     fetch(location.pathname, { cache: "no-store" }).then(function (answer) {
-      if (answer.status >= 500) wait();
+      if (document.documentElement.hasAttribute("data-signing-in")) setTimeout(ask, AGAIN / 10);
+      else if (answer.status >= 500) wait();
       else if (answer.ok && mayReload()) location.reload();
       else show();
     }, wait);
