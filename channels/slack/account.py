@@ -31,7 +31,7 @@ from channels.slack.socket import LinkDisabled, Sockets, Timing
 from channels.slack.threads import Threads
 from channels.slack.updates import Errands, SlackUpdates
 from channels.slack.web import SlackAck, Web
-from gateway.domain.messages import Conversation
+from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.sessions import SessionKind
 from gateway.ports import ChannelContext, Sink
 
@@ -62,6 +62,8 @@ class SlackPauses:
     """Lifetime from which a lost connection is replaced without a pause."""
     lease: float = 5.0
     """Interval between renewals of the lease, and between two looks of a node that stands by."""
+    unmark: float = 3.0
+    """Interval between two removals of a reaction: Slack allows 20 a minute."""
 
 
 class SlackConnection(PlatformAccount):
@@ -83,7 +85,7 @@ class SlackConnection(PlatformAccount):
         self._bans = Bans(name, context.key_value, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
-        self.presence = Presence(name, self.client, context.clock)
+        self.presence = Presence(name, self.client, context.clock, pauses.unmark)
         self._pauses = pauses
         self._timing = timing
         self._dispatch = BoltDispatch(name, self.client, self._take)
@@ -115,8 +117,8 @@ class SlackConnection(PlatformAccount):
     async def run(self, sink: Sink) -> None:
         """Serve until cancelled."""
         self._trouble, self._failures = STARTING, 0
-        try:
-            async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
+            try:
                 me = await self._introduce()
                 self._updates = self._make_updates(me, sink, group)
                 if self.settings.mode == "socket":
@@ -124,8 +126,8 @@ class SlackConnection(PlatformAccount):
                     await self._lease.lead(self._serve_sockets, self._stand_by)
                 else:
                     await asyncio.Event().wait()
-        finally:
-            self._updates = self._sockets = self._lease = None
+            finally:  # before the group ends, which takes no more errands then
+                self._updates = self._sockets = self._lease = None
 
     def trouble(self) -> str:
         """Return why the account does not fully work now; empty when it does."""
@@ -152,6 +154,11 @@ class SlackConnection(PlatformAccount):
         """Record a successful send: the token is valid, and the status of its thread ended."""
         self._unsent = ""
         self.presence.answered(conversation.chat, conversation.thread)
+
+    def answered(self, message: Inbound) -> None:
+        """Take the mark off a message that is answered; it stays while this account does not run."""
+        if self._updates is not None:
+            self._updates.answered(message)
 
     # --- receiving ----------------------------------------------------------------------------------
 

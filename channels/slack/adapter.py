@@ -23,7 +23,7 @@ from channels.slack.send_state import Form, SendStates, Unfinished
 from channels.slack.settings import SlackSettings
 from channels.slack.showing import SlackMessageSync
 from channels.slack.socket import Timing
-from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.messages import Attachment, Conversation, Inbound
 from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress
 
@@ -136,6 +136,13 @@ class SlackChannel(AccountsChannel[SlackConnection]):
         direct = conversation.chat.startswith("D") and bool(conversation.thread)
         if account is not None and direct and _is_place(conversation):
             await account.presence.working(conversation.chat, conversation.thread)
+
+    def answered(self, messages: Sequence[Inbound]) -> None:
+        """Take the marks off messages that are answered."""
+        for message in messages:
+            place = message.conversation
+            if place.channel == self.name and (account := self._accounts.get(place.account)) is not None:
+                account.answered(message)
 
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """Return the rate limits of the workspace and of the channel with its threads; 0 means no limit."""

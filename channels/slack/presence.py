@@ -1,13 +1,14 @@
 """Best-effort indicators in Slack: reactions, ephemeral notes, prompts, status. Used by `updates` and `adapter`.
 
-Never fails, and never waits for long. A reaction marks an accepted message, a note for one person tells the result of
-a press. A direct conversation shows prompts, and a thread in it a status.
+Never fails, and never waits for long. A reaction marks an accepted message until it is answered, a note for one person
+tells the result of a press. A direct conversation shows prompts, and a thread in it a status.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,26 +29,87 @@ STATUSES_KEPT = 500
 """Statuses remembered before old ones are dropped."""
 MISSING_FOR_S = 600.0
 """Pause in seconds before a method without its scope is called again."""
+MARKS_KEPT = 500
+"""Marked messages remembered, and marks that wait to be removed, before old ones are dropped."""
+REMOVALS = 3
+"""Attempts to remove a mark."""
+LONGEST_WAIT_S = 120.0
+"""Longest pause in seconds after which marks are still removed. A longer one means a missing scope."""
 HARMLESS = frozenset({"already_reacted", "no_reaction", "message_not_found", "user_not_in_channel"})
+
+
+class _Mark:
+    """Reaction on a message of a thread; `made` is set once Slack has answered."""
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        self.made = asyncio.Event()
+
+
+def _mark_of(channel: str, ts: str) -> dict[str, Any]:
+    return {"channel": channel, "timestamp": ts, "name": SEEN}
 
 
 class Presence:
     """Indicators of one account."""
 
-    def __init__(self, name: str, client: SlackClient, clock: Clock) -> None:
-        """Take the account's name, for the log, and the client."""
+    def __init__(self, name: str, client: SlackClient, clock: Clock, unmark_every_s: float) -> None:
+        """Take the account's name, for the log, and the client. `unmark_every_s`: time between two removed marks."""
         self._name = name
         self._client = client
         self._clock = clock
+        self._unmark_every_s = unmark_every_s
         self._places = asyncio.Semaphore(AT_ONCE)
         self._not_before: dict[str, float] = {}
         """End of the pause for each limited or forbidden method."""
         self._statuses: dict[tuple[str, str], float] = {}
         """Time of the last status, by channel and thread."""
+        self._marks: OrderedDict[tuple[str, str], _Mark] = OrderedDict()
+        """Marks made by this process, by channel and timestamp."""
+        self._unwanted: deque[tuple[str, str]] = deque(maxlen=MARKS_KEPT)
+        """Marks to be removed."""
+        self._removes = False
+        """True while a task removes them."""
 
-    async def seen(self, channel: str, ts: str) -> None:
-        """Mark a message as accepted. The mark stays: the end of a turn is unknown here."""
-        await self._do("reactions.add", {"channel": channel, "timestamp": ts, "name": SEEN})
+    async def seen(self, channel: str, ts: str, thread: str = "") -> None:
+        """Mark a message of a channel or thread as accepted."""
+        mark = self._marks[channel, ts] = _Mark(thread)
+        while len(self._marks) > MARKS_KEPT:
+            self._marks.popitem(last=False)
+        await self._do("reactions.add", _mark_of(channel, ts))
+        mark.made.set()
+
+    async def unmark(self, channel: str, ts: str) -> None:
+        """Remove a message's mark, also one of an earlier process. Several calls take turns."""
+        self._unwanted.append((channel, ts))
+        if self._removes:
+            return
+        self._removes = True
+        try:
+            while self._unwanted:
+                await self._remove_mark(*self._unwanted.popleft())
+                await asyncio.sleep(self._unmark_every_s)
+        finally:
+            self._removes = False
+
+    async def unmark_all(self, channel: str, thread: str) -> None:
+        """Remove the marks that this process made in a channel or thread: all there was stopped."""
+        found = [ts for (where, ts), mark in self._marks.items() if (where, mark.thread) == (channel, thread)]
+        for ts in found:
+            await self.unmark(channel, ts)
+
+    async def _remove_mark(self, channel: str, ts: str) -> None:
+        if (mark := self._marks.pop((channel, ts), None)) is not None:
+            await mark.made.wait()  # or it would be made after its removal
+        method = "reactions.remove"
+        for _ in range(REMOVALS):
+            pause_s = self._not_before.get(method, 0.0) - self._clock.monotonic()
+            if pause_s > LONGEST_WAIT_S:
+                return
+            await asyncio.sleep(max(pause_s, 0.0))
+            if await self._do(method, _mark_of(channel, ts)):
+                return
+            await asyncio.sleep(self._unmark_every_s)
 
     async def tell(self, channel: str, user: str, text: str, thread: str = "") -> None:
         """Send a note that only this person sees."""
@@ -93,14 +155,14 @@ class Presence:
         self._statuses.pop((channel, thread), None)
 
     async def _do(self, method: str, parameters: dict[str, Any]) -> bool:
-        """Call a method; return True on success."""
+        """Call a method; return True if its effect is there."""
         if self._clock.monotonic() < self._not_before.get(method, 0.0):
             return False
         try:
             async with asyncio.timeout(WITHIN_S), self._places:
                 await self._client.call(method, parameters)
         except SlackDeclined as declined:
-            self._refused(method, declined)
+            return self._is_harmless(method, declined)
         except (SlackFailure, TimeoutError):
             pass
         except Exception:  # the loop of an account: it must not restart for this (house rule 9)
@@ -109,11 +171,13 @@ class Presence:
             return True
         return False
 
-    def _refused(self, method: str, declined: SlackDeclined) -> None:
+    def _is_harmless(self, method: str, declined: SlackDeclined) -> bool:
+        """Return True for a refusal that leaves nothing to do; note after any other when to call the method again."""
         if declined.error in HARMLESS:
-            return
+            return True
         wait_s = declined.retry_after_s
         if declined.error in ("missing_scope", "not_allowed_token_type"):
             wait_s = MISSING_FOR_S
         self._not_before[method] = self._clock.monotonic() + wait_s
         logging.getLogger(__name__).info("account %s: %s", self._name, declined)
+        return False

@@ -39,6 +39,7 @@ from channels.slack.threads import Threads
 from channels.slack.web import SlackAck
 from gateway.domain.messages import Inbound, Refused
 from gateway.domain.routes import Accepted
+from gateway.domain.text import split_command
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError
 from gateway.ports import Clock, Sink
@@ -56,6 +57,8 @@ TOLD = frozenset(
     }
 )
 """Results sent to the person who pressed; decisions are shown on the card."""
+STOPS = frozenset({"stop", "new"})
+"""Commands after which no message of their conversation is worked on."""
 NO_FORM = "The form could not be opened. Press the button again."
 
 
@@ -167,6 +170,8 @@ class SlackUpdates:
     async def _taken(self, message: Inbound, accepted: Accepted | None) -> None:
         """Join the message's thread, before the acknowledgement, and show that the message was accepted."""
         place = message.conversation
+        if accepted is None and _stops(message.text):
+            self.later(self.presence.unmark_all(place.chat, place.thread), "marks")
         if accepted is None or message.edits:
             return
         if message.addressed and place.thread and not message.direct:
@@ -178,8 +183,13 @@ class SlackUpdates:
             if (place.chat, place.thread) in self._untitled:
                 del self._untitled[place.chat, place.thread]
                 self.later(self.presence.title(place.chat, place.thread, message.text), "title")
-        elif ts := _ts(message):
-            self.later(self.presence.seen(place.chat, ts), "reaction")
+        elif ts := _marked(message):
+            self.later(self.presence.seen(place.chat, ts, place.thread), "reaction")
+
+    def answered(self, message: Inbound) -> None:
+        """Take the mark off a message that is answered."""
+        if ts := _marked(message):
+            self.later(self.presence.unmark(message.conversation.chat, ts), "reaction")
 
     def _opened(self, opened: Opened) -> None:
         channel, thread = opened.channel, opened.thread
@@ -237,7 +247,16 @@ def _is_echo(payload: object, me: Identity) -> bool:
     return said.get("user") == me.user
 
 
-def _ts(message: Inbound) -> str:
-    """Return a message's timestamp; empty for a command, which has none."""
-    ts = message.event_key.rpartition(f".{message.conversation.chat}.")[2]
-    return "" if ts.startswith("c") else ts
+def _stops(text: str) -> bool:
+    """Return True for a command that stops all work in its conversation."""
+    command = split_command(text)
+    return command is not None and command[0] in STOPS
+
+
+def _marked(message: Inbound) -> str:
+    """Return the timestamp of a message that is marked while it is worked on.
+
+    Empty for a command, which has none, for an edit, and where a status shows the work.
+    """
+    has_status = message.direct and message.conversation.thread
+    return "" if message.edits or has_status else ids.message_of(message.event_key)

@@ -18,11 +18,12 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.domain.ids import OwnerName, Principal, SlotId
 from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, file_may_take_s
+from gateway.domain.turns import ENDED
 from gateway.domain.waits import WaitKind
 from gateway.errors import FileAway, NotFound, SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
-from gateway.ports import Channel, Clock, FindOutput, KeyValue, Outbox, Queries
+from gateway.ports import Channel, Clock, FindOutput, KeyValue, MarksReceipt, Outbox, Queries
 from gateway.system.clock import is_set
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
@@ -332,6 +333,21 @@ class _Attempt:
         if slot.kind is SlotKind.CARD:
             await by.points.hit("J9")
         by.metrics.sends.labels(slot.conversation.channel, "sent").inc()
+        if slot.kind is SlotKind.ANSWER and isinstance(channel, MarksReceipt):
+            await self._take_marks_off(channel)
+
+    async def _take_marks_off(self, channel: MarksReceipt) -> None:
+        """Tell a channel which messages are answered now. The store knows them: marks outlive a restart."""
+        if self.slot.turn is None:
+            return
+        try:
+            view = await self.by.queries.turn(self.slot.turn)
+            if view.turn.state in ENDED:
+                channel.answered([one.message for one in view.inputs])
+        except (NotFound, StoreError) as error:
+            self.by.log.info("marks of receipt stay", slot=self.slot.id, error=str(error))
+        except Exception:  # the answer is shown: it must not be sent again for this (house rule 9)
+            self.by.log.exception("a channel broke while unmarking", slot=self.slot.id)
 
     async def _render(self) -> RenderedSlot:
         slot, by = self.slot, self.by

@@ -107,6 +107,15 @@ class Channel(Protocol):
 
 
 @runtime_checkable
+class MarksReceipt(Protocol):
+    """Channel that marks what it received until that is answered. Optional."""
+
+    def answered(self, messages: Sequence[Inbound]) -> None:
+        """Take the marks off messages of a turn that has ended and is answered. Return at once; repeating is safe."""
+        ...
+
+
+@runtime_checkable
 class WithAccounts(Protocol):
     """Channel that reports the state of each of its accounts, for metrics. Optional."""
 

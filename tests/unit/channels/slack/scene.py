@@ -84,7 +84,7 @@ def showing(
     return RenderedSlot(slot=replace(made, **slot), text=text, partial=partial)
 
 
-QUICK = SlackPauses(first=0.01, longest=0.05, token=0.03, broken=0.01, steady=0.05, lease=0.02)
+QUICK = SlackPauses(first=0.01, longest=0.05, token=0.03, broken=0.01, steady=0.05, lease=0.02, unmark=0.01)
 TIMING = Timing(connect=2.0, hello=0.5, ping=0.1, pings=2, told_after=0.05, one_told_after=0.5, close=0.2)
 
 

@@ -1,0 +1,59 @@
+"""Marks of receipt go when a turn has ended and its last answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gateway.domain.messages import Inbound
+from gateway.domain.slots import SlotKind, SlotState
+from gateway.domain.steps import Answer
+from gateway.domain.tools import Effect, Risk
+from tests.support.engine import Engine
+from tests.support.fakes import FakeChannel, FakeTool, calls
+from tests.support.sending import delivered
+
+
+@dataclass(slots=True)
+class MarkingChannel(FakeChannel):
+    """A channel that marks what it received."""
+
+    unmarked: list[str] = field(default_factory=list[str])
+    broken: bool = False
+
+    def answered(self, messages: Sequence[Inbound]) -> None:
+        """Remember their texts."""
+        if self.broken:
+            raise RuntimeError("the platform said something strange")
+        self.unmarked += [message.text for message in messages]
+
+
+async def test_marks_go_with_the_last_answer_of_a_turn(tmp_path: Path) -> None:
+    """Not with what is said before its calls; and after a restart too, since the store knows the messages."""
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)])
+    channel = MarkingChannel()
+    engine.model.script = [replace(calls("shell:ls"), text="I look."), Answer(text="Three files.", model="scripted")]
+    await engine.say("What is here?")
+    await engine.run(await engine.claim())
+    await delivered(engine, channel)
+    assert [one.slot.kind for one in channel.sent] == [SlotKind.ANSWER, SlotKind.CARD]
+    assert channel.unmarked == []
+
+    (wait,) = await engine.store.open_approvals()
+    await engine.press(wait.id)
+    await engine.say("And now?")
+    await engine.run(await engine.claim())
+    again = MarkingChannel()
+    await delivered(engine, again)
+    assert again.unmarked == ["What is here?", "And now?"]
+
+
+async def test_an_answer_is_shown_once_though_its_mark_stays(tmp_path: Path) -> None:
+    engine, channel = Engine(tmp_path), MarkingChannel(broken=True)
+    engine.model.script = [Answer(text="Yes.", model="scripted")]
+    await engine.say("There?")
+    await engine.run(await engine.claim())
+    await delivered(engine, channel, rounds=2)
+    assert [one.text for one in channel.sent] == ["Yes."]
+    assert [one.state for one in await engine.slots()] == [SlotState.SENT]
