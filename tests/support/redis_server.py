@@ -32,10 +32,10 @@ def _answers(port: int, host: str) -> bool:
     return asked(port, "PING", host).startswith((b"+PONG", b"-NOAUTH"))
 
 
-def until_linked(port: int) -> None:
-    """Wait until the replica on a loopback port has all that its server had."""
+def until_linked(port: int, before: str = "") -> None:
+    """Wait until the replica on a loopback port has all that its server had. `before`: a command to be let in."""
     deadline = time.monotonic() + PATIENCE_S
-    while b"master_link_status:up" not in asked(port, "INFO replication"):
+    while b"master_link_status:up" not in asked(port, f"{before}INFO replication"):
         assert time.monotonic() < deadline, "the replica is not linked."
         time.sleep(0.02)
 

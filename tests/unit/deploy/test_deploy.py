@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +17,16 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from config.load import load
+from config.plugins import tool_specs
+from gateway.domain.durability import StoreTerms
+from gateway.errors import StoreError
 from gateway.store import check_store
+from gateway.store.redis.checks import SCHEMA
+from gateway.store.redis.connection import connect
 from tests.support.daemon import Daemon, running
 from tests.support.ports import free_port
-from tests.support.redis_server import wait_until_it_answers
+from tests.support.redis_server import until_linked, wait_until_it_answers
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 ENV = {
@@ -92,27 +99,59 @@ def asks_as(daemon: Daemon) -> dict[str, str]:
     return {"Host": host.replace(":8470", f":{daemon.port}")}
 
 
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[str]:
-    """Valkey as the compose file starts it, with the program that is here; its address."""
+@contextmanager
+def started(service: str, folder: Path, places: Mapping[str, str]) -> Generator[int]:
+    """Start a Valkey as the compose file does, with the program that is here. `places`: other words for its own."""
     program = shutil.which("valkey-server") or shutil.which("redis-server")
     assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
-    command, port = compose()["services"]["redis"]["command"], free_port()
-    (data := tmp_path / "redis").mkdir()
-    words = [program, *command[1:], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data)]
+    command, port = compose()["services"][service]["command"], free_port()
+    (data := folder / service).mkdir()
+    here = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), "--repl-diskless-sync-delay", "0"]
+    words = [program, *(places.get(word, word) for word in command[1:]), *here]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as server:
         wait_until_it_answers(port)
-        yield f"redis://:{ENV['REDIS_PASSWORD']}@127.0.0.1:{port}/0"
+        yield port
         server.kill()
 
 
-async def test_what_compose_starts_works(valkey: str, tmp_path: Path) -> None:
-    """Two of its daemons with its environment: ready for the proxy, which asks by a name of theirs."""
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The addresses of Valkey and of its replica."""
+    with (
+        started("redis", tmp_path, {}) as port,
+        started("redis-replica", tmp_path, {"redis": "127.0.0.1", "6379": str(port)}) as other,
+    ):
+        until_linked(other, before=f"AUTH {ENV['REDIS_PASSWORD']}\r\n")
+        first, second = (f"redis://:{ENV['REDIS_PASSWORD']}@127.0.0.1:{one}/0" for one in (port, other))
+        yield first, second
+
+
+def test_the_replica_may_take_the_place_of_its_primary() -> None:
+    """It is as durable, and known by the same password."""
+    services = compose()["services"]
+    first, second = (services[name]["command"] for name in ("redis", "redis-replica"))
+    same = first[: first.index("--min-replicas-to-write")]
+    assert second[: len(same)] == same
+    password = ENV["REDIS_PASSWORD"]
+    assert second[len(same) :] == ["--masterauth", password, "--replicaof", "redis", "6379"]
+    assert services["redis"]["environment"] == services["redis-replica"]["environment"]
+    assert set(services["node-1"]["depends_on"]) == {"redis", "redis-replica"}
+
+
+async def test_what_compose_starts_works(valkey: tuple[str, str], tmp_path: Path) -> None:
+    """Two of its daemons with its environment: ready for the proxy, which asks by a name of theirs.
+
+    The replica has all they wrote. It is refused as a store until it leads.
+    """
+    primary, replica = valkey
     env = {name: value for name, value in nodes()["node-1"]["environment"].items() if value is not None}
     host, _, path = env["DRAGOMAN_STORE__URL"].rpartition("@")
-    assert (host, path) == (valkey.rpartition("@")[0], "redis:6379/0")
-    env |= {"DRAGOMAN_STORE__URL": valkey, "DRAGOMAN_HTTP__HOST": "127.0.0.1"}
-    check_store(valkey)
+    assert (host, path) == (primary.rpartition("@")[0], "redis:6379/0")
+    env |= {"DRAGOMAN_STORE__URL": primary, "DRAGOMAN_HTTP__HOST": "127.0.0.1"}
+    terms = StoreTerms(replicas=int(env["DRAGOMAN_STORE__REPLICAS"]))
+    check_store(primary, terms)
+    with pytest.raises(StoreError, match="is a replica"):
+        check_store(replica, terms)
     daemons = [Daemon(folder=tmp_path / f"node-{n}", warm=True) for n in range(2)]
     try:
         for daemon in daemons:
@@ -122,6 +161,8 @@ async def test_what_compose_starts_works(valkey: str, tmp_path: Path) -> None:
             await daemon.until_ready()
             async with aiohttp.request("GET", f"{daemon.url}/readyz", headers=asks_as(daemon)) as response:
                 assert response.status == 200
+        both: list[Any] = [connect(one) for one in valkey]
+        assert [one.hgetall("{dragoman}:meta")["schema"] for one in both] == [str(SCHEMA)] * 2
     finally:
         for daemon in daemons:
             await daemon.kill()
@@ -150,6 +191,31 @@ def test_kubernetes_fits_together() -> None:
     volumes = {one["name"] for one in pods["template"]["spec"]["volumes"]}
     assert mounted == volumes | {one["metadata"]["name"] for one in pods["volumeClaimTemplates"]}
     assert kustomization["configMapGenerator"] == [{"name": "dragoman", "files": ["config.toml"]}]
+
+
+def test_kubernetes_may_share_the_files_of_all_nodes(tmp_path: Path) -> None:
+    """The patch names what is there, and the daemon takes the disk where it is mounted."""
+    folder = DEPLOY / "kubernetes" / "shared-files"
+    (component,) = read_all(folder / "kustomization.yaml")
+    assert [*component["resources"], component["patches"][0]["path"]] == ["claim.yaml", "mount.yaml"]
+    ((claim,), (patch,)) = (read_all(folder / name) for name in ("claim.yaml", "mount.yaml"))
+    (base, *_) = read_all(DEPLOY / "kubernetes" / "statefulset.yaml")
+    pods = patch["spec"]["template"]["spec"]
+    assert (patch["kind"], patch["metadata"]) == (base["kind"], base["metadata"])
+    ((container,), (volume,)) = pods["containers"], pods["volumes"]
+    (known,) = base["spec"]["template"]["spec"]["containers"]
+    ((mount,), (variable,)) = container["volumeMounts"], container["env"]
+    assert (container["name"], mount["name"]) == (known["name"], volume["name"])
+    assert mount["name"] not in {one["name"] for one in known["volumeMounts"]}
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    environ = {"DRAGOMAN_STORE__URL": "redis://valkey:6379/0", variable["name"]: variable["value"]}
+    environ |= {"DRAGOMAN_CLUSTER__KEY": "env:DRAGOMAN_CLUSTER_KEY", "DRAGOMAN_CLUSTER_KEY": "k" * 64}
+    loaded = load(DEPLOY / "kubernetes" / "config.toml", tmp_path, environ, tool_specs())
+    assert loaded.shared == Path(mount["mountPath"])
+    (kustomization,) = read_all(DEPLOY / "kubernetes" / "kustomization.yaml")
+    assert f"# components: [{folder.name}]" in (DEPLOY / "kubernetes" / "kustomization.yaml").read_text()
+    assert "components" not in kustomization
 
 
 def test_the_configuration_of_kubernetes_is_taken(tmp_path: Path) -> None:
