@@ -29,6 +29,7 @@ from gateway.ports.channels import (
     WithAccounts,
 )
 from gateway.ports.clock import Clock
+from gateway.ports.homes import Homes
 from gateway.ports.intake import Control, ControlEffect, Intake, SessionChange, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.outputs import Artifacts, FindOutput, Messages, Output
@@ -38,7 +39,6 @@ from gateway.ports.store import (
     Accounts,
     ApproversOf,
     EventBus,
-    Homes,
     KeyValue,
     Node,
     Outbox,

@@ -1,4 +1,4 @@
-"""Protocols of the store, grouped by caller. `gateway.ports.audit`, `intake` and `turns` hold the other groups.
+"""Protocols of the store, grouped by caller. `gateway.ports.audit`, `homes`, `intake` and `turns` hold others.
 
 Every method is one atomic transition, durable when it returns. Times come from the store's own clock. A write under a
 lease raises `LeaseLost` when the fence is stale, and then wrote nothing. `StoreFull` wrote nothing either. After a
@@ -16,14 +16,16 @@ from gateway.domain.durability import StoreTerms
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
-from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
+from gateway.domain.nodes import Loss, NodeEntry, NodeLine
 from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
 from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait
+from gateway.errors import StoreError
 from gateway.ports.audit import Audit
+from gateway.ports.homes import Homes
 from gateway.ports.intake import Intake
 from gateway.ports.turns import Budgets, Children, Grants, Inquiries, TurnJournal, TurnQueue, UsageStore
 
@@ -314,45 +316,6 @@ class Node(Protocol):
         ...
 
 
-class Homes(Protocol):
-    """Places that hold the files of sessions (decision 74). Called by `gateway.app` and by whoever reads files."""
-
-    async def astray(self, node: NodeId) -> Sequence[SessionId]:
-        """Return families with unended turns whose home is away, at most 500.
-
-        A home is away when no undrained worker there gave a sign of life for `NodeEntry.away_after` of this node and
-        of each node there, and ten times as long after it was drained or ended.
-        Nothing for a node that is no worker, is drained, or was itself silent within that time.
-        """
-        ...
-
-    async def say_awaited(self, node: NodeId) -> int:
-        """Say in the chats of turns that wait for a home what they wait for. Return how many were told.
-
-        A home is awaited when no undrained worker there gave a sign of life for half of `NodeEntry.away_after`. A REPLY
-        comes after five seconds, once in each conversation of a family none of whose turns is held. Any node may call.
-        """
-        ...
-
-    async def take_over(self, node: NodeId, session: SessionId) -> bool:
-        """Make this node's place the home of a family that `astray` named. Its workspace there must be empty.
-
-        Undecided approvals become SUPERSEDED and their calls PLANNED; a call that was started gets an UNKNOWN result.
-        A REPLY in each conversation, and a message to each model, tell which files are away and where.
-
-        Return False, and change nothing, when the home is not away, and while one of its turns is held.
-        """
-        ...
-
-    async def places_of(self, session: SessionId) -> Sequence[Place]:
-        """Return the places that hold, or held, files of a session, its home first."""
-        ...
-
-    async def node_named(self, name: str) -> Place | None:
-        """Return where the node with this name can be asked for files; None when it was silent for a day."""
-        ...
-
-
 class KeyValue(Protocol):
     """Key-value store for small facts that outlive a restart: bans, migrated chats, reasons that were asked for.
 
@@ -489,6 +452,11 @@ class Store(
     @property
     def identity(self) -> str:
         """Return the id of a store on a server; empty for one that its address alone names."""
+        ...
+
+    @property
+    def waits_for(self) -> StoreError | None:
+        """Return why requests wait for a server, with the cure; None while they do not. They fail after a time."""
         ...
 
     async def probe(self) -> None:

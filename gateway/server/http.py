@@ -13,8 +13,8 @@ import logging
 import resource
 import socket
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -41,6 +41,8 @@ BODY_AT_MOST = 1_048_576
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
 CROWDED = "Too many requests from your address at once. Close some pages of Dragoman, then try again."
 STORE_WITHIN_S = 5.0
+NAMED_AFTER_S = 1.0
+"""Time after which a store that waits for a known reason is not waited for any more, in seconds."""
 NO_ANSWER = f"no answer within {STORE_WITHIN_S:.0f} s; the log names the reason"
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS_WITHIN_S = 10.0
@@ -67,6 +69,11 @@ def connections_at_most() -> int:
 
 class DaemonHealth(Protocol):
     """Part of the store that shows whether work can be accepted. All methods raise `StoreError`."""
+
+    @property
+    def waits_for(self) -> StoreError | None:
+        """Return why requests to the store wait; None while they do not."""
+        ...
 
     async def probe(self) -> None:
         """Write a row, so that a full disk is noticed."""
@@ -273,12 +280,12 @@ class HttpServer:
             if standing.drained:
                 found.append(f"drained; to go on: dragoman nodes resume {standing.name}")
         try:
-            async with asyncio.timeout(STORE_WITHIN_S):
+            async with self._store_in_time():
                 await self.health.probe()
                 counts = await self.health.counts()
         except (StoreError, TimeoutError) as trouble:
             for found in problems.values():
-                found.append(f"store: {str(trouble) or NO_ANSWER}")
+                found.append(f"store: {str(trouble) or self.health.waits_for or NO_ANSWER}")
         else:
             oldest = counts.oldest_queued_at
             waited = (self.clock.now() - oldest).total_seconds() if oldest else 0.0
@@ -299,6 +306,17 @@ class HttpServer:
             "lost": "" if standing.loss is None else standing.loss.sentence,
         }
         return web.json_response(body, status=503 if every else 200)
+
+    @asynccontextmanager
+    async def _store_in_time(self) -> AsyncGenerator[None]:
+        """Raise `TimeoutError` when the store takes too long; earlier, when it says what it waits for."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(STORE_WITHIN_S) as limit:
+            look = loop.call_later(NAMED_AFTER_S, lambda: self.health.waits_for and limit.reschedule(loop.time()))
+            try:
+                yield
+            finally:
+                look.cancel()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         """Answer with every metric, in Prometheus' text format."""

@@ -26,6 +26,7 @@ from gateway.domain.turns import Lease, NamedLease, TurnKind, TurnState
 from gateway.domain.views import Claimed, LastContact, Spent, TurnView
 from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome
 from gateway.domain.workflows import NewStep
+from gateway.errors import StoreError
 from gateway.ports import ApproversOf, Clock, Control, Waiting, nobody_decides
 from gateway.store.codec import from_us
 from gateway.store.kernel import (
@@ -64,6 +65,11 @@ class KernelStore(ABC):
         self.terms = StoreTerms(durability=Durability.ALWAYS)
         self.identity = ""
         """Id of a store on a server; empty for one that its address alone names."""
+
+    @property
+    def waits_for(self) -> StoreError | None:
+        """Return why requests wait: only for a server."""
+        return None
 
     @abstractmethod
     async def run(self, transition: Callable[[Part], T]) -> T:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from gateway.domain.audit import StartBasis
-from gateway.domain.durability import NotedStore
+from gateway.domain.durability import STRICT, NotedStore
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
@@ -22,8 +22,9 @@ from gateway.errors import LeaseLost, StoreError
 from gateway.store.kernel import losses
 from gateway.store.redis import RedisStore, open_redis
 from gateway.store.redis.checks import life_at
-from gateway.store.redis.connection import address_of
-from gateway.store.redis.life import JUMP, Life, life_of
+from gateway.store.redis.clock import ServerClock
+from gateway.store.redis.connection import Line, address_of
+from gateway.store.redis.life import JUMP, Known, Life, Lives, life_of
 from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, route
@@ -396,3 +397,17 @@ def test_a_life_is_read_as_it_is_written() -> None:
     assert life_of(str(life)) == life
     assert life_of(str(life.cleared())) == Life(store="s1", number=3)
     assert losses.taking_back(1, 1)
+
+
+@pytest.mark.parametrize("voids", [False, True])
+def test_a_life_that_is_being_begun_is_waited_for(clock: FakeClock, *, voids: bool) -> None:
+    known = Known(Life(store="s1", number=3, voids=voids), STRICT)
+    Lives(redis.Redis(), Line(), "redis://here", "", ServerClock(clock), known)
+    assert [str(one) for one in (known.waits_for,) if one] == (
+        [
+            "The store lost its last changes; approvals and leases of the time before are being taken back. "
+            "Wait: work goes on by itself."
+        ]
+        if voids
+        else []
+    )

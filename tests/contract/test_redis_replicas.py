@@ -96,8 +96,11 @@ async def test_a_server_that_takes_no_writes_is_waited_for(
         said = asyncio.create_task(scene.say("meanwhile"))
         await asyncio.sleep(0.4)
         assert not said.done()
+        assert store.waits_for is not None
+        assert (says in store.waits_for.message, cure in store.waits_for.cure) == (True, True)
         asked(server.port, allows)
         await said
+        assert store.waits_for is None
         monkeypatch.setattr("gateway.store.redis.connection.TRY_FOR_S", 0.2)
         asked(server.port, refuses)
         with pytest.raises(StoreError, match=says) as refused:

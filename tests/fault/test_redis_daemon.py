@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from gateway.app.store_note import NOTE
 from tests.fault.rig import figures
 from tests.fault.test_redis_nodes import ready
 from tests.support.daemon import page_of, running
-from tests.support.fakes import until
 from tests.support.proof import RAN_TWICE, figure
 from tests.support.redis_server import RedisServer, asked
 
@@ -73,22 +73,46 @@ async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path)
                 await daemon.start()
 
 
-@pytest.mark.whole("the same without a daemon, in seconds, stays: tests/contract/test_redis_replicas.py")
-async def test_a_redis_that_takes_no_writes_is_named(tmp_path: Path) -> None:
-    """/readyz says that it does not answer, the log what to do; the daemon goes on by itself."""
+REFUSALS = [
+    pytest.param("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "is a replica", "REPLICAOF NO ONE", id="READONLY"),
+    pytest.param(
+        "CONFIG SET min-replicas-to-write 1",
+        "CONFIG SET min-replicas-to-write 0",
+        "takes no writes",
+        "min-replicas-to-write",
+        id="NOREPLICAS",
+        marks=pytest.mark.whole("one refusal by a daemon stays, and all without one: test_redis_replicas.py"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("refuses", "allows", "says", "cure"), REFUSALS)
+async def test_a_redis_that_takes_no_writes_is_named(
+    tmp_path: Path, refuses: str, allows: str, says: str, cure: str
+) -> None:
+    """/readyz and the log say what to do. The daemon goes on by itself; nothing is lost, nobody is asked anew."""
     (folder := tmp_path / "redis").mkdir()
     with RedisServer(folder) as server:
-        async with running(tmp_path, CONFIG.format(url=server.url)) as daemon:
-            assert asked(server.port, "CONFIG SET min-replicas-to-write 1").startswith(b"+OK")
-            status, said = await ready(daemon)
-            assert (status, "no answer" in said["problems"][0]) == (503, True)
-
-            async def is_named() -> bool:
-                return "min-replicas-to-write" in daemon.log
-
-            await until(is_named, within_s=60)
-            asked(server.port, "CONFIG SET min-replicas-to-write 0")
+        async with running(tmp_path, CONFIG.format(url=server.url)) as daemon, page_of(daemon) as page:
+            await page.say("/shell echo ran >> ran; cat ran")
+            row = await page.until_row("approval", lambda row: row["state"] == "open")
+            assert asked(server.port, refuses).startswith(b"+OK")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(page.say("/shell echo meanwhile >> meanwhile; cat meanwhile"), name="page")
+                status, said = await ready(daemon)
+                assert (status, said["ready"]) == (503, False)
+                problem = said["problems"][0]
+                assert (says in problem, cure in problem) == (True, True), problem
+                assert cure in daemon.log
+                assert asked(server.port, allows).startswith(b"+OK")
             await daemon.until_ready()
-            async with page_of(daemon) as page:
-                await page.say("/shell echo went on")
-                await page.until_row("turn", lambda row: row["state"] == "done")
+            other = await page.until_row("approval", lambda one: one["state"] == "open" and one["id"] != row["id"])
+            for each in (row, other):
+                assert (await page.press(page.button(each, "once")))["result"] == "approved"
+            await page.until_row("turn", lambda one: one["state"] == "done" and one["id"] == other["turn"])
+            status, said = await ready(daemon)
+            assert (status, said["lost"]) == (200, "")
+        for name in ("ran", "meanwhile"):
+            runs = "".join(path.read_text() for path in daemon.state.rglob(name)).splitlines()
+            figure("F08", RAN_TWICE, int(len(runs) > 1), 0, of=1)
+            assert runs == [name]

@@ -16,6 +16,7 @@ from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind, company
 from gateway.domain.views import Claimed
+from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
@@ -36,12 +37,16 @@ T = TypeVar("T")
 class RedisStore(RedisQueries):
     """`ports.Store` in Redis. Opened by `open_redis`."""
 
-    def __init__(
-        self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus, terms: StoreTerms
-    ) -> None:
+    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus, known: Known) -> None:
         """Take the running threads; `close` ends them."""
         super().__init__(clock)
-        self._writer, self._reader, self._live, self.terms = writer, reader, live, terms
+        self._writer, self._reader, self._live, self._known = writer, reader, live, known
+        self.terms, self.identity = known.terms, known.life.store
+
+    @property
+    def waits_for(self) -> StoreError | None:
+        """Return why requests wait for Redis."""
+        return self._known.waits_for
 
     @property
     def live(self) -> RedisEventBus:
@@ -140,6 +145,4 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
         Worker(address, prefix, f"{node}/{name}", server_clock, live, known, waiting=waiting, guesses=name == "write")
         for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
-    store = RedisStore(server_clock, writer, reader, live, terms)
-    store.identity = known.life.store
-    return store
+    return RedisStore(server_clock, writer, reader, live, known)

@@ -16,7 +16,7 @@ from gateway.errors import ConfigError, StoreError, StoreTooNew
 from gateway.store.codec import from_us
 from gateway.store.kernel.nodes import MEMBERS, is_alive
 from gateway.store.redis import indexes
-from gateway.store.redis.connection import address_of, connect, failure, shown
+from gateway.store.redis.connection import PROMOTE, address_of, connect, failure, shown
 from gateway.store.redis.life import LIFE, Life, life_of
 from gateway.store.redis.rows import FACT
 
@@ -91,7 +91,7 @@ def _check_version(client: Any, url: str, replicas: int) -> tuple[int, ...]:
         raise StoreError(f"Redis at {shown(url)} is version {found}.", cure="Install Redis 6.2 or newer, or Valkey.")
     replication = client.info("replication")
     if replication["role"] != "master":
-        raise StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
+        raise StoreError(f"Redis at {shown(url)} is a replica.", cure=PROMOTE)
     if int(replication["connected_slaves"]) < replicas:
         raise StoreError(
             f"Redis at {shown(url)} has {replication['connected_slaves']} replicas, and store.replicas is {replicas}.",

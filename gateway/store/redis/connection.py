@@ -47,12 +47,15 @@ SENTINEL_PORT = "26379"
 DEFAULT_PREFIX = "{dragoman}:"
 LOST = (redis.ConnectionError, redis.TimeoutError)
 """Errors after which a request may or may not have been done."""
-AWAY = (*LOST, exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.MasterDownError)
+REPLICA = (exceptions.ReadOnlyError, exceptions.MasterDownError)
+AWAY = (*LOST, *REPLICA, exceptions.BusyLoadingError)
 """Errors of a server that is gone, begins, or is no primary any more."""
-AWAY_WORDS = ("READONLY", "NOREPLICAS", "UNBLOCKED")
-"""The same in errors that the library has no class for, or that a script passes on."""
+DEMOTED = ("READONLY", "UNBLOCKED", "is now a slave")
+"""The same in errors of a server that became a replica, which the library has no class for, or a script passes on."""
+AWAY_WORDS = (*DEMOTED, "NOREPLICAS")
 FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 """Options of the URL that name files for TLS, and what the library calls them."""
+PROMOTE = "Point store.url at the primary, or make this one the primary again (`REPLICAOF NO ONE`); nothing is lost."
 RUNBOOK = "deploy/RUNBOOK.md (A store on Redis) says what Redis needs."
 
 
@@ -184,22 +187,25 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
     if "SSL" in text or "CERTIFICATE" in text.upper():
         cure = "Name the authority of its certificate with `?ca=FILE`, and your own with `&cert=FILE&key=FILE`."
         return StoreError(f"Redis at {shown(url)} cannot be reached through TLS: {text}.", cure=cure)
-    if isinstance(error, LOST):
-        return _away(error, url)
+    return _refused(error, url) or _away(error, url)
+
+
+def _refused(error: redis.RedisError, url: str) -> StoreError | None:
+    """Return the error for a server that answers, but does not work; None for one that does not answer."""
+    text, where = str(error), f"Redis at {shown(url)}"
     if isinstance(error, exceptions.OutOfMemoryError):
-        return StoreFull(
-            f"Redis at {shown(url)} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on."
-        )
-    return _refused(error, url)
-
-
-def _refused(error: redis.RedisError, url: str) -> StoreError:
-    if isinstance(error, exceptions.ReadOnlyError):
-        return StoreError(f"Redis at {shown(url)} is a replica.", cure="Point store.url at the primary.")
-    if "NOREPLICAS" in str(error):
+        return StoreFull(f"{where} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on.")
+    if isinstance(error, REPLICA) or any(word in text for word in DEMOTED):
+        return StoreError(f"{where} is a replica.", cure=PROMOTE)
+    if isinstance(error, exceptions.BusyLoadingError):
+        return StoreError(f"{where} reads its data from its disk after a start.", cure="Wait: work goes on by itself.")
+    if "NOREPLICAS" in text:
         cure = "Start the replicas, or lower min-replicas-to-write in redis.conf; nothing is lost."
-        return StoreError(f"Redis at {shown(url)} takes no writes: too few replicas are linked to it.", cure=cure)
-    return StoreError(f"Redis at {shown(url)} failed: {error}.", cure=RUNBOOK)
+        return StoreError(f"{where} takes no writes: too few replicas are linked to it.", cure=cure)
+    if "MISCONF" in text:
+        cure = "Free space on the disk of Redis; its log names the reason. The daemon goes on by itself."
+        return StoreError(f"{where} cannot write to its disk: {text}.", cure=cure)
+    return None if isinstance(error, LOST) else StoreError(f"{where} failed: {text}.", cure=RUNBOOK)
 
 
 def _away(error: redis.RedisError, url: str) -> StoreError:
@@ -218,10 +224,12 @@ def _right_for(text: str) -> str:
     return f"Allow it the {what}, or those of its prefix. {RUNBOOK}"
 
 
-def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool], cut: Callable[[], None]) -> T:
+def until_answered(
+    command: Callable[[], T], *, is_closed: Callable[[], bool], before_again: Callable[[redis.RedisError], None]
+) -> T:
     """Call a command that may be repeated, until Redis answers or has been away for too long.
 
-    `cut`: called before each repetition. The next connection may be to another server.
+    `before_again`: called before each repetition. The next connection may be to another server.
     """
     deadline = time.monotonic() + TRY_FOR_S
     while True:
@@ -230,7 +238,7 @@ def until_answered(command: Callable[[], T], *, is_closed: Callable[[], bool], c
         except redis.RedisError as error:
             if not _is_away(error) or is_closed() or time.monotonic() > deadline:
                 raise
-            cut()
+            before_again(error)
             time.sleep(BETWEEN_S)
 
 

@@ -10,13 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
+
+import redis
 
 from gateway.domain.durability import StoreTerms
 from gateway.errors import StoreError
 from gateway.store.codec import from_us, to_us
 from gateway.store.redis.clock import ServerClock
-from gateway.store.redis.connection import Line, Script, shown, until_answered
+from gateway.store.redis.connection import Line, Script, failure, shown, until_answered
+from gateway.system.logging_setup import log
+
+T = TypeVar("T")
 
 LIFE, LOST, SERVER, SINCE = "life", "lost", "server", "since"
 """Fields of the store's description: its life, and revisions that were lost before that; the id of the history that the
@@ -30,6 +35,11 @@ COPIED = "copied"
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
+_LOG = log("store")
+_TAKES_BACK = StoreError(
+    "The store lost its last changes; approvals and leases of the time before are being taken back.",
+    cure="Wait: work goes on by itself.",
+)
 TIMES_ASKED = 5
 """Times that a new connection asks for the time. The quickest answer counts: one to a commit is late by an fsync."""
 
@@ -116,6 +126,25 @@ class Known:
         """Why the store is not the one that it joined; None while it is."""
         self.threads: list[Lives] = []
         """Its threads: each writes only what it was told itself."""
+        self._waits: dict[Lives, StoreError] = {}
+
+    @property
+    def waits_for(self) -> StoreError | None:
+        """Return why a thread waits: for the server, or for what a loss makes void; None while none does."""
+        waits = next(iter(list(self._waits.values())), None)
+        return waits or (_TAKES_BACK if any(one.known.voids for one in self.threads) else None)
+
+    def wait_for(self, why: StoreError, thread: Lives) -> None:
+        """Note why a thread waits, and log it once."""
+        known = self.waits_for
+        self._waits[thread] = why
+        if known is None or known.cure != why.cure:
+            _LOG.warning("the store waits", why=why.message, cure=why.cure)
+
+    def go_on(self, thread: Lives) -> None:
+        """Note that a thread got its answer."""
+        if self._waits.pop(thread, None) is not None and not self._waits:
+            _LOG.info("the store goes on")
 
     @property
     def told(self) -> int:
@@ -155,8 +184,15 @@ class Lives:
         """Return when a server was first seen that had started anew, or taken over."""
         return self._shared.back_since
 
-    def cut(self) -> None:
-        """Note that the connection is gone: the next one may be to another server. Closes what is left of it."""
+    def until_answered(self, command: Callable[[], T], is_closed: Callable[[], bool] = lambda: False) -> T:
+        """Call a command that may be repeated, until Redis answers or has been away for too long."""
+        answer = until_answered(command, is_closed=is_closed, before_again=self._cut)
+        self._shared.go_on(self)
+        return answer
+
+    def _cut(self, error: redis.RedisError) -> None:
+        """Note why there is no answer, and close the connection. The next one may be to another server."""
+        self._shared.wait_for(failure(error, self._url), self)
         self._line.is_cut = True
         self._client.connection_pool.disconnect()
 
@@ -271,7 +307,7 @@ class Lives:
 
     def _ask(self, command: Callable[[], Any]) -> Any:
         """Ask until Redis answers: each request may be repeated."""
-        return until_answered(command, is_closed=lambda: False, cut=self.cut)
+        return self.until_answered(command)
 
     def _same_store(self, found: str) -> Life:
         if not found:

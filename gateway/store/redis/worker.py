@@ -397,9 +397,7 @@ class Worker:
 
     def _mget_stored(self, keys: Sequence[str]) -> list[str | None]:
         named = [self._prefix + key for key in keys]
-        return connection.until_answered(
-            lambda: self._client.mget(named), is_closed=lambda: self._closed, cut=self._lives.cut
-        )
+        return self._until_answered(lambda: self._client.mget(named))
 
     def _stored(self, key: str, value: str | None) -> Stored:
         if value is None:
@@ -441,16 +439,14 @@ class Worker:
 
     def _call(self, words: list[Word]) -> list[str]:
         """Return what the commit script answers. Raises `Lost`."""
-        answer = connection.until_answered(
-            lambda: self._send(words), is_closed=lambda: self._closed, cut=self._lives.cut
-        )
+        answer = self._until_answered(lambda: self._send(words))
         if answer[0] == "lost":
             raise Lost(answer[5])
         self._lives.agreed()
         return answer
 
     def _until_answered(self, command: Callable[[], T]) -> T:
-        return connection.until_answered(command, is_closed=lambda: self._closed, cut=self._lives.cut)
+        return self._lives.until_answered(command, lambda: self._closed)
 
     def _send(self, words: list[Word]) -> list[str]:
         self._lives.look()

@@ -18,7 +18,7 @@ from gateway.app import App, build
 from gateway.app.core import Fakes
 from gateway.domain.nodes import Role, Standing
 from gateway.domain.tools import Risk
-from gateway.errors import StartError
+from gateway.errors import StartError, StoreError
 from gateway.ports import Auth, Endpoint
 from gateway.sandbox import Containment
 from gateway.server.http import HttpServer
@@ -217,6 +217,12 @@ async def test_a_store_that_does_not_answer_is_named(page: Served, monkeypatch: 
     monkeypatch.setattr(page.engine.store, "probe", asyncio.Event().wait)
     status, text = await got(page, "/readyz")
     assert (status, "store: no answer within" in text) == (503, True)
+    why = StoreError("Redis is a replica.", cure="Make it a primary.")
+    monkeypatch.setattr(type(page.engine.store), "waits_for", why)
+    monkeypatch.setattr("gateway.server.http.STORE_WITHIN_S", 3600)
+    monkeypatch.setattr("gateway.server.http.NAMED_AFTER_S", 0.05)
+    status, text = await got(page, "/readyz")
+    assert (status, "store: Redis is a replica. Make it a primary." in text) == (503, True)
 
 
 async def test_it_is_ready_while_the_store_writes_and_nobody_waits_too_long(page: Served) -> None:

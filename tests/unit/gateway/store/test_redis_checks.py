@@ -115,12 +115,12 @@ def test_a_half_filled_store_is_refused(server: RedisServer, client: Any) -> Non
 
 
 REFUSED, CORRECT = "refuses this user: ", "Correct user and password in store.url."
+PROMOTE = "Point store.url at the primary, or make this one the primary again (`REPLICAOF NO ONE`); nothing is lost."
 
 
 @pytest.mark.parametrize(
     ("error", "said", "cure"),
     [
-        (exceptions.ReadOnlyError("You can't write"), "is a replica.", "Point store.url at the primary."),
         (
             exceptions.OutOfMemoryError("OOM"),
             "is full: OOM.",
@@ -158,6 +158,20 @@ REFUSED, CORRECT = "refuses this user: ", "Correct user and password in store.ur
             "has no such database: DB index is out of range.",
             "Correct the number at the end of store.url, or raise `databases` in redis.conf.",
         ),
+        (
+            exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+            "reads its data from its disk after a start.",
+            "Wait: work goes on by itself.",
+        ),
+        (exceptions.ReadOnlyError("You can't write"), "is a replica.", PROMOTE),
+        (redis.ResponseError("UNBLOCKED force unblock, instance state changed"), "is a replica.", PROMOTE),
+        (redis.ConnectionError("The previous master is now a slave"), "is a replica.", PROMOTE),
+        (exceptions.MasterDownError("Link with MASTER is down"), "is a replica.", PROMOTE),
+        (
+            redis.ResponseError("MISCONF Errors writing to the AOF file: No space left on device"),
+            "cannot write to its disk: MISCONF Errors writing to the AOF file: No space left on device.",
+            "Free space on the disk of Redis; its log names the reason. The daemon goes on by itself.",
+        ),
         (redis.ResponseError("what"), "failed: what.", RUNBOOK),
     ],
 )
@@ -174,7 +188,7 @@ def test_a_replica_is_refused(server: RedisServer, client: Any) -> None:
     try:
         with pytest.raises(StoreError, match="is a replica") as refused:
             check_store(server.url)
-        assert refused.value.cure == "Point store.url at the primary."
+        assert refused.value.cure == PROMOTE
     finally:
         client.replicaof("NO", "ONE")
 
