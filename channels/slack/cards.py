@@ -41,10 +41,10 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
     parts: list[Part] = [row.file for row in plan if row.file is not None]
     messages, until, common = _packed(plan), answer_by(plan), plain(in_common(plan))
     for n, message in enumerate(messages, 1):
-        blocks = [block for row in message for block in [*_said(row), *_state(row)]]
+        blocks = [block for row in message for block in [*_said(row, row.row.heading), *_state(row)]]
         below = [line for line in (common, until if n == len(messages) else "") if line]
         blocks += [small(below)] if below else []
-        said = "\n".join(" ".join(filter(None, (_title(row), _outcome(row)))) for row in message)
+        said = "\n".join(" ".join(filter(None, (_title(row, row.row.heading), _outcome(row)))) for row in message)
         parts.append(SlackTextPart(blocks=tuple(blocks), said=said))
     return parts
 
@@ -74,17 +74,17 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
 
 def _size(row: RenderedRow) -> int:
     """Return a row's characters at most, whatever is decided."""
-    return sum(map(size, _said(row))) + OUTCOME_CHARS
+    return sum(map(size, _said(row, row.row.title))) + OUTCOME_CHARS
 
 
-def _title(row: RenderedRow) -> str:
-    """Return the title: number, risk, action."""
+def _title(row: RenderedRow, title: str) -> str:
+    """Return the first line: number, risk, what the tool wants or wanted."""
     risk = f"{row.risk} · " if row.risk else ""
-    return f"{row.number}{risk}{plain(row.row.title)}".strip() or NOTHING
+    return f"{row.number}{risk}{plain(title)}".strip() or NOTHING
 
 
-def _said(row: RenderedRow) -> list[Json]:
-    """Return the blocks that decisions do not change: title, action, notes, facts."""
+def _said(row: RenderedRow, title: str) -> list[Json]:
+    """Return the blocks whose number no decision changes: title, action, notes, facts."""
     approval = row.row.wait.approval
     text = clean(row.rendered) if row.file is None else clean(row.head) or cut(clean(row.rendered), HEAD_CHARS)
     notes = [row.beginning] if row.beginning else []
@@ -94,7 +94,7 @@ def _said(row: RenderedRow) -> list[Json]:
     facts = [f"{label}: {cut(plain(value), FACT_CHARS)}" for label, value in [*row.facts, *row.details]]
     parts = "\n".join(cut(plain(part), FACT_CHARS) for part in row.parts)
     return [
-        header(_title(row)),
+        header(_title(row, title)),
         code(text or NOTHING),
         *([small([parts])] if parts else []),
         *([small(notes)] if notes else []),

@@ -44,7 +44,7 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
         draft = Draft()
         for row in message:
             draft.line(2)
-            _write(draft, row, _outcome(row))
+            _write(draft, row, row.row.heading, _outcome(row))
         if said := in_common(plan, folded=False):
             draft.line(2)
             draft.add(said)
@@ -92,16 +92,16 @@ def _room(plan: Sequence[RenderedRow]) -> int:
 def _size(row: RenderedRow) -> int:
     """Return a row's UTF-16 units at most, whatever is decided."""
     draft = Draft()
-    _write(draft, row, "@x " * (OUTCOME_UNITS // 3))
+    _write(draft, row, row.row.title, "@x " * (OUTCOME_UNITS // 3))
     _fold(draft, [row])
     return units(draft.rich(quiet=True).text)
 
 
-def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
+def _write(draft: Draft, row: RenderedRow, title: str, outcome: str) -> None:
     """Write one row: title, action, notes, facts, outcome."""
     approval = row.row.wait.approval
     draft.line(2)
-    draft.add(f"{row.number}{row.risk} · {_short(row, row.row.title, TITLE_UNITS)}", "bold")
+    draft.add(f"{row.number}{row.risk} · {_short(row, title, TITLE_UNITS)}", "bold")
     head = clean(row.head) if row.file is not None else ""
     draft.block(head or _short(row, row.rendered, HEAD_UNITS) or NOTHING)
     if row.beginning:

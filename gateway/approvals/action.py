@@ -125,8 +125,17 @@ _WANTS = MappingProxyType(
 
 
 def title(request: ApprovalRequest) -> str:
-    """Return the first line of a card: the tool and what it wants."""
-    return f"{request.action.tool} {_WANTS[request.risk]}{f': {render(request.summary)}' if request.summary else ''}"
+    """Return the first line of an open card: the tool and what it wants."""
+    return f"{request.action.tool} {_WANTS[request.risk]}{_summary(request)}"
+
+
+def subject(request: ApprovalRequest) -> str:
+    """Return the first line of a decided card, which wants nothing any more."""
+    return f"{request.action.tool}{_summary(request)}"
+
+
+def _summary(request: ApprovalRequest) -> str:
+    return f": {render(request.summary)}" if request.summary else ""
 
 
 _ALLOWED: Mapping[str, str] = MappingProxyType(

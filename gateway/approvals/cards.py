@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from gateway.approvals import always, questions
-from gateway.approvals.action import name_of, outcome_line, render, title
+from gateway.approvals.action import name_of, outcome_line, render, subject, title
 from gateway.approvals.audience import NOBODY, SUB_SESSION, Audience, Contact, audience
 from gateway.approvals.authorization import Deciders, asked_later, deciders, first_asked, may_resolve
 from gateway.approvals.button_token import ButtonTokens
@@ -176,6 +176,7 @@ class Approvals:
         return CardRow(
             wait=wait,
             title=title(request),
+            subject=subject(request),
             facts=self._facts(wait, request),
             buttons=tuple(
                 Button(verb=verb, label=label, handle=self._handles.make(wait.id, card, verb))

@@ -11,7 +11,7 @@ from gateway.domain.ids import Handle, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.posts import Post
 from gateway.domain.tools import Artifact
-from gateway.domain.waits import Verb, Wait
+from gateway.domain.waits import Verb, Wait, WaitState
 
 
 class SlotKind(StrEnum):
@@ -155,7 +155,9 @@ class CardRow:
 
     wait: Wait
     title: str
-    """Tool and its intended effect."""
+    """Tool and its intended effect, `shell wants to run: the tests`."""
+    subject: str
+    """The same in the past: `shell: the tests`. Never longer than the title, by which a card is laid out."""
     facts: tuple[tuple[str, str], ...]
     """Pairs of label and value, in the same order on every card; see `DETAILS` and `ANSWER_BY`."""
     buttons: tuple[Button, ...]
@@ -164,6 +166,11 @@ class CardRow:
     """One line about the decision; empty while it is open."""
     question: str = ""
     """Second question, before a grant is given; empty while it is not asked."""
+
+    @property
+    def heading(self) -> str:
+        """First line: what the tool wants, or wanted once it is decided."""
+        return self.title if self.wait.state is WaitState.OPEN else self.subject
 
     @property
     def open_facts(self) -> list[tuple[str, str]]:

@@ -350,7 +350,7 @@ def gaps_between_beginnings(telegram: FakeTelegram, chat: int) -> list[float]:
     made = {call.answer["result"]["message_id"]: [call.at_s] for call in shown_in(telegram, chat, *CREATES) if call.ok}
     for edit in shown_in(telegram, chat, "editMessageText"):
         made.setdefault(edit.parameters["message_id"], []).append(edit.at_s)
-    cards = {message.id for message in telegram.shown(chat) if "wants to run" in message.text}
+    cards = {message.id for message in telegram.shown(chat) if "executes · " in message.text}
     return [
         later - earlier
         for message, times in made.items()

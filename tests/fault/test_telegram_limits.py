@@ -273,7 +273,7 @@ async def test_sends_that_nobody_knows_the_end_of(tmp_path: Path) -> None:
         assert telegram.shown(4008)[0].entities == []
         cards = [task.result() for task in edited]
         assert not any(card.buttons for card in cards)
-        cards_shown = [m for who in (ANN, JOE) for m in telegram.shown(who) if "wants to run" in m.text]
+        cards_shown = [m for who in (ANN, JOE) for m in telegram.shown(who) if "executes · " in m.text]
         figure("F17", "cards shown twice whose edits failed", len(cards_shown) - len(cards), 0, of=len(cards))
         told = Counter(note.text.split(" an answer")[0] for note in telegram.shown(ANN) if "could not be" in note.text)
         assert told == {f"In telegram/main/{friend}": 1 for friend in (4002, 4009)}

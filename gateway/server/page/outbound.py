@@ -357,7 +357,7 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "state": wait.state.value,
         "tool": request.action.tool,
         "risk": request.risk.value,
-        "title": card.title,
+        "title": card.heading,
         "rendered": request.rendered,
         "escaped": request.escaped,
         "note": request.note,

@@ -210,3 +210,12 @@ def test_who_allowed_a_scope_did_so_for_the_session(state: WaitState) -> None:
 )
 def test_a_card_says_what_the_tool_wants(risk: Risk, words: str) -> None:
     assert title(replace(approval(1), risk=risk)) == words
+
+
+@pytest.mark.parametrize("state", WaitState)
+def test_a_decided_card_wants_nothing_any_more(asking: Approvals, state: WaitState) -> None:
+    one = wait(state, who=ANN_TELEGRAM)
+    assert one.approval is not None
+    row = asking.row(replace(one, approval=replace(one.approval, summary="the disk")), "o1")
+    assert row.heading == ("shell wants to run: the disk" if state is WaitState.OPEN else "shell: the disk")
+    assert len(row.subject) <= len(row.title)

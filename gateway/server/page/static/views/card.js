@@ -152,9 +152,6 @@ function Said({ row, otherwise }) {
 const outcomeOf = ({ outcome, decided_at: at }) =>
   at ? outcome.replace(`, ${at.slice(11, 16)} UTC`, `, ${clockTime(at)}`) : outcome;
 
-/** Tool and what its call is for; what it "wants" is over. @param {import("../types.js").ApprovalRow} row */
-const wasAsked = ({ tool, title }) => tool + (/: .*/s.exec(title) ?? [""])[0];
-
 /** One line. @param {{row: import("../types.js").ApprovalRow}} props */
 function Decided({ row }) {
   const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
@@ -168,7 +165,7 @@ function Decided({ row }) {
   return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
     <summary ref=${ref}>
       <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
-      <span class="title">${wasAsked(row)} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${outcomeOf(row) || word}</span>
+      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${outcomeOf(row) || word}</span>
     </summary>
     <pre class="action" tabindex="0">${row.rendered}</pre>
     ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}
