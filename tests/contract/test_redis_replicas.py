@@ -230,6 +230,28 @@ async def test_a_server_that_comes_back_itself_voids_nothing(clock: FakeClock, *
         await store.close()
 
 
+async def test_a_first_replica_is_no_restart(clock: FakeClock, tmp_path: Path) -> None:
+    """The history of its server begins anew with it, as by a restart, which loses something with these settings."""
+    may_lose = StoreTerms(durability=Durability.ONE_SECOND)
+    with RedisServer(tmp_path / "first", "--appendfsync", "everysec") as first:
+        store = open_redis(first.url, clock, may_lose)
+        scene = Scene(store, clock)
+        asked_for = await scene.parked()
+        await scene.press(asked_for.wait)
+        before = asked(first.port, "INFO replication").partition(b"master_replid:")[2][:40]
+        with first.replica(tmp_path / "second") as second:
+            until_linked(second.port)
+            assert before not in asked(first.port, "INFO replication")
+            asked(first.port, "CLIENT KILL TYPE normal")
+            await scene.say("later", to=route(SessionId("chat:later")))
+            assert await store.tell_loss({}) is None
+            assert await scene.wait_state(asked_for.wait) is WaitState.APPROVED
+        first.restart()
+        await scene.say("after a restart", to=route(SessionId("chat:later")))
+        assert await store.tell_loss({}) is not None
+        await store.close()
+
+
 async def test_a_loss_that_a_reader_notices_is_counted(clock: FakeClock) -> None:
     """The thread that reads meets the promoted server first; what was lost, the one that writes was told of."""
     async with _pair() as (first, second):

@@ -93,7 +93,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """History of a server's data, as replicas know it. A new one begins when it starts, and when it takes over."""
+    """History of a server's data, as replicas know it. A new one begins when it starts, when it takes over, and also
+    with its first replica, and an hour after its last.
+    """
 
     id: str
     before: str
@@ -225,9 +227,10 @@ class Lives:
             self._client.hset(self._keys[0], mapping={SERVER: server.id, RUN: run})
             return
         known_run, origin = self._client.hmget(self._keys[0], RUN, ORIGIN)
-        was_away = server.before == known and run == known_run != ""  # as a replica, and got nothing meanwhile
-        took_over = not was_away and (not server.is_first or origin == COPIED)
-        keeps = self._shared.terms.keeps(restarted=server.is_first, took_over=took_over)
+        is_same = run == known_run != ""  # and has another history, as with its first replica
+        was_away = is_same and server.before == known  # as a replica, and got nothing meanwhile
+        took_over = origin == COPIED or not (server.is_first or was_away)
+        keeps = self._shared.terms.keeps(restarted=server.is_first and not is_same, took_over=took_over)
         following = self.known if keeps else self.known.after(self.known)
         found = self._send(self.known, following, 0 if keeps else JUMP, server.id, run)
         if found != str(self.known):
