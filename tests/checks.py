@@ -136,6 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
     report.run("redis", need_redis)
+    if whole:
+        report.run("nftables", need_nftables)
     environment = browser_environment(find_chromium())
     if not whole:
         os.environ[SMALL] = "1"
@@ -375,6 +377,13 @@ def need_redis() -> Outcome:
         return Outcome(ok=True)
     text = "redis-server is missing (Debian: apt install redis-server). The tests of the store on Redis need it."
     return Outcome(ok=False, text=text)
+
+
+def need_nftables() -> Outcome:
+    """Find the packet filter's program or get it. Without it the tests on lossy links fail."""
+    if shutil.which("nft") or (apt_install("nftables") and shutil.which("nft")):
+        return Outcome(ok=True)
+    return Outcome(ok=False, text="nftables is missing (Debian: apt install nftables). Lossy links need it.")
 
 
 def apt_install(package: str) -> bool:

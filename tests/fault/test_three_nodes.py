@@ -38,6 +38,7 @@ class Writers:
 
     all: Fleet
     chance: random.Random
+    messages: int = MESSAGES
     said: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     number: int = 0
     answered: int = 0
@@ -48,7 +49,7 @@ class Writers:
 
     async def write(self) -> None:
         """Say everything, never too far ahead of the answers."""
-        while self.number < MESSAGES:
+        while self.number < self.messages:
             await self.all.telegram.until(lambda: self.number - self.answered < AT_ONCE, SETTLE_S)
             self.number += 1
             who = self.chance.choice(PEOPLE)
@@ -58,7 +59,7 @@ class Writers:
 
     def is_over(self) -> bool:
         """Whether everything is said."""
-        return self.number >= MESSAGES
+        return self.number >= self.messages
 
 
 @pytest.mark.timeout(times(120, 4 * 3600))
