@@ -160,6 +160,11 @@ class SlackConnection(PlatformAccount):
         if self._updates is not None:
             self._updates.answered(message)
 
+    def stopped(self, conversation: Conversation) -> None:
+        """Take off the marks of a channel or thread in which all was stopped."""
+        if self._updates is not None:
+            self._updates.stopped(conversation)
+
     # --- receiving ----------------------------------------------------------------------------------
 
     async def _take(self, payload: object) -> SlackAck:

@@ -144,6 +144,11 @@ class SlackChannel(AccountsChannel[SlackConnection]):
             if place.channel == self.name and (account := self._accounts.get(place.account)) is not None:
                 account.answered(message)
 
+    def stopped(self, conversation: Conversation) -> None:
+        """Take the marks off all messages of a channel or thread."""
+        if conversation.channel == self.name and (account := self._accounts.get(conversation.account)) is not None:
+            account.stopped(conversation)
+
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """Return the rate limits of the workspace and of the channel with its threads; 0 means no limit."""
         account = self._accounts.get(conversation.account)

@@ -37,7 +37,7 @@ from channels.slack.people import SlackDirectory
 from channels.slack.presence import Presence
 from channels.slack.threads import Threads
 from channels.slack.web import SlackAck
-from gateway.domain.messages import Inbound, Refused
+from gateway.domain.messages import Conversation, Inbound, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.text import split_command
 from gateway.domain.waits import PRESSED_TEXT, PressResult
@@ -171,7 +171,7 @@ class SlackUpdates:
         """Join the message's thread, before the acknowledgement, and show that the message was accepted."""
         place = message.conversation
         if accepted is None and _stops(message.text):
-            self.later(self.presence.unmark_all(place.chat, place.thread), "marks")
+            self.stopped(place)
         if accepted is None or message.edits:
             return
         if message.addressed and place.thread and not message.direct:
@@ -190,6 +190,10 @@ class SlackUpdates:
         """Take the mark off a message that is answered."""
         if ts := _marked(message):
             self.later(self.presence.unmark(message.conversation.chat, ts), "reaction")
+
+    def stopped(self, place: Conversation) -> None:
+        """Take off the marks of a channel or thread in which all was stopped."""
+        self.later(self.presence.unmark_all(place.chat, place.thread), "reactions")
 
     def _opened(self, opened: Opened) -> None:
         channel, thread = opened.channel, opened.thread

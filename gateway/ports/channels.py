@@ -114,6 +114,10 @@ class MarksReceipt(Protocol):
         """Take the marks off messages of a turn that has ended and is answered. Return at once; repeating is safe."""
         ...
 
+    def stopped(self, conversation: Conversation) -> None:
+        """Take the marks off all messages here: a stop is told once for several turns. Return at once."""
+        ...
+
 
 @runtime_checkable
 class WithAccounts(Protocol):

@@ -93,9 +93,9 @@ def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
     return verdict.written and result in TOO_LATE
 
 
-def stop_words(words: str, place: Conversation, here: Conversation) -> str:
-    """Return a stopped turn's text for its `place`: empty where the command is replied to (`here`)."""
-    return "" if place == here else words
+def stop_words(words: str, place: Conversation, told: Collection[Conversation]) -> str:
+    """Return a stopped turn's text for its `place`: empty where the stop is told already."""
+    return "" if place in told else words
 
 
 def is_stopped_by(

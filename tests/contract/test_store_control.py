@@ -98,6 +98,18 @@ async def test_stop_is_answered_once_in_its_conversation(scene: Scene, effect: C
     assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == ["Done."]
 
 
+@pytest.mark.parametrize("effect", [ControlEffect.STOP, ControlEffect.RESET])
+async def test_a_stop_from_elsewhere_is_told_once_in_a_chat(scene: Scene, effect: ControlEffect) -> None:
+    """Three commands of a chat are stopped from another one: it is told once, by the first of them."""
+    leases = [await scene.running(kind=TurnKind.COMMAND) for _ in range(3)]
+    for lease in leases[1:]:
+        await scene.store.release(lease)
+    assert await scene.stop(effect) == 3
+    assert [(await scene.view(lease.turn)).turn.stopped_text for lease in leases] == ["Stopped.", "", ""]
+    await scene.store.release(leases[0])
+    assert await _answers(scene) == ["Stopped."]
+
+
 async def test_a_held_turn_knows_what_whoever_stopped_it_has_it_say(scene: Scene) -> None:
     """Its holder reads it, and ends the turn with these words."""
     lease = await scene.running()

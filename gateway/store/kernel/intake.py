@@ -171,14 +171,16 @@ def control(part: Part, route: Route, message: Inbound, control: Control) -> int
 def _stop(part: Part, session: SessionId, control: Control, here: Conversation) -> int:
     """Stop the session's running turns, its reports of ended children, and all turns below. Return how many.
 
-    `here`: the conversation of the command's reply; turns there need no text of their own.
+    `here`: the conversation of the command's reply. In every other one the first turn there tells of the stop.
     """
     unheard = {row.turn.id for row in turns.unheard_ends(part, session)}
     rows = [part.turns[turn] for turn in turns.unended(part.sessions[session])]
     rows = [row for row in rows if _is_stopped(row.turn, control, unheard)]
     stopped = {row.turn.id for row in rows} | set(turns.unended_below(part, session, control.only))
+    told = {here}
     for row in rows:
-        text = stop_words(control.stopped_text, row.turn.conversation, here)
+        text = stop_words(control.stopped_text, row.turn.conversation, told)
+        told.add(row.turn.conversation)
         turns.stop(part, row.turn.id, text, below=control.stopped_text)
     turns.stop_below(part, session, control.stopped_text, control.only)
     return len(stopped)

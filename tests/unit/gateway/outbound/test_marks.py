@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gateway.domain.messages import Inbound
+from gateway.domain.ids import web_principal
+from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Effect, Risk
 from tests.support.engine import Engine
-from tests.support.fakes import FakeChannel, FakeTool, calls
+from tests.support.fakes import ANN_PAGE, FakeChannel, FakeTool, calls
+from tests.support.makers import ANN, CHAT, inbound
 from tests.support.sending import delivered
 
 
@@ -27,6 +29,10 @@ class MarkingChannel(FakeChannel):
         if self.broken:
             raise RuntimeError("the platform said something strange")
         self.unmarked += [message.text for message in messages]
+
+    def stopped(self, conversation: Conversation) -> None:
+        """Remember where."""
+        self.unmarked.append(f"all in {conversation.key}")
 
 
 async def test_marks_go_with_the_last_answer_of_a_turn(tmp_path: Path) -> None:
@@ -57,3 +63,15 @@ async def test_an_answer_is_shown_once_though_its_mark_stays(tmp_path: Path) -> 
     await delivered(engine, channel, rounds=2)
     assert [one.text for one in channel.sent] == ["Yes."]
     assert [one.state for one in await engine.slots()] == [SlotState.SENT]
+
+
+async def test_marks_go_where_a_stop_from_elsewhere_is_told(tmp_path: Path) -> None:
+    """One of the two commands tells of it."""
+    engine, channel = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)]), MarkingChannel()
+    for word in ("one", "two"):
+        engine.operator.script.append(calls(f"shell:{word}"))
+        await engine.say(f"/shell {word}")
+        await engine.run(await engine.claim())
+    await engine.ingress.message(inbound("/stop", who=web_principal(ANN), where=ANN_PAGE))
+    await delivered(engine, channel, rounds=2)
+    assert channel.unmarked == ["/shell one", f"all in {CHAT.key}"]
