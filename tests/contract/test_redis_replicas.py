@@ -106,8 +106,12 @@ async def test_a_server_that_takes_no_writes_is_waited_for(
         with pytest.raises(StoreError, match=says) as refused:
             await scene.say("refused")
         assert cure in refused.value.cure
+        await store.counts()
+        assert await store.reclaim() == 0
+        assert store.waits_for is not None  # reads are answered, and what writes nothing
         asked(server.port, allows)
         await scene.say("after")
+        assert store.waits_for is None
         assert [one.message.text for one in await scene.items(Received)] == ["before", "meanwhile", "after"]
         await store.close()
 

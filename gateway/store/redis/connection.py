@@ -48,11 +48,11 @@ DEFAULT_PREFIX = "{dragoman}:"
 LOST = (redis.ConnectionError, redis.TimeoutError)
 """Errors after which a request may or may not have been done."""
 REPLICA = (exceptions.ReadOnlyError, exceptions.MasterDownError)
-AWAY = (*LOST, *REPLICA, exceptions.BusyLoadingError)
-"""Errors of a server that is gone, begins, or is no primary any more."""
+"""Errors of a server that is no primary any more."""
 DEMOTED = ("READONLY", "UNBLOCKED", "is now a slave")
-"""The same in errors of a server that became a replica, which the library has no class for, or a script passes on."""
-AWAY_WORDS = (*DEMOTED, "NOREPLICAS")
+"""Words of the same in errors that the library has no class for, or that a script passes on."""
+NO_WRITES = (*DEMOTED, "NOREPLICAS")
+"""Words in errors of a server that reads, and writes nothing."""
 FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 """Options of the URL that name files for TLS, and what the library calls them."""
 PROMOTE = "Point store.url at the primary, or make this one the primary again (`REPLICAOF NO ONE`); nothing is lost."
@@ -173,7 +173,7 @@ def _place(text: str) -> tuple[str, int]:
 
 def failure(error: redis.RedisError, url: str) -> StoreError:
     """Return the error for the caller."""
-    text = str(error)
+    text = _text_of(error)
     if isinstance(error, NoPrimary):
         return StoreError(f"No Sentinel names the primary of Redis at {shown(url)}: {text}.", cure=error.cure)
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure in script" in text:
@@ -192,7 +192,7 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
 
 def _refused(error: redis.RedisError, url: str) -> StoreError | None:
     """Return the error for a server that answers, but does not work; None for one that does not answer."""
-    text, where = str(error), f"Redis at {shown(url)}"
+    text, where = _text_of(error), f"Redis at {shown(url)}"
     if isinstance(error, exceptions.OutOfMemoryError):
         return StoreFull(f"{where} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on.")
     if isinstance(error, REPLICA) or any(word in text for word in DEMOTED):
@@ -213,6 +213,16 @@ def _away(error: redis.RedisError, url: str) -> StoreError:
         cure = "Start the replicas, or lower store.replicas; nothing is lost."
         return StoreError(f"Redis at {shown(url)} has too few replicas: {error}.", cure=cure)
     return StoreError(f"Redis at {shown(url)} does not answer: {error}.", cure="Start Redis, or correct the URL.")
+
+
+def _text_of(error: redis.RedisError) -> str:
+    """Return what the server said, without the place in a script."""
+    return re.sub(r"\.? script: [0-9a-f]{40}, on @.*", "", str(error))
+
+
+def refuses_writes(error: redis.RedisError) -> bool:
+    """Return whether only what writes fails: reads are answered meanwhile."""
+    return isinstance(error, (*REPLICA, TooFewReplicas)) or any(word in str(error) for word in NO_WRITES)
 
 
 def _right_for(text: str) -> str:
@@ -243,7 +253,7 @@ def until_answered(
 
 
 def _is_away(error: redis.RedisError) -> bool:
-    return isinstance(error, AWAY) or any(word in str(error) for word in AWAY_WORDS)
+    return isinstance(error, LOST) or refuses_writes(error)
 
 
 class Script:

@@ -18,7 +18,7 @@ from gateway.domain.durability import StoreTerms
 from gateway.errors import StoreError
 from gateway.store.codec import from_us, to_us
 from gateway.store.redis.clock import ServerClock
-from gateway.store.redis.connection import Line, Script, failure, shown, until_answered
+from gateway.store.redis.connection import Line, Script, failure, refuses_writes, shown, until_answered
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")
@@ -128,24 +128,28 @@ class Known:
         """Why the store is not the one that it joined; None while it is."""
         self.threads: list[Lives] = []
         """Its threads: each writes only what it was told itself."""
-        self._waits: dict[Lives, StoreError] = {}
+        self._waits: dict[Lives, tuple[StoreError, bool]] = {}
+        """Why a thread waits, and whether it does until a write is done."""
 
     @property
     def waits_for(self) -> StoreError | None:
         """Return why a thread waits: for the server, or for what a loss makes void; None while none does."""
-        waits = next(iter(list(self._waits.values())), None)
+        waits = next((why for why, _ in list(self._waits.values())), None)
         return waits or (_TAKES_BACK if any(one.known.voids for one in self.threads) else None)
 
-    def wait_for(self, why: StoreError, thread: Lives) -> None:
-        """Note why a thread waits, and log it once."""
+    def wait_for(self, why: StoreError, thread: Lives, *, to_write: bool) -> None:
+        """Note why a thread waits, and log it once. `to_write`: until it has written something."""
         known = self.waits_for
-        self._waits[thread] = why
+        self._waits[thread] = why, to_write
         if known is None or known.cure != why.cure:
             _LOG.warning("the store waits", why=why.message, cure=why.cure)
 
-    def go_on(self, thread: Lives) -> None:
-        """Note that a thread got its answer."""
-        if self._waits.pop(thread, None) is not None and not self._waits:
+    def go_on(self, thread: Lives, *, wrote: bool) -> None:
+        """Note that a thread got an answer, or wrote something."""
+        if (known := self._waits.get(thread)) is None or (known[1] and not wrote):
+            return
+        del self._waits[thread]
+        if not self._waits:
             _LOG.info("the store goes on")
 
     @property
@@ -189,12 +193,12 @@ class Lives:
     def until_answered(self, command: Callable[[], T], is_closed: Callable[[], bool] = lambda: False) -> T:
         """Call a command that may be repeated, until Redis answers or has been away for too long."""
         answer = until_answered(command, is_closed=is_closed, before_again=self._cut)
-        self._shared.go_on(self)
+        self._shared.go_on(self, wrote=False)
         return answer
 
     def _cut(self, error: redis.RedisError) -> None:
         """Note why there is no answer, and close the connection. The next one may be to another server."""
-        self._shared.wait_for(failure(error, self._url), self)
+        self._shared.wait_for(failure(error, self._url), self, to_write=refuses_writes(error))
         self._line.is_cut = True
         self._client.connection_pool.disconnect()
 
@@ -261,6 +265,7 @@ class Lives:
         self._lane, self._left, self._is_new = lane, rev, False
         self.saw(rev)
         self.agreed()
+        self._shared.go_on(self, wrote=True)
 
     def follow(self, found: str) -> None:
         """Go on in the life that was found, or in the next one when the store lost something in this one.

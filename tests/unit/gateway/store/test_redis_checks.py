@@ -126,6 +126,11 @@ PROMOTE = "Point store.url at the primary, or make this one the primary again (`
             "is full: OOM.",
             "Give Redis more memory (maxmemory); the daemon goes on.",
         ),
+        (
+            exceptions.OutOfMemoryError(f"no room. script: {40 * 'e'}, on @user_script:117."),
+            "is full: no room.",
+            "Give Redis more memory (maxmemory); the daemon goes on.",
+        ),
         (redis.ConnectionError("gone"), "does not answer: gone.", "Start Redis, or correct the URL."),
         (
             TooFewReplicas("1 of 2"),
