@@ -21,6 +21,8 @@ _STATUS: Mapping[JobEnd, ResultStatus] = MappingProxyType(
 def result_of(job: JobState) -> ToolResult:
     """Return the state of a job as a result: its new output, and in the hint how it is."""
     more = f" All its output is in {job.output_path}." if job.output_path else ""
+    if job.end is JobEnd.RUNNING and job.why:
+        return ToolResult(status=ResultStatus.OK, text="", code="running", hint=f"The job {job.id} goes on. {job.why}")
     if job.end is JobEnd.RUNNING:
         hint = (
             f"The job {job.id} has run for {job.seconds:.0f} s. Look again with shell_poll, or end it with shell_kill, "

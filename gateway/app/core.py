@@ -133,10 +133,8 @@ def make_core(
     known = Delegates(agents=frozenset(with_own_agents(loaded.agents)), models=models)
     registry = Registry(sources, sandboxed=containment.can_bwrap, presets=loaded.presets, delegates=known)
     metrics = Metrics()
-    operator, redactor = (
-        fakes.operator or Operator(lambda: registry.snapshot().commands),
-        fakes.redactor or redactor_of(loaded),
-    )
+    operator = fakes.operator or Operator(lambda: registry.snapshot().commands)
+    redactor = fakes.redactor or redactor_of(loaded)
     # Read before the store is opened: a store without its key is one whose key was lost.
     key = SecretKey(fakes.key) if fakes.key else _key(loaded)
     store = fakes.store or _store(loaded, clock)
@@ -144,11 +142,12 @@ def make_core(
     if models is None:
         chained = models_of(loaded, operator, redactor, client, clock, metrics)
         models, close = chained, (chained.close,)
+    node = fakes.node or NodeId(f"{machine}#{secrets.token_hex(4)}")
     return Core(
         loaded=loaded,
         clock=clock,
         store=store,
-        node=fakes.node or NodeId(f"{machine}#{secrets.token_hex(4)}"),
+        node=node,
         machine=machine,
         key=key,
         key_mark=_mark(loaded, key) if is_shared(settings.store.url) else None,
@@ -162,7 +161,7 @@ def make_core(
         approvals=_approvals(loaded, people, store, key, registry),
         workspaces=workspaces,
         home=workspaces.home() if is_shared(settings.store.url) else "",
-        jobs=Jobs(key_value=store, events=store.live, clock=clock),
+        jobs=Jobs(key_value=store, events=store.live, clock=clock, node=node, nodes=store),
         workers=workers,
         folder=folder,
         containment=containment,

@@ -32,7 +32,7 @@ class JobState:
     output: str
     """Redacted text since the last look, its beginning left out when it is long."""
     why: str
-    """Reason of its end in one sentence; empty when it runs, or ended by itself."""
+    """Reason of its end in one sentence, or why nothing is known but that it runs; else empty."""
     seconds: float
     """Time since its start; 0 when unknown."""
     output_path: str

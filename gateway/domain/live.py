@@ -121,6 +121,15 @@ class JobsStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobKilled:
+    """A job shall end, by a call on another node."""
+
+    session: SessionId
+    """The root session."""
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanged:
     """A call of a file tool changed a file of a workspace. After a crash it may be told again."""
 
@@ -159,6 +168,7 @@ LiveEvent: TypeAlias = (
     | TurnReleased
     | ProgressChanged
     | JobsStopped
+    | JobKilled
     | FileChanged
     | NodesChanged
     | SignedOut
@@ -179,7 +189,7 @@ SIGN_INS = "sign-ins"
 NODES = "nodes"
 """Topic of every `NodesChanged`."""
 JOBS = "jobs"
-"""Topic of every `JobsStopped`."""
+"""Topic of every `JobsStopped` and `JobKilled`."""
 FILES = "files"
 """Topic of every `FileChanged`, on the node whose workspace it is."""
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from gateway.domain.ids import Principal, SessionId
+from gateway.domain.ids import NodeId, Principal, SessionId
 from gateway.domain.jobs import JobEnd, JobState
-from gateway.domain.live import JOBS, JobsStopped
+from gateway.domain.live import JOBS, JobKilled, JobsStopped
 from gateway.errors import BadRequest, DragomanError, NotFound, StoreError
-from gateway.ports import Clock, EventBus, KeyValue, Output, ProcessEnd
+from gateway.ports import Clock, EventBus, KeyValue, Node, Output, ProcessEnd
 from gateway.sandbox import Terminal
 from gateway.system.clock import is_set
 from gateway.system.figures import duration
@@ -41,6 +41,11 @@ ENDS_WITHIN_S = 5.0
 """Timeout in seconds for a killed job to end."""
 KNOWN_FOR = timedelta(days=1)
 """Time for which a job's fact is kept."""
+LOOK_EVERY_S = 0.1
+"""Seconds between two looks whether another node has ended a job."""
+KILLED = "It was ended by shell_kill."
+ELSEWHERE = "It runs on another node than this turn: its output is not shown here, and nothing can be typed into it."
+"""Of a job while workspaces are shared. Without that, its session's turns run where it runs."""
 NOTED_WITHIN_S = 1.0
 """Timeout in seconds for storing that a job ended."""
 
@@ -155,9 +160,10 @@ class _Job:
 class Jobs:
     """All jobs of this daemon. They run in the task group of `run`."""
 
-    def __init__(self, *, key_value: KeyValue, events: EventBus, clock: Clock) -> None:
-        """Take the store of facts, the events of /stop and /new, and the clock."""
+    def __init__(self, *, key_value: KeyValue, events: EventBus, clock: Clock, node: NodeId, nodes: Node) -> None:
+        """Take the store of facts, the events of /stop and /new, the clock, this daemon's id and the list of all."""
         self._key_value = key_value
+        self._node, self._nodes = node, nodes
         self._events = events
         self._clock = clock
         self._jobs: dict[tuple[SessionId, str], _Job] = {}
@@ -172,6 +178,8 @@ class Jobs:
                 async for event in events:
                     if isinstance(event, JobsStopped):
                         self._stop(event)
+                    elif isinstance(event, JobKilled) and (job := self._jobs.get((event.session, event.job))):
+                        job.stop(JobEnd.STOPPED, KILLED)
             finally:
                 self._group = None
                 for job in self._jobs.values():
@@ -213,7 +221,10 @@ class Jobs:
         """
         job = self._jobs.get((root, id))
         if job is None:
-            return await self._earlier(root, id)
+            state = await self._earlier(root, id)
+            if typed and state.end is JobEnd.RUNNING:
+                raise BadRequest(f"The job {id} takes no input here. {ELSEWHERE}", cure="Wait for it, or end it.")
+            return state
         if typed:
             self._type(job, typed)
         if job.live and wait_s > 0 and (typed or not job.unseen):
@@ -224,10 +235,20 @@ class Jobs:
         """End a job with all its processes, and return its state. Raises `NotFound`. Idempotent."""
         job = self._jobs.get((root, id))
         if job is None:
-            return await self._earlier(root, id)
-        job.stop(JobEnd.STOPPED, "It was ended by shell_kill.")
+            return await self._kill_elsewhere(root, id)
+        job.stop(JobEnd.STOPPED, KILLED)
         await is_set(job.ended, ENDS_WITHIN_S)
         return self._state(job)
+
+    async def _kill_elsewhere(self, root: SessionId, id: str) -> JobState:
+        """Have the node with this job end it, if one has it, and wait a moment for that."""
+        state, until = await self._earlier(root, id), asyncio.get_running_loop().time() + ENDS_WITHIN_S
+        if state.end is JobEnd.RUNNING:
+            self._events.publish(JOBS, JobKilled(session=root, job=id))
+        while state.end is JobEnd.RUNNING and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(LOOK_EVERY_S)
+            state = await self._earlier(root, id)
+        return state
 
     # --- one job ------------------------------------------------------------------------------
 
@@ -300,7 +321,8 @@ class Jobs:
 
     async def _note(self, job: _Job) -> None:
         """Store that a job was begun, or how it ended. The end may be missing: then it is told as lost."""
-        fact = {"end": job.end.value, "why": job.why, "exit_code": job.exit_code}
+        fact = {"end": job.end.value, "why": job.why, "exit_code": job.exit_code, "node": self._node}
+        fact |= {"output_path": job.output_path}
         ttl = timedelta(seconds=job.new.seconds) + KNOWN_FOR
         try:
             async with asyncio.timeout(NOTED_WITHIN_S if job.task else None):
@@ -319,12 +341,12 @@ class Jobs:
             raise NotFound(f"There is no job {id[:40]!r} in this session.", cure=cure)
         fact: Mapping[str, Any] = json.loads(found)
         end = JobEnd(fact["end"])
+        why, path = fact["why"], fact.get("output_path", "")
         if end is JobEnd.RUNNING:
-            lost = "The daemon ended while it ran, and its programs with it. Its output is gone."
-            return JobState(id=id, end=JobEnd.LOST, exit_code=None, output="", why=lost, seconds=0, output_path="")
-        return JobState(
-            id=id, end=end, exit_code=fact["exit_code"], output="", why=fact["why"], seconds=0, output_path=""
-        )
+            why = ELSEWHERE
+            if not any(one.lives and one.node == fact.get("node") != self._node for one in await self._nodes.nodes()):
+                end, why = JobEnd.LOST, "The daemon ended while it ran, and its programs with it. Its output is gone."
+        return JobState(id=id, end=end, exit_code=fact["exit_code"], output="", why=why, seconds=0, output_path=path)
 
 
 def _namespace(root: SessionId) -> str:

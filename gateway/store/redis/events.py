@@ -49,6 +49,7 @@ _EVENTS: dict[str, TypeAdapter[Any]] = {
         live.TurnReleased,
         live.ProgressChanged,
         live.JobsStopped,
+        live.JobKilled,
         live.FileChanged,
         live.NodesChanged,
         live.SignedOut,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from agent_tools import shell, shell_kill, shell_poll
 from agent_tools._shell import result_of
 from gateway.approvals.action import render_action
-from gateway.domain.ids import Principal, SessionId
+from gateway.domain.ids import NodeId, Principal, SessionId
 from gateway.domain.jobs import JobEnd, JobState
 from gateway.domain.tools import (
     Action,
@@ -82,7 +82,7 @@ def machine() -> Containment:
 @asynccontextmanager
 async def a_call(folder: Path, machine: Containment) -> AsyncGenerator[Call]:
     store = open_store("memory://", SystemClock())
-    jobs = Jobs(key_value=store, events=store.live, clock=SystemClock())
+    jobs = Jobs(key_value=store, events=store.live, clock=SystemClock(), node=NodeId("here#1"), nodes=store)
     workspace = folder / "workspace"
     workspace.mkdir()
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
@@ -195,3 +195,9 @@ def test_a_card_lists_only_what_is_asked_for() -> None:
 def test_arguments_that_cannot_be_used(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         shell_poll.Args.model_validate(given)
+
+
+def test_a_job_elsewhere_is_told_as_it_stands() -> None:
+    """Nobody here knows for how long it has run."""
+    job = JobState(id="j1", end=JobEnd.RUNNING, exit_code=None, output="", why="It is far.", seconds=0, output_path="")
+    assert result_of(job).hint == "The job j1 goes on. It is far."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import Principal, SessionId
+from gateway.domain.ids import NodeId, Principal, SessionId
 from gateway.domain.jobs import JobEnd, JobState
 from gateway.domain.live import JOBS, JobsStopped
+from gateway.domain.nodes import NodeEntry
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.egress import Egress
 from gateway.errors import BadRequest, NotFound, SandboxMissing
@@ -22,7 +24,7 @@ from gateway.sandbox import Containment, ProcessLimits, probe
 from gateway.store import open_store
 from gateway.system.clock import SystemClock
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.jobs import LIVE_AT_MOST, UNSEEN_CHARS, Jobs, Unseen
+from gateway.toolcalls.jobs import ELSEWHERE, LIVE_AT_MOST, UNSEEN_CHARS, Jobs, Unseen
 from gateway.toolcalls.output import OnText, OutputBuffer
 from gateway.toolcalls.processes import CallProcess, ProcessHost
 from tests.support.patience import PATIENCE_S
@@ -30,6 +32,7 @@ from tests.support.patience import PATIENCE_S
 ANN, BOB = Principal("telegram:1001"), Principal("telegram:2002")
 MAIN, OTHER = SessionId("main:ann"), SessionId("main:cleo")
 SECRET = "hush-hush-42"
+HERE, THERE = NodeId("here#1"), NodeId("there#1")
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +62,12 @@ class Daemon:
     machine: Containment
     store: Store
     jobs: Jobs = field(init=False)
+    node: NodeId = HERE
     mark: str = field(default_factory=lambda: f"3{secrets.randbelow(10**9):09d}")
 
     def __post_init__(self) -> None:
-        self.jobs = Jobs(key_value=self.store, events=self.store.live, clock=SystemClock())
+        clock, store = SystemClock(), self.store
+        self.jobs = Jobs(key_value=store, events=store.live, clock=clock, node=self.node, nodes=store)
 
     @asynccontextmanager
     async def runs(self) -> AsyncGenerator[None]:
@@ -91,7 +96,11 @@ class Daemon:
 
     def buffer(self, on_text: OnText) -> OutputBuffer:
         name = f"{secrets.token_hex(4)}.txt"
-        return OutputBuffer(self.folder / "outputs", name, SystemClock(), Redactor([SECRET]), on_text)
+
+        def copy(copied: str) -> int:
+            return os.open(self.folder / copied, os.O_WRONLY | os.O_CREAT, 0o600)
+
+        return OutputBuffer(self.folder / "outputs", name, SystemClock(), Redactor([SECRET]), on_text, copy)
 
     async def start(self, script: str, call: CallProcess | None = None, *, terminal: bool = False) -> JobState:
         argv = ["/bin/bash", "--noprofile", "--norc", "-c", script]
@@ -240,6 +249,24 @@ async def test_a_job_that_a_crash_took_is_told_as_lost(daemon: Daemon) -> None:
                 await crashed.call(OTHER).poll(running.id)
             with pytest.raises(NotFound, match="None runs here: `shell` with `background` starts one"):
                 await crashed.call().poll("j000000")
+
+
+async def test_a_job_of_another_node_is_not_lost(daemon: Daemon) -> None:
+    """Where nodes share their workspaces, a later turn may run on another one: it can end the job, and no more."""
+    await daemon.store.join(NodeEntry(node=daemon.node, key=None))
+    other = Daemon(daemon.folder, daemon.machine, daemon.store, node=THERE)
+    async with daemon.runs(), other.runs():
+        state, ended = await daemon.sleeps(), await daemon.start("seq 1 60000; exit 5")
+        whole = (await daemon.over(ended.id)).output_path
+        told = await other.call().poll(state.id)
+        assert (told.end, told.why) == (JobEnd.RUNNING, ELSEWHERE)
+        with pytest.raises(BadRequest, match="takes no input here"):
+            await other.call().poll(state.id, typed="x")
+        told = await other.call().kill(state.id)
+        assert (told.end, told.why, living(daemon.mark)) == (JobEnd.STOPPED, "It was ended by shell_kill.", 0)
+        told = await other.call().poll(ended.id)
+        assert (told.exit_code, told.output_path) == (5, whole)
+        assert whole
 
 
 async def test_output_is_redacted_and_bounded(daemon: Daemon) -> None:
