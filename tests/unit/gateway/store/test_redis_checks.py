@@ -270,12 +270,15 @@ async def test_a_store_is_opened_through_tls(tmp_path: Path) -> None:
             check_store(url)
 
 
-def test_files_of_tls_are_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "end", "said", "cure"),
+    [("redis", "", "no TLS", "Begin it with `rediss://`."), ("rediss", "x", "not there", "Correct its path.")],
+)
+def test_files_of_tls_are_checked(tmp_path: Path, scheme: str, end: str, said: str, cure: str) -> None:
     (file := tmp_path / "ca.pem").write_text("")
-    with pytest.raises(ConfigError, match="no TLS"):
-        check_store(f"redis://127.0.0.1:1/0?ca={file}")
-    with pytest.raises(ConfigError, match="not there"):
-        check_store(f"rediss://127.0.0.1:1/0?ca={file}x")
+    with pytest.raises(ConfigError, match=said) as refused:
+        check_store(f"{scheme}://127.0.0.1:1/0?ca={file}{end}")
+    assert refused.value.cure == cure
 
 
 def test_a_redis_that_is_not_there_is_named(tmp_path: Path) -> None:
