@@ -21,7 +21,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from gateway.cli.stores import migrate as command
 from gateway.domain.ids import SessionId, mint
+from gateway.domain.messages import Received
 from gateway.domain.nodes import NodeEntry, name_of
+from gateway.domain.retention import Keep
 from gateway.domain.slots import SlotKind
 from gateway.errors import DragomanError, StoreError
 from gateway.ports import Store
@@ -140,6 +142,23 @@ async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: Red
             assert one.rev == other.rev
             for was, is_ in zip(_sorted(one.records()), _sorted(other.records()), strict=True):
                 assert was == is_
+
+
+async def test_old_rows_of_a_moved_store_go_as_well(redis_server: RedisServer, tmp_path: Path) -> None:
+    """Whatever ids their messages got where they came from: those of no turn, too."""
+    clock, url, file = FakeClock(), f"{redis_server.url}?prefix={mint('old')}", f"sqlite://{tmp_path}/moved.db"
+    before = open_store(url, clock)
+    await Scene(before, clock).stop()
+    for _ in range(2):
+        await Scene(before, clock).ended()
+    await before.close()
+    await asyncio.to_thread(migrate, url, file, clock.now())
+    moved = open_store(file, clock)
+    had = await Scene(moved, clock).items(Received)
+    assert (await moved.trim(MAIN, Keep(turns=1))).turns == 1
+    assert [one.turn for one in had][:1] == [None]
+    assert await Scene(moved, clock).items(Received) == had[2:]
+    await moved.close()
 
 
 async def test_a_copy_knows_when_a_session_last_ended(redis_server: RedisServer, tmp_path: Path) -> None:
