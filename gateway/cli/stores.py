@@ -49,19 +49,11 @@ def migrate(source: str, target: str) -> None:
     from gateway.store.copying import migrate as copy
     from gateway.store.copying import path_of
     from gateway.system.clock import SystemClock
-    from gateway.system.figures import count
 
     path = path_of(source)
     copied = copy(source, target, SystemClock().now(), _files_in(os.path.dirname(path)) if path else None)
     click.echo(f"Copied to {without_password(target)}: {_said(copied)}")
     _say_homes(copied, os.path.dirname(path))
-    if copied.homeless:
-        click.echo(
-            f"{count(sum(copied.homeless.values()), 'session')} with files on the nodes that worked for them "
-            f"({', '.join(f'{name}: {n}' for name, n in copied.homeless.items())}). The lone daemon uses "
-            "its own state folder: copy the folders in workspaces and outputs of the other nodes there before it "
-            "starts."
-        )
     click.echo("Now set store.url to it, and start no daemon on the old store again.")
 
 
@@ -231,7 +223,14 @@ def _say_homes(copied: Copied, folder: str) -> None:
     if copied.homes:
         click.echo(
             f"Sessions stay at home where their files are ({', '.join(copied.homes)}): start each of these nodes with "
-            f"its state folder. Those that run {wait.format('it')}"
+            f"its state folder. Those that run {wait.format('them')}"
+        )
+    if copied.homeless:
+        click.echo(
+            f"{count(sum(copied.homeless.values()), 'session')} with files on the nodes that worked for them "
+            f"({', '.join(f'{name}: {n}' for name, n in copied.homeless.items())}). The lone daemon uses "
+            "its own state folder: copy the folders in workspaces and outputs of the other nodes there before it "
+            "starts."
         )
 
 

@@ -257,9 +257,12 @@ async def test_a_moved_cluster_waits_for_each_home(how: str, redis_server: Redis
     await store.close()
     clock.advance(3600)
     if how == "restored":
-        await restore_backup(file, moved, clock)
+        copied = await restore_backup(file, moved, clock)
+        alone = await restore_backup(file, f"sqlite://{tmp_path}/alone.db", clock)
+        assert alone.homeless == {"here": 1}
     else:
-        await asyncio.to_thread(migrate, file, moved, clock.now())
+        copied = await asyncio.to_thread(migrate, file, moved, clock.now())
+    assert copied.homes == ["here", "there"]
     store = open_store(moved, clock)
     assert await store.nodes() == []
     await store.join(NodeEntry(node=OTHER_NODE, key=None, home="there"))
