@@ -15,7 +15,7 @@ from gateway.domain.routes import Accepted, WhileRunning
 from gateway.domain.slots import NewSlot, Slot, SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.task_lists import TaskItem, TaskState
-from gateway.domain.turns import Lease, TurnState
+from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.waits import NewWait, Pressed, PressResult, PressVerdict, WaitKind, WaitState, inquiry_of
 from gateway.errors import LeaseLost, NotFound
 from gateway.ports import Store, Waiting
@@ -50,9 +50,12 @@ class QuestionScene(FamilyScene):
         assert opened is not None
         return opened
 
-    async def asking(self, *questions: Question, ttl_s: float = 3600) -> tuple[Lease, WaitId]:
+    async def asking(
+        self, *questions: Question, ttl_s: float = 3600, kind: TurnKind = TurnKind.MODEL
+    ) -> tuple[Lease, WaitId]:
         """Return a turn that is parked on a question."""
-        lease = await self.at_work()
+        lease = await self.running(kind=kind)
+        await self.begin_calls(lease)
         wait = await self.put(lease, self.new(*(questions or (DAY,)), ttl_s=ttl_s))
         assert await self.store.park(lease)
         return lease, wait
@@ -146,8 +149,9 @@ async def test_questions_of_a_call_are_answered_in_turn(scene: QuestionScene) ->
     assert await scene.pick(wait, None, question=2, text="Ciabatta") is PressResult.ALREADY
 
 
-async def test_the_next_message_of_that_person_answers(scene: QuestionScene) -> None:
-    lease, wait = await scene.asking(NAME, DAY)
+@pytest.mark.parametrize("kind", TurnKind)
+async def test_the_next_message_of_that_person_answers(scene: QuestionScene, kind: TurnKind) -> None:
+    lease, wait = await scene.asking(NAME, DAY, kind=kind)
     first = await scene.write("  Focaccia\n")
     assert (first.answers, first.turn) == (True, lease.turn)
     assert (await scene.write("any day")).answers
@@ -177,6 +181,29 @@ async def test_other_messages_answer_nothing(
     assert (await scene.wait(wait)).state is WaitState.OPEN
     replies = [slot.text for slot in await scene.items(Slot, MAIN) if slot.kind is SlotKind.REPLY]
     assert replies == ["answer"]
+
+
+@pytest.mark.parametrize(("who", "where"), [(ANN_SLACK, CHAT), (BOB, CHAT), (ANN_TELEGRAM, OTHER_CHAT)])
+async def test_a_command_is_answered_only_by_its_person(
+    scene: QuestionScene, who: Principal, where: Conversation
+) -> None:
+    _, wait = await scene.asking(kind=TurnKind.COMMAND)
+    assert not (await scene.write("Monday", who=who, where=where)).answers
+    assert (await scene.wait(wait)).state is WaitState.OPEN
+
+
+async def test_a_models_question_is_answered_before_a_commands(scene: QuestionScene) -> None:
+    """A reply to its card answers the command's."""
+    _, asked = await scene.asking()
+    _, typed = await scene.asking(kind=TurnKind.COMMAND)
+    for n, wait in enumerate((asked, typed)):
+        (card,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
+        assert card.waits == (wait,)
+        await scene.store.slot_sent(card, f"{69 + n}")
+    assert (await scene.write("Friday", reply_to="70")).answers
+    assert await scene.answers(typed) == (("Friday",),)
+    assert (await scene.write("Monday")).answers
+    assert await scene.answers(asked) == (("Monday",),)
 
 
 async def test_a_reply_to_the_card_answers(scene: QuestionScene) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -57,9 +57,10 @@ def accept(
     kind = kind if continued is None else continued.turn.kind
     active = _active(part, route.session) if kind is TurnKind.MODEL else None
     same = active if active is not None and _may_steer(active.turn, message) else None
-    may_answer = kind is TurnKind.MODEL and continued is None
-    if may_answer and (answered := questions.answered_by(part, session, same, message)):
-        return _answer(part, route, message, *answered)
+    if kind is TurnKind.MODEL and continued is None:
+        asking = [row for row in (same, *_commands(part, session, message)) if row is not None]
+        if answered := questions.answered_by(part, session, asking, message):
+            return _answer(part, route, message, *answered)
     if same is not None and running is WhileRunning.INTERRUPT and continued is None:
         turns.stop(part, same.turn.id, INTERRUPTED_TEXT)
         active = None
@@ -303,6 +304,12 @@ def _active(part: Part, session: SessionId) -> TurnRow | None:
     lane = part.sessions[session].turns
     row = part.turns[lane[0]] if lane else None
     return row if row is not None and row.turn.started_at is not None else None
+
+
+def _commands(part: Part, session: SessionRow, message: Inbound) -> Iterator[TurnRow]:
+    """Yield the commands that this person gave here, the oldest first: a question that they ask is answered here."""
+    rows = (part.turns[turn] for turn in session.commands[-GATHERING_AMONG:])
+    yield from (row for row in rows if _may_steer(row.turn, message))
 
 
 def _may_steer(turn: Turn, message: Inbound) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from gateway.domain.ids import Principal, WaitId
 from gateway.domain.messages import Inbound
@@ -71,19 +72,22 @@ def answer(part: Part, wait: Wait, pick: Pick, who: Principal) -> Wait:
     return ended
 
 
-def answered_by(part: Part, session: SessionRow, active: TurnRow | None, message: Inbound) -> tuple[Wait, Pick] | None:
-    """Return the open question that a message answers. `active`: the turn of its person that it may steer, if any.
+def answered_by(
+    part: Part, session: SessionRow, asking: Sequence[TurnRow], message: Inbound
+) -> tuple[Wait, Pick] | None:
+    """Return the open question that a message answers. `asking`: the turns of its person in its conversation.
 
-    The oldest one of that turn and of the sub-sessions that it spawned; for a reply, also one of a sub-session that
-    works on after its parent's turn. Only a text answers. A reply to another message than the card is a message.
+    The oldest one of the first such turn and of the sub-sessions that it spawned; for a reply, the one of its card,
+    also of a sub-session that works on after its parent's turn. Only a text answers. Another reply is a message.
     """
     forwarded = bool(message.quoted) and not message.reply_to
     if forwarded or not message.text.strip() or message.attachments or message.unread:
         return None
-    found = None if active is None else _first_open(part, active)
-    if found is None and message.reply_to:
-        found = next((one for one in _below(part, session, message) if _is_about(part, *one, message)), None)
-    if found is None or (message.reply_to and not _is_about(part, *found, message)):
+    asked = (found for row in asking if (found := _first_open(part, row)))
+    if message.reply_to:
+        asked = (one for one in chain(asked, _below(part, session, message)) if _is_about(part, *one, message))
+    found = next(asked, None)
+    if found is None:
         return None
     wait, inquiry = found
     return wait, Pick(question=inquiry.current or 0, text=message.text.strip())
