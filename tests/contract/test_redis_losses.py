@@ -401,7 +401,7 @@ def test_a_life_is_read_as_it_is_written() -> None:
 
 @pytest.mark.parametrize("voids", [False, True])
 def test_a_life_that_is_being_begun_is_waited_for(clock: FakeClock, *, voids: bool) -> None:
-    known = Known(Life(store="s1", number=3, voids=voids), STRICT)
+    known = Known(Life(store="s1", number=3, voids=voids), STRICT, STRICT)
     Lives(redis.Redis(), Line(), "redis://here", "", ServerClock(clock), known)
     assert [str(one) for one in (known.waits_for,) if one] == (
         [

@@ -234,6 +234,30 @@ async def test_a_server_that_comes_back_itself_voids_nothing(clock: FakeClock, *
         await store.close()
 
 
+@pytest.mark.parametrize(
+    ("weak", "value", "mends"),
+    [("appendonly", "no", "yes"), ("maxmemory-policy", "allkeys-lru", "noeviction")],
+)
+async def test_a_replica_with_weaker_settings_is_refused(
+    weak: str, value: str, mends: str, clock: FakeClock, tmp_path: Path
+) -> None:
+    """It took over, and would lose what it acknowledges; a daemon that starts refuses it too. Mended, it is used."""
+    with RedisServer(tmp_path / "first") as first, first.replica(tmp_path / "second", f"--{weak}", value) as second:
+        until_linked(second.port)
+        store = open_redis(first.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("before")
+        _promote(first, second)
+        for asks in (store.probe, store.counts):
+            with pytest.raises(StoreError, match=f"{weak} is {value}") as refused:
+                await asks()
+            assert f"`{weak} {mends}`" in refused.value.cure
+        assert asked(second.port, f"CONFIG SET {weak} {mends}").startswith(b"+OK")
+        await scene.say("after")
+        assert [one.message.text for one in await scene.items(Received)] == ["before", "after"]
+        await store.close()
+
+
 async def test_a_first_replica_is_no_restart(clock: FakeClock, tmp_path: Path) -> None:
     """The history of its server begins anew with it, as by a restart, which loses something with these settings."""
     may_lose = StoreTerms(durability=Durability.ONE_SECOND)

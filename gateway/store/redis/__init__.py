@@ -137,8 +137,8 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
     """
     address, prefix = address_of(url)
     found = check_server(address, prefix, terms, begins=True, noted=noted)
-    node, server_clock, terms = mint("n"), ServerClock(clock), replace(terms, durability=found.durability)
-    known = Known(life_at(address, prefix), terms)
+    node, server_clock = mint("n"), ServerClock(clock)
+    known = Known(life_at(address, prefix), replace(terms, durability=found.durability), terms)
     server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (

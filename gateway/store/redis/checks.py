@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from gateway.store.kernel.nodes import MEMBERS, is_alive
 from gateway.store.redis import indexes
 from gateway.store.redis.connection import PROMOTE, address_of, connect, failure, shown
 from gateway.store.redis.life import LIFE, Life, life_of
+from gateway.store.redis.promises import promise_of
 from gateway.store.redis.rows import FACT
 
 SCHEMA = 3
@@ -27,12 +27,6 @@ OLDEST = (6, 2)
 """Oldest version of Redis that the scripts run on."""
 FILLING = "filling"
 """Field of the store's description while a copy fills it: no daemon may use it."""
-DURABLE = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
-"""Settings without which Redis loses what it has acknowledged."""
-WHOLE = {"maxmemory-policy": "noeviction"}
-"""Settings without which Redis forgets single rows: no store is good for anything then."""
-LOSES = {Durability.ALWAYS: 0, Durability.ONE_SECOND: 1, Durability.NONE: 2}
-"""Order of what may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +64,7 @@ def check_server(
     client: Any = connect(url)
     try:
         version = _check_version(client, url, 0 if terms is None else terms.replicas)
-        durability = _check_settings(client, url, terms)
+        durability = promise_of(client, url, terms)
         _check_rights(client, prefix, waits=terms is not None and terms.replicas > 0)
         schema = _check_keys(client, url, prefix, half=half)
         if noted is not None and noted.store:
@@ -98,40 +92,6 @@ def _check_version(client: Any, url: str, replicas: int) -> tuple[int, ...]:
             cure="Start the replicas, or lower store.replicas.",
         )
     return version
-
-
-def _check_settings(client: Any, url: str, terms: StoreTerms | None) -> Durability:
-    """Return what the server promises. Raises `StoreError` when the terms want more."""
-    written = None if terms is None else terms.durability
-    try:
-        found: dict[str, str] = client.config_get(*DURABLE, *WHOLE)
-    except redis.ResponseError as error:
-        if written is not None or terms is None:
-            return written or Durability.NONE
-        raise StoreError(
-            f"Redis at {shown(url)} does not say whether it loses writes: {error}.",
-            cure="Allow this user the command CONFIG GET, or write into [store] what it promises: durability = "
-            '"always", "one-second" or "none".',
-        ) from None
-    has = _promised(found)
-    wanted = DURABLE if LOSES[has] > LOSES[written or Durability.ALWAYS] and terms is not None else {}
-    weak = {name: found.get(name) for name, value in (wanted | WHOLE).items() if found.get(name) != value}
-    if weak:
-        is_ = ", ".join(f"{name} is {value}" for name, value in weak.items())
-        cure = ", ".join(f"`{name} {(DURABLE | WHOLE)[name]}`" for name in weak)
-        accept = f' Or accept the loss: [store] durability = "{has}".' if wanted else ""
-        raise StoreError(
-            f"Redis at {shown(url)} may lose what it acknowledged: {is_}.", cure=f"Set {cure} in redis.conf.{accept}"
-        )
-    return has
-
-
-def _promised(found: Mapping[str, str]) -> Durability:
-    """Return what these settings promise. Without fsync while the AOF is rewritten, the loss has no bound."""
-    if found.get("appendonly") != "yes" or found.get("no-appendfsync-on-rewrite") != "no":
-        return Durability.NONE
-    known = {"always": Durability.ALWAYS, "everysec": Durability.ONE_SECOND}
-    return known.get(found.get("appendfsync", ""), Durability.NONE)
 
 
 def _check_rights(client: Any, prefix: str, *, waits: bool) -> None:

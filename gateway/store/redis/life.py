@@ -7,7 +7,7 @@ has lost the difference. The first node that hears of it begins another life.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from gateway.errors import StoreError
 from gateway.store.codec import from_us, to_us
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import Line, Script, failure, refuses_writes, shown, until_answered
+from gateway.store.redis.promises import promise_of, weaker
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")
@@ -119,9 +120,9 @@ class Lost(Exception):
 class Known:
     """Knowledge of the store that all threads of a node share."""
 
-    def __init__(self, life: Life, terms: StoreTerms) -> None:
-        """Take the life in which it joined, and what the server may lose."""
-        self.life, self.terms = life, terms
+    def __init__(self, life: Life, terms: StoreTerms, accepts: StoreTerms) -> None:
+        """Take the life in which it joined, what the server may lose, and what another one may, as it was written."""
+        self.life, self.terms, self.accepts = life, terms, accepts
         self.back_since: datetime | None = None
         """When a server was first seen that had started anew, or taken over; None for never."""
         self.trouble: StoreError | None = None
@@ -225,7 +226,7 @@ class Lives:
             self._clock.set(seconds, micros, asked_at)
 
     def _meet(self, server: History, known: str | None) -> None:
-        """Take a server that nobody met before for the store's. Raises `Lost`."""
+        """Take a server that nobody met before for the store's. Raises `Lost`, and `StoreError` for a weaker one."""
         run = str(self._client.info("server").get("run_id", ""))
         if known is None:
             self._client.hset(self._keys[0], mapping={SERVER: server.id, RUN: run})
@@ -234,9 +235,13 @@ class Lives:
         is_same = run == known_run != ""  # and has another history, as with its first replica
         was_away = is_same and server.before == known  # as a replica, and got nothing meanwhile
         took_over = origin == COPIED or not (server.is_first or was_away)
-        keeps = self._shared.terms.keeps(restarted=server.is_first and not is_same, took_over=took_over)
+        terms = self._shared.terms
+        now = promise_of(self._client, self._url, self._shared.accepts)
+        until_now = replace(terms, durability=weaker(terms.durability, now))
+        keeps = until_now.keeps(restarted=server.is_first and not is_same, took_over=took_over)
         following = self.known if keeps else self.known.after(self.known)
         found = self._send(self.known, following, 0 if keeps else JUMP, server.id, run)
+        self._shared.terms = replace(terms, durability=now)
         if found != str(self.known):
             raise Lost(found)
 
