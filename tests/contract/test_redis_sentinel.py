@@ -21,17 +21,18 @@ from tests.support.redis_server import RedisServer, asked, certificates, wait_un
 
 WATCHES = """port {port}
 bind 127.0.0.1
-sentinel monitor gateway 127.0.0.1 {primary} 1
+sentinel monitor gateway 127.0.0.1 {primary} {agree}
 sentinel down-after-milliseconds gateway 500
 sentinel failover-timeout gateway 2000
 """
 
 
 @contextmanager
-def sentinel(folder: Path, primary: int, more: str = "") -> Generator[int]:
-    """Run one Sentinel that decides alone, with further lines of its configuration; yield its port."""
-    port, file = free_port(), folder / "sentinel.conf"
-    file.write_text(WATCHES.format(port=port, primary=primary) + more)
+def sentinel(folder: Path, primary: int, more: str = "", agree: int = 1) -> Generator[int]:
+    """Run one Sentinel, with further lines of its configuration; yield its port. So many have to `agree`."""
+    port = free_port()
+    file = folder / f"sentinel-{port}.conf"
+    file.write_text(WATCHES.format(port=port, primary=primary, agree=agree) + more)
     process = subprocess.Popen(["redis-server", str(file), "--sentinel"], stdout=subprocess.DEVNULL)
     try:
         wait_until_it_answers(port)

@@ -88,18 +88,21 @@ async def test_with_a_replica_a_promotion_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole("promotions by hand stay, and Sentinels that name the primary")
-async def test_a_failover_by_sentinel_loses_nothing(tmp_path: Path) -> None:
-    """Sentinel sees that the primary is dead and chooses the replica, under another address, while people write."""
-    chance, said = dice("F09 with Sentinel"), Said()
+async def test_a_failover_by_sentinels_loses_nothing(tmp_path: Path) -> None:
+    """One of three Sentinels dies with the primary. The others agree, and choose the replica, under another address."""
+    chance, said = dice("F09 with Sentinels"), Said()
     async with one_daemon(tmp_path, replicas=1) as one:
-        with one.redis.replica(tmp_path / "redis-0") as second, sentinel(tmp_path, one.redis.port) as port:
+        with one.redis.replica(tmp_path / "redis-0") as second, ExitStack() as lives, ExitStack() as dies:
             until_linked(second.port)
-            one.env = {**one.env, "DRAGOMAN_STORE__URL": f"redis+sentinel://127.0.0.1:{port}/gateway"}
+            every = [each.enter_context(sentinel(tmp_path, one.redis.port, agree=2)) for each in (dies, lives, lives)]
+            places = ",".join(f"127.0.0.1:{port}" for port in every)
+            one.env = {**one.env, "DRAGOMAN_STORE__URL": f"redis+sentinel://{places}/gateway"}
             await one.start(one.nodes[0])
-            await until(lambda: str(second.port).encode() in redis_server.asked(port, "SENTINEL replicas gateway"), 20)
+            await until(lambda: all(knows_all(port, second.port) for port in every), 30)
             async with asyncio.TaskGroup() as group:
                 group.create_task(write(one, said, 0, chance), name="people")
                 await asyncio.sleep(0.2)
+                dies.close()
                 one.redis.kill()
                 killed = time.monotonic()
             await until(lambda: b"master" in redis_server.asked(second.port, "ROLE"), 30)
@@ -110,8 +113,17 @@ async def test_a_failover_by_sentinel_loses_nothing(tmp_path: Path) -> None:
                 await one.stop()
             one.redis = second
             rows = await one.everything()
-    figure("F09", "with Sentinel: from the death of the primary until all is answered", took_s, 30, "s")
+    figure("F09", "with Sentinels: from the death of the primary until all is answered", took_s, 30, "s")
     judge(one, said, rows)
+
+
+def knows_all(port: int, replica: int) -> bool:
+    """Whether a Sentinel knows the replica of the primary, and the two others."""
+    knows = redis_server.asked(port, "SENTINEL master gateway")
+    return (
+        str(replica).encode() in redis_server.asked(port, "SENTINEL replicas gateway")
+        and b"num-other-sentinels\r\n$1\r\n2" in knows
+    )
 
 
 async def write(one: Fleet, said: Said, number: int, chance: random.Random) -> None:
