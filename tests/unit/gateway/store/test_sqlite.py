@@ -19,7 +19,7 @@ from gateway.domain.ids import NodeId, SessionId, TurnId
 from gateway.domain.live import TURNS, TurnsDue
 from gateway.domain.routes import Accepted, WhileRunning
 from gateway.domain.turns import Lease, TurnKind
-from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
+from gateway.errors import Forbidden, LeaseLost, NotFound, StoreDamaged, StoreError, StoreInUse, StoreTooNew
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import load_migrations
@@ -285,6 +285,22 @@ async def test_without_memory_the_whole_commit_fails_and_says_so(path: str) -> N
         assert "No memory was left" in str(came[1])
         assert isinstance(await say(store), Accepted), "the thread that writes goes on"
         assert query(path, "SELECT probes FROM meta") == [(1,)]
+
+
+async def test_damage_is_logged_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not every caller logs, and none of them alone sees it first."""
+    damage = sqlite3.DatabaseError("database disk image is malformed")
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    async with opened(path) as store:
+
+        def meets_it(_: ReadTx) -> None:
+            raise damage
+
+        for _ in range(3):
+            with pytest.raises(StoreDamaged):
+                await store.read(meets_it)
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("the store is damaged") == 1
 
 
 async def test_a_read_without_memory_says_so_and_the_next_one_is_read(path: str) -> None:
