@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.app.core import Core
 from gateway.domain.ids import NodeId, SessionId
-from gateway.domain.nodes import Role
+from gateway.domain.nodes import LIVES_FOR, Role
 from gateway.domain.turns import NamedLease
 from gateway.errors import DragomanError
 from gateway.ports import Homes, Node
@@ -114,5 +114,5 @@ def make_home_keeper(core: Core) -> HomeKeeper:
         leases=core.store,
         workspaces=core.workspaces,
         gate=core.gates[Role.WORKER],
-        heard_for_s=core.loaded.settings.cluster.home_away_after.total_seconds() / 2,
+        heard_for_s=min(core.loaded.settings.cluster.home_away_after / 2, LIVES_FOR).total_seconds(),
     )

@@ -24,8 +24,9 @@ class Homes(Protocol):
     async def say_awaited(self, node: NodeId) -> int:
         """Say in the chats of turns that wait for a home what they wait for. Return how many were told.
 
-        A home is awaited when no undrained worker there gave a sign of life for half of `NodeEntry.away_after`. A REPLY
-        comes after five seconds, once in each conversation of a family none of whose turns is held. Any node may call.
+        A home is awaited when no undrained worker there gave a sign of life for half of `NodeEntry.away_after`, or for
+        30 s. A REPLY comes after five seconds, once in each conversation of a family none of whose turns is held. Any
+        node may call it.
         """
         ...
 

@@ -99,3 +99,15 @@ async def test_a_group_does_not_read_the_name_of_the_node(scene: FamilyScene) ->
     await pass_time(scene, 10, OTHER_NODE)
     assert await scene.store.say_awaited(OTHER_NODE) == 1
     assert await said(scene, GROUP) == [(OTHER_CHAT, files_awaited(Away.SILENT, "", for_owners=False))]
+
+
+async def test_a_long_wait_for_a_home_is_told_as_soon(scene: FamilyScene) -> None:
+    """Where homes are waited for during hours, as well: a node that lives says so every ten seconds."""
+    for node in (NODE, OTHER_NODE):
+        await join(scene, node, away_s=7200)
+    asked = await parked_at_home(scene)
+    await scene.press(asked.wait)
+    await pass_time(scene, 30, OTHER_NODE)
+    assert await scene.store.say_awaited(OTHER_NODE) == 0
+    await pass_time(scene, 10, OTHER_NODE)
+    assert await scene.store.say_awaited(OTHER_NODE) == 1

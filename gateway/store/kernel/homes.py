@@ -14,7 +14,7 @@ from gateway.domain.children import child_place
 from gateway.domain.homes import Away, files_awaited, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId, awaited_slot
 from gateway.domain.messages import Conversation, Inbound
-from gateway.domain.nodes import LEFT_TIMES, Place, Role, name_of
+from gateway.domain.nodes import LEFT_TIMES, LIVES_FOR, Place, Role, name_of
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
@@ -165,11 +165,9 @@ def _away_after(own: Mapping[str, Any], here: Sequence[Mapping[str, Any]]) -> ti
 
 
 def _is_missed(part: Part, home: str, members: Sequence[Mapping[str, Any]], after: timedelta) -> bool:
-    """Return whether no worker at this place was heard of for half the time after which it is away."""
-    return not any(
-        row["home"] == home and _takes_work(part, row) and part.now - from_us(row["alive"]) <= after / 2
-        for row in members
-    )
+    """Return whether no worker at this place was heard of for half the time after which it is away, or for 30 s."""
+    heard = part.now - min(after / 2, LIVES_FOR)
+    return not any(row["home"] == home and _takes_work(part, row) and from_us(row["alive"]) >= heard for row in members)
 
 
 def _say_awaited(part: Part, row: TurnRow, members: Sequence[Mapping[str, Any]]) -> bool:
