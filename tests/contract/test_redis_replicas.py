@@ -116,6 +116,25 @@ async def test_a_server_that_takes_no_writes_is_waited_for(
         await store.close()
 
 
+async def test_a_server_that_runs_another_script_is_waited_for(clock: FakeClock, tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "redis", "--busy-reply-threshold", "50") as server:
+        store = open_redis(server.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("before")
+        endless = asyncio.create_task(asyncio.to_thread(asked, server.port, 'EVAL "while true do end" 0'))
+        await asyncio.sleep(0.3)
+        said = asyncio.create_task(scene.say("meanwhile"))
+        await asyncio.sleep(0.3)
+        assert not said.done()
+        assert store.waits_for is not None
+        assert "SCRIPT KILL" in store.waits_for.cure
+        assert asked(server.port, "SCRIPT KILL").startswith(b"+OK")
+        await said
+        await endless
+        assert [one.message.text for one in await scene.items(Received)] == ["before", "meanwhile"]
+        await store.close()
+
+
 @pytest.mark.parametrize(
     ("version", "durability", "command"),
     [

@@ -53,6 +53,8 @@ DEMOTED = ("READONLY", "UNBLOCKED", "is now a slave")
 """Words of the same in errors that the library has no class for, or that a script passes on."""
 NO_WRITES = (*DEMOTED, "NOREPLICAS")
 """Words in errors of a server that reads, and writes nothing."""
+BUSY = "BUSY "
+"""How errors begin while a script runs for long."""
 FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 """Options of the URL that name files for TLS, and what the library calls them."""
 PROMOTE = "Point store.url at the primary, or make this one the primary again (`REPLICAOF NO ONE`); nothing is lost."
@@ -199,6 +201,12 @@ def _refused(error: redis.RedisError, url: str) -> StoreError | None:
         return StoreError(f"{where} is a replica.", cure=PROMOTE)
     if isinstance(error, exceptions.BusyLoadingError):
         return StoreError(f"{where} reads its data from its disk after a start.", cure="Wait: work goes on by itself.")
+    if text.startswith(BUSY):
+        cure = "Wait, or end it with `SCRIPT KILL`; work goes on by itself."
+        return StoreError(f"{where} runs a script of somebody else for long: {text.rstrip('.')}.", cure=cure)
+    if "number of clients" in text:
+        cure = "Raise `maxclients` in redis.conf, or end other clients."
+        return StoreError(f"{where} takes no more connections: {text}.", cure=cure)
     if "NOREPLICAS" in text:
         cure = "Start the replicas, or lower min-replicas-to-write in redis.conf; nothing is lost."
         return StoreError(f"{where} takes no writes: too few replicas are linked to it.", cure=cure)
@@ -253,7 +261,7 @@ def until_answered(
 
 
 def _is_away(error: redis.RedisError) -> bool:
-    return isinstance(error, LOST) or refuses_writes(error)
+    return isinstance(error, LOST) or refuses_writes(error) or str(error).startswith(BUSY)
 
 
 class Script:

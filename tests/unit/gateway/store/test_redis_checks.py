@@ -168,6 +168,16 @@ PROMOTE = "Point store.url at the primary, or make this one the primary again (`
             "reads its data from its disk after a start.",
             "Wait: work goes on by itself.",
         ),
+        (
+            redis.ConnectionError("max number of clients reached"),
+            "takes no more connections: max number of clients reached.",
+            "Raise `maxclients` in redis.conf, or end other clients.",
+        ),
+        (
+            redis.ResponseError("BUSY Redis is busy running a script."),
+            "runs a script of somebody else for long: BUSY Redis is busy running a script.",
+            "Wait, or end it with `SCRIPT KILL`; work goes on by itself.",
+        ),
         (exceptions.ReadOnlyError("You can't write"), "is a replica.", PROMOTE),
         (redis.ResponseError("UNBLOCKED force unblock, instance state changed"), "is a replica.", PROMOTE),
         (redis.ConnectionError("The previous master is now a slave"), "is a replica.", PROMOTE),
