@@ -17,6 +17,7 @@ from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import FILLING, SCHEMA, check_server
 from gateway.store.redis.connection import RUNBOOK, TooFewReplicas, address_of, failure
+from gateway.store.redis.promises import weaker
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer, certificates
@@ -302,6 +303,44 @@ def test_a_redis_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_an_unknown_option_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match="unknown option"):
         open_store(f"redis://127.0.0.1:1/0{option}", SystemClock())
+
+
+# --- what it knows when it comes back -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("durability", "replicas", "restarted", "took_over", "both"),
+    [
+        (Durability.ALWAYS, 0, True, False, False),
+        (Durability.ALWAYS, 1, True, True, True),
+        (Durability.ONE_SECOND, 0, False, False, False),
+        (Durability.ONE_SECOND, 1, False, True, False),
+        (Durability.NONE, 1, False, True, False),
+        (None, 0, False, False, False),
+    ],
+)
+def test_a_server_that_comes_back_keeps_what_it_promised(
+    durability: Durability | None, replicas: int, *, restarted: bool, took_over: bool, both: bool
+) -> None:
+    """One that took over and restarted keeps what both leave."""
+    terms = StoreTerms(durability=durability, replicas=replicas)
+    assert terms.keeps(restarted=False, took_over=False)
+    assert terms.keeps(restarted=True, took_over=False) is restarted
+    assert terms.keeps(restarted=False, took_over=True) is took_over
+    assert terms.keeps(restarted=True, took_over=True) is both
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "found"),
+    [
+        (Durability.ALWAYS, Durability.ALWAYS, Durability.ALWAYS),
+        (Durability.ALWAYS, Durability.ONE_SECOND, Durability.ONE_SECOND),
+        (Durability.NONE, Durability.ALWAYS, Durability.NONE),
+        (None, Durability.ALWAYS, Durability.ALWAYS),
+    ],
+)
+def test_of_two_promises_the_weaker_counts(before: Durability | None, now: Durability, found: Durability) -> None:
+    assert weaker(before, now) is found
 
 
 # --- what it may lose, and its replicas ---------------------------------------------------------
