@@ -93,19 +93,23 @@ class Proxy:
             return
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(_pump(reader, there[1]), name="proxy out")
-                both.create_task(_pump(there[0], writer), name="proxy in")
+                both.create_task(self._carry_all(reader, there[1]), name="proxy out")
+                both.create_task(self._carry_all(there[0], writer), name="proxy in")
         finally:
             there[1].close()
 
+    async def _carry_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry bytes one way; the end of one side is the end of both."""
+        with suppress(OSError):
+            while (data := await reader.read(CHUNK)) and await self.carry(data, writer):
+                pass
+        writer.close()
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes one way; the end of one side is the end of both."""
-    with suppress(OSError):
-        while data := await reader.read(CHUNK):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def carry(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Pass a piece on. Return whether the connection goes on."""
+        writer.write(data)
+        await writer.drain()
+        return True
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,10 +1,12 @@
-"""Links between three nodes and their Redis that lose packets both ways, or break connections in the middle of a reply.
+"""Links between three nodes and their Redis that lose packets both ways, or delay, stall and break in mid-reply.
 
-Redis lives in a network namespace, whose packet filter drops or resets at random.
+For packets Redis lives in a network namespace, whose filter drops or resets at random; else a proxy is between.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 import shutil
 import subprocess
@@ -12,12 +14,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.fault.nodes_rig import Fleet, fleet
+from tests.fault.nodes_rig import Fleet, Proxy, fleet
 from tests.fault.oracle import every_turn_ended_with_one_answer
 from tests.fault.telegram_rig import judge_chats, slots_of
 from tests.fault.test_network_cuts import begin, linked
@@ -42,6 +44,9 @@ table inet lossy {{
 }}
 """
 DROPS = "numgen random mod 100 < {} counter drop"
+DELAY_S, STALL_S = 0.05, 12.0
+STALLS, TEARS = 0.002, 0.004
+"""Shares of pieces."""
 RESETS = "tcp flags & (syn | rst) == 0 numgen random mod 1000 < {} counter reject with tcp reset"
 """A request that does not arrive, or a reply that does not; the connection is over for one side."""
 
@@ -70,9 +75,57 @@ def nft(namespace: str, *words: str, given: str = "") -> str:
     return done.stdout
 
 
+class BadLine(Proxy):
+    """A line to Redis that delays each piece, stalls for long, and breaks in the middle of a piece."""
+
+    def __init__(self, redis: int, chance: random.Random) -> None:
+        """Take the port of Redis."""
+        super().__init__([redis])
+        self._chance, self.is_good = chance, False
+        self.stalled = self.torn = 0
+
+    async def carry(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Pass a piece on, or a part of it."""
+        if self.is_good:
+            return await super().carry(data, writer)
+        await asyncio.sleep(self._chance.random() * DELAY_S)
+        fate = self._chance.random()
+        if fate < STALLS:
+            self.stalled += 1
+            await asyncio.sleep(STALL_S)
+        elif fate < STALLS + TEARS:
+            self.torn += 1
+            writer.write(data[: self._chance.randrange(len(data))])
+            return False
+        return await super().carry(data, writer)
+
+
+@pytest.mark.whole("waits for stalls; a store that is away for long stays")
+@pytest.mark.timeout(times(600, 1_800))
+async def test_lines_delay_stall_and_tear(tmp_path: Path) -> None:
+    """A stall is longer than the silence after which a node gives a connection up. The same holds."""
+    chance = dice("bad lines")
+    async with fleet(tmp_path, 0, spare=3) as three, AsyncExitStack() as stack:
+        lines = [BadLine(three.redis.port, chance) for _ in three.nodes]
+        for node, line in zip(three.nodes, lines, strict=True):
+            await stack.enter_async_context(line.serve())
+            await node.start({**three.env, "DRAGOMAN_STORE__URL": f"redis://127.0.0.1:{line.port}/0"})
+        people = Writers(three, chance, messages=MESSAGES)
+        three.telegram.script(people.saw)
+        await people.write()
+        await three.settled(SETTLE_S)
+        for line in lines:
+            line.is_good = True
+        await three.stop()
+        counts = [(line.stalled, line.torn) for line in lines]
+        sys.stdout.write(f"{MESSAGES} messages; stalls and tears of each line: {counts}\n")
+        assert min(map(sum, counts)) > 0
+        await judge(three, people)
+
+
 @pytest.mark.by_the_clock  # and no browser beside it, as in test_network_cuts.py
 @pytest.mark.whole("waits for packets that are sent again; a node that is cut off stays")
-@pytest.mark.timeout(times(300, 1_800))
+@pytest.mark.timeout(times(600, 1_800))
 @pytest.mark.parametrize(
     ("rule", "messages"),
     [(DROPS.format(5), MESSAGES), (DROPS.format(20), MESSAGES // 3), (RESETS.format(5), MESSAGES)],
