@@ -14,11 +14,15 @@ export function relativeTime(iso, now) {
   const then = Date.parse(iso);
   const seconds = (now - then) / 1000;
   if (seconds < 45) return "now";
-  if (seconds < 3600) return `${Math.max(1, Math.round(seconds / 60))} min`;
-  const day = new Date(now).toDateString() === new Date(then).toDateString();
-  if (day) return TIME.format(then);
-  return seconds < 6 * 86400
-    ? `${new Date(then).toLocaleDateString(undefined, { weekday: "short" })} ${TIME.format(then)}`
+  return seconds < 3600 ? `${Math.max(1, Math.round(seconds / 60))} min` : dayTime(iso, now);
+}
+
+/** "12:03", "Mon 12:03", "3 Dec": a time before or after now, with its day unless it is today. @param {string} iso @param {number} now  ms */
+export function dayTime(iso, now) {
+  const then = new Date(iso);
+  if (new Date(now).toDateString() === then.toDateString()) return TIME.format(then);
+  return Math.abs(now - then.getTime()) < 6 * 86400_000
+    ? `${then.toLocaleDateString(undefined, { weekday: "short" })} ${TIME.format(then)}`
     : DAY.format(then);
 }
 
@@ -71,8 +75,16 @@ export function summary(text) {
   for (const name of ["command", "url", "path", "query", "task", "text"]) {
     if (typeof value[name] === "string") return value[name].split("\n")[0];
   }
-  const first = Object.values(value).find((item) => typeof item === "string");
-  return typeof first === "string" ? first.split("\n")[0] : Object.keys(value).length ? JSON.stringify(value) : "";
+  const first = firstText(value);
+  return first ? first.split("\n")[0] : Object.keys(value).length ? JSON.stringify(value) : "";
+}
+
+/** Returns the first text in a value, also in what it holds. @param {any} value @param {number} [depth] @returns {string} */
+function firstText(value, depth = 4) {
+  if (typeof value === "string") return value;
+  if (!value || typeof value !== "object" || !depth) return "";
+  const all = Object.values(value);
+  return all.find((item) => typeof item === "string") ?? firstText(all.find(Boolean), depth - 1);
 }
 
 /** @param {string|undefined} text  JSON, or what a model meant to be JSON */

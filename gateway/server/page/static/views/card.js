@@ -1,6 +1,6 @@
 /** Approval card: one exact action that waits for a decision, or one line with its outcome. */
 import { press } from "../actions.js";
-import { clockTime, exactTime, left } from "../format.js";
+import { clockTime, dayTime, exactTime, left } from "../format.js";
 import { html, useLayoutEffect, useRef, useState } from "../html.js";
 import { isComposing } from "../keys.js";
 import { moved } from "../scroll.js";
@@ -77,7 +77,7 @@ function Expiry({ row }) {
   const share = Math.max(0, Math.min(1, rest / (end - Date.parse(row.opened_at))));
   const words =
     rest > 0
-      ? `Answer ${left(rest)}, until ${clockTime(row.expires_at)}`
+      ? `Answer ${left(rest)}, until ${dayTime(row.expires_at, now.value)}`
       : "The time to answer is over; nothing was run";
   return html`<div class="expiry" title=${exactTime(row.expires_at)}>
     <div class="line" aria-hidden="true"><div class=${share < 0.2 ? "rest short" : "rest"} style=${{ width: `${(share * 100).toFixed(1)}%` }}></div></div>

@@ -1,6 +1,6 @@
 /** Question to a person: the answers so far, and buttons and a field for the one that is asked now. */
 import { press } from "../actions.js";
-import { clockTime, exactTime, left } from "../format.js";
+import { clockTime, dayTime, exactTime, left } from "../format.js";
 import { html, useLayoutEffect, useRef } from "../html.js";
 import { moved } from "../scroll.js";
 import { connection, now, presses, shortcuts } from "../state.js";
@@ -73,7 +73,7 @@ function Choices({ row }) {
       </div>`
     }
     <form class="buttons own" ref=${form} onSubmit=${onSubmit}>
-      <input ref=${field} type="text" maxlength=${ANSWER_CHARS} data-testid="card-answer" aria-label="Your own answer" placeholder=${row.buttons.length ? "Or write your own answer" : "Write your answer"} autocomplete="off" />
+      <input ref=${field} type="text" maxlength=${ANSWER_CHARS} data-testid="card-answer" aria-label="Your own answer" placeholder=${row.buttons.length ? "Or your own words" : "Write your answer"} autocomplete="off" />
       <button type="submit" class="verb">Answer</button>
     </form>
   </div>`;
@@ -83,7 +83,7 @@ function Choices({ row }) {
 function Until({ row }) {
   const said = pressOf(row);
   const rest = Date.parse(row.expires_at) - now.value;
-  const until = rest > 0 ? `Answer ${left(rest)}, until ${clockTime(row.expires_at)}` : "The time to answer is over";
+  const until = rest > 0 ? `Answer ${left(rest)}, until ${dayTime(row.expires_at, now.value)}` : "The time to answer is over";
   const asks = row.asks ? `The sub-session “${row.asks}” asks. ` : "";
   const words = !said
     ? `${asks}${until}`

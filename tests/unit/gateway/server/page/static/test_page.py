@@ -256,6 +256,8 @@ async def test_a_call_that_prints_nothing_is_seen_to_end(tmp_path: Path, browser
         await expect(ended).to_be_visible()
         await person.page.reload()
         await expect(ended).to_be_visible()
+        await person.page.set_viewport_size({"width": 390, "height": 844})
+        await expect(ended.locator(".word")).to_be_visible()
         assert person.complaints == []
         await person.page.context.close()
 

@@ -47,6 +47,7 @@ async def test_questions_are_answered_in_turn_on_one_card(page: Served, ann: Per
     await expect(card).to_contain_text("Question 1 of 3")
     await expect(buttons).to_have_text(["Monday1", "Wednesday2", "Friday3"])
     await expect(place.locator(".checklist li")).to_have_count(4)
+    await expect(card.locator(".until")).to_have_text(re.compile(r"until [A-Z][a-z]{2} \d"))  # not today
     await ann.shot("question")
     await place.wait_for_timeout(SETTLED_MS)
     await buttons.nth(2).click()
@@ -71,6 +72,9 @@ async def test_questions_are_answered_in_turn_on_one_card(page: Served, ann: Per
     await ann.shot("question-answered")
     answers = [one["answer"] for one in json.loads((await engine.result(turn, 2)).text)]
     assert answers == [["Friday"], ["olives", "onions"], ["Rye & Friday"]]
+    await place.locator(".foot button").last.click()
+    asked = place.get_by_test_id("timeline-step").filter(has_text="ask_user")
+    await expect(asked).to_contain_text("Which day suits you?")
 
 
 async def _refuse(route: Route) -> None:
