@@ -135,6 +135,26 @@ async def test_a_server_that_runs_another_script_is_waited_for(clock: FakeClock,
         await store.close()
 
 
+async def test_a_reader_waits_no_longer_than_the_next_write(clock: FakeClock, tmp_path: Path) -> None:
+    """A reader writes where it meets another server, and then never again: the writer says that writes are taken."""
+    with RedisServer(tmp_path / "redis") as server:
+        store = open_redis(server.url, clock)
+        scene = Scene(store, clock)
+        await scene.say("before")
+        await store.counts()
+        for command in ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", f"{LEAST} 1"):
+            assert asked(server.port, command).startswith(b"+OK")
+        asked(server.port, "CLIENT KILL TYPE normal")
+        counted = asyncio.create_task(store.counts())
+        await asyncio.sleep(0.4)
+        assert (counted.done(), store.waits_for is None) == (False, False)
+        asked(server.port, f"{LEAST} 0")
+        await counted
+        await scene.say("after")
+        assert store.waits_for is None
+        await store.close()
+
+
 @pytest.mark.parametrize(
     ("version", "durability", "command"),
     [

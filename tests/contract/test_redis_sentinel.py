@@ -89,7 +89,7 @@ async def test_a_primary_with_password_and_tls_is_found(
 @pytest.mark.parametrize(
     ("protects", "signs_in"),
     [
-        ("requirepass a+b%c\n", "sentinel_password=a+b%25c"),
+        ('requirepass "a+b%c d"\n', "sentinel_password=a+b%25c%20d"),
         ("user default off\nuser asks on >secret +@all\n", "sentinel_user=asks&sentinel_password=secret"),
     ],
     ids=["password", "user"],

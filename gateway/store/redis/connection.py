@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis import exceptions
@@ -80,7 +80,7 @@ def address_of(url: str) -> tuple[str, str]:
         if (file := options.pop(name, None)) is not None:
             _check_file(name, file, parts.scheme)
             options[option] = file
-    plain = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options), ""))
+    plain = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(options, quote_via=quote), ""))
     return plain, f"{{{prefix}}}:" if prefix else DEFAULT_PREFIX
 
 

@@ -146,11 +146,12 @@ class Known:
             _LOG.warning("the store waits", why=why.message, cure=why.cure)
 
     def go_on(self, thread: Lives, *, wrote: bool) -> None:
-        """Note that a thread got an answer, or wrote something."""
-        if (known := self._waits.get(thread)) is None or (known[1] and not wrote):
-            return
-        del self._waits[thread]
-        if not self._waits:
+        """Note that a thread got an answer, or wrote something: then writes are taken from all, who may make none."""
+        waits = list(self._waits.items())
+        over = [one for one, (_, to_write) in waits if (wrote if to_write else one is thread)]
+        for one in over:
+            self._waits.pop(one, None)
+        if over and not self._waits:
             _LOG.info("the store goes on")
 
     @property
