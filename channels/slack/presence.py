@@ -76,8 +76,10 @@ class Presence:
         mark = self._marks[channel, ts] = _Mark(thread)
         while len(self._marks) > MARKS_KEPT:
             self._marks.popitem(last=False)
-        await self._do("reactions.add", _mark_of(channel, ts))
-        mark.made.set()
+        try:
+            await self._do("reactions.add", _mark_of(channel, ts))
+        finally:  # also when the account ends: its marks outlive that
+            mark.made.set()
 
     async def unmark(self, channel: str, ts: str) -> None:
         """Remove a message's mark, also one of an earlier process. Several calls take turns."""

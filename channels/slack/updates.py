@@ -183,7 +183,7 @@ class SlackUpdates:
             if (place.chat, place.thread) in self._untitled:
                 del self._untitled[place.chat, place.thread]
                 self.later(self.presence.title(place.chat, place.thread, message.text), "title")
-        elif ts := _marked(message):
+        elif not accepted.answers and (ts := _marked(message)):
             self.later(self.presence.seen(place.chat, ts, place.thread), "reaction")
 
     def answered(self, message: Inbound) -> None:

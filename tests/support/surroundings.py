@@ -28,6 +28,8 @@ class FakeSink:
     result: PressResult = PressResult.APPROVED
     asks_reasons: bool = False
     """Whether a press that is good is answered with the question why, where that can be asked."""
+    asked: bool = False
+    """Whether a question is open, which a message answers."""
     delay_s: float = 0.0
     tries: int = 0
     running: int = 0
@@ -39,7 +41,7 @@ class FakeSink:
         new = await self._take(message)
         if not message.addressed or message.text.startswith("/"):
             return None
-        return Accepted(inbound=InboundId("i1"), turn=TurnId("t1"), duplicate=not new)
+        return Accepted(inbound=InboundId("i1"), turn=TurnId("t1"), duplicate=not new, answers=self.asked)
 
     async def press(self, press: Press) -> Pressed:
         """Answer with `result`."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from channels.slack.presence import SEEN
+from tests.support.patience import PATIENCE_S
 from tests.support.slack import FakeSlack, Shown, faults
 from tests.support.surroundings import until
 from tests.unit.channels.slack.scene import Scene, running
@@ -38,6 +41,29 @@ async def test_a_mark_of_an_earlier_process_goes_too(slack: FakeSlack, scene: Sc
     async with running(scene) as account:
         account.answered(scene.sink.messages[0])
         await until(lambda: unmarked(said))
+
+
+async def test_an_answer_to_a_question_is_not_marked(slack: FakeSlack, scene: Scene) -> None:
+    """No turn is begun for it, whose end would take the mark off; the question's card shows it."""
+    scene.sink.asked = True
+    async with running(scene):
+        slack.say(ANN, "blue")
+        await until(lambda: scene.sink.texts == ["blue"])
+        scene.sink.asked = False
+        assert await slack.see_reaction(slack.say(ANN, "hello")) == SEEN
+    assert len(slack.calls("reactions.add")) == 1
+
+
+async def test_a_mark_that_was_cut_off_keeps_no_other(slack: FakeSlack, scene: Scene) -> None:
+    """An account that starts anew ends what it was sending; the marks behind that one are removed all the same."""
+    slack.script(lambda call: faults.slow(60) if call.method == "reactions.add" else None)
+    async with running(scene) as account:
+        slack.say(ANN, "hello")
+        await until(lambda: bool(slack.calls("reactions.add")))
+    place = scene.sink.messages[0].conversation
+    async with asyncio.timeout(PATIENCE_S):
+        await account.presence.unmark_all(place.chat, place.thread)
+    assert len(slack.calls("reactions.remove")) == 1
 
 
 @pytest.mark.parametrize("command", ["stop", "new"])
