@@ -61,6 +61,10 @@ class NotKnownYet(StoreError):
     """The platform does not say yet whether this person may speak here; nothing was written."""
 
 
+class StoreAway(StoreError):
+    """The server of the store does not answer, or takes no writes now. It may later."""
+
+
 class StoreInUse(StoreError):
     """Another daemon holds this store."""
 

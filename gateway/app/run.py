@@ -14,6 +14,7 @@ from config.load import Loaded
 from gateway.app import App, build
 from gateway.app.channel_loader import redactor_of
 from gateway.app.memory_tuning import freeze_existing_objects, read_less_at_once, set_up_heap
+from gateway.app.store_wait import until_there
 from gateway.errors import DragomanError, first_of
 from gateway.sandbox import probe
 from gateway.system.dns import DaemonEventLoop
@@ -65,6 +66,7 @@ def outbound_client() -> aiohttp.ClientSession:
 
 
 async def _serve(loaded: Loaded) -> None:
+    await until_there(loaded.settings.store.url, loaded.settings.store.terms)
     containment = await probe()
     async with outbound_client() as client:
         app = build(loaded, containment=containment, environ=os.environ, client=client)

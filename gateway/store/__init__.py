@@ -79,8 +79,10 @@ def check_store(url: str, terms: StoreTerms = STRICT) -> Durability:
     Opens no store, changes nothing.
     """
     if url.startswith(REDIS):
-        from gateway.store.redis.checks import check_url
-
+        try:
+            from gateway.store.redis.checks import check_url
+        except ModuleNotFoundError:
+            raise no_redis() from None
         return check_url(url, terms)
     if not url.startswith("sqlite:///"):
         return Durability.ALWAYS

@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from gateway.app.store_note import NOTE
-from tests.fault.rig import figures
+from tests.fault.rig import figures, until
 from tests.fault.test_redis_nodes import ready
-from tests.support.daemon import page_of, running
+from tests.support.daemon import Daemon, page_of, running
 from tests.support.proof import RAN_TWICE, figure
 from tests.support.redis_server import RedisServer, asked
 
@@ -71,6 +71,26 @@ async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path)
                 figure("F08", "rows that a daemon wrote which starts on it", client.exists("{dragoman}:rev"), 0)
                 (daemon.state / NOTE).unlink()
                 await daemon.start()
+
+
+async def test_a_daemon_that_starts_waits_for_its_redis(tmp_path: Path) -> None:
+    """Its unit would give it up after ten starts, while a Redis that came back reads its data."""
+    (folder := tmp_path / "redis").mkdir()
+    server = RedisServer(folder)
+    daemon = Daemon(folder=tmp_path, config=CONFIG.format(url=server.url), warm=True)
+    try:
+        await daemon.start(ready=False)
+        await until(lambda: "Start Redis, or correct the URL." in daemon.log)
+        with server:
+            assert asked(server.port, "REPLICAOF 127.0.0.1 1").startswith(b"+OK")
+            await until(lambda: "REPLICAOF NO ONE" in daemon.log)
+            assert daemon.process is not None
+            assert daemon.process.returncode is None
+            assert asked(server.port, "REPLICAOF NO ONE").startswith(b"+OK")
+            await daemon.until_ready()
+            assert await daemon.stop() == 0
+    finally:
+        await daemon.kill()
 
 
 REFUSALS = [

@@ -11,7 +11,7 @@ from redis import exceptions
 from gateway.domain.durability import Durability, NotedStore, StoreTerms
 from gateway.domain.ids import mint
 from gateway.domain.nodes import LIVES_FOR
-from gateway.errors import ConfigError, StoreError, StoreTooNew
+from gateway.errors import ConfigError, StoreAway, StoreError, StoreTooNew
 from gateway.store.codec import from_us
 from gateway.store.kernel.nodes import MEMBERS, is_alive
 from gateway.store.redis import indexes
@@ -85,9 +85,9 @@ def _check_version(client: Any, url: str, replicas: int) -> tuple[int, ...]:
         raise StoreError(f"Redis at {shown(url)} is version {found}.", cure="Install Redis 6.2 or newer, or Valkey.")
     replication = client.info("replication")
     if replication["role"] != "master":
-        raise StoreError(f"Redis at {shown(url)} is a replica.", cure=PROMOTE)
+        raise StoreAway(f"Redis at {shown(url)} is a replica.", cure=PROMOTE)
     if int(replication["connected_slaves"]) < replicas:
-        raise StoreError(
+        raise StoreAway(
             f"Redis at {shown(url)} has {replication['connected_slaves']} replicas, and store.replicas is {replicas}.",
             cure="Start the replicas, or lower store.replicas.",
         )

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway.domain.text import without_password
-from gateway.errors import ConfigError, StoreError, StoreFull
+from gateway.errors import ConfigError, StoreAway, StoreError, StoreFull
 from gateway.store.redis import sentinels
 from gateway.store.redis.sentinels import NoPrimary, Sentinels
 
@@ -177,7 +177,8 @@ def failure(error: redis.RedisError, url: str) -> StoreError:
     """Return the error for the caller."""
     text = _text_of(error)
     if isinstance(error, NoPrimary):
-        return StoreError(f"No Sentinel names the primary of Redis at {shown(url)}: {text}.", cure=error.cure)
+        kind = StoreAway if error.may_pass else StoreError
+        return kind(f"No Sentinel names the primary of Redis at {shown(url)}: {text}.", cure=error.cure)
     if isinstance(error, exceptions.NoPermissionError) or "ACL failure in script" in text:
         return StoreError(f"Redis at {shown(url)} refuses this user: {text}.", cure=_right_for(text))
     if isinstance(error, redis.AuthenticationError):
@@ -198,18 +199,18 @@ def _refused(error: redis.RedisError, url: str) -> StoreError | None:
     if isinstance(error, exceptions.OutOfMemoryError):
         return StoreFull(f"{where} is full: {text}.", cure="Give Redis more memory (maxmemory); the daemon goes on.")
     if isinstance(error, REPLICA) or any(word in text for word in DEMOTED):
-        return StoreError(f"{where} is a replica.", cure=PROMOTE)
+        return StoreAway(f"{where} is a replica.", cure=PROMOTE)
     if isinstance(error, exceptions.BusyLoadingError):
-        return StoreError(f"{where} reads its data from its disk after a start.", cure="Wait: work goes on by itself.")
+        return StoreAway(f"{where} reads its data from its disk after a start.", cure="Wait: work goes on by itself.")
     if text.startswith(BUSY):
         cure = "Wait, or end it with `SCRIPT KILL`; work goes on by itself."
-        return StoreError(f"{where} runs a script of somebody else for long: {text.rstrip('.')}.", cure=cure)
+        return StoreAway(f"{where} runs a script of somebody else for long: {text.rstrip('.')}.", cure=cure)
     if "number of clients" in text:
         cure = "Raise `maxclients` in redis.conf, or end other clients."
-        return StoreError(f"{where} takes no more connections: {text}.", cure=cure)
+        return StoreAway(f"{where} takes no more connections: {text}.", cure=cure)
     if "NOREPLICAS" in text:
         cure = "Start the replicas, or lower min-replicas-to-write in redis.conf; nothing is lost."
-        return StoreError(f"{where} takes no writes: too few replicas are linked to it.", cure=cure)
+        return StoreAway(f"{where} takes no writes: too few replicas are linked to it.", cure=cure)
     if "MISCONF" in text:
         cure = "Free space on the disk of Redis; its log names the reason. The daemon goes on by itself."
         return StoreError(f"{where} cannot write to its disk: {text}.", cure=cure)
@@ -219,8 +220,8 @@ def _refused(error: redis.RedisError, url: str) -> StoreError | None:
 def _away(error: redis.RedisError, url: str) -> StoreError:
     if isinstance(error, TooFewReplicas):
         cure = "Start the replicas, or lower store.replicas; nothing is lost."
-        return StoreError(f"Redis at {shown(url)} has too few replicas: {error}.", cure=cure)
-    return StoreError(f"Redis at {shown(url)} does not answer: {error}.", cure="Start Redis, or correct the URL.")
+        return StoreAway(f"Redis at {shown(url)} has too few replicas: {error}.", cure=cure)
+    return StoreAway(f"Redis at {shown(url)} does not answer: {error}.", cure="Start Redis, or correct the URL.")
 
 
 def _text_of(error: redis.RedisError) -> str:

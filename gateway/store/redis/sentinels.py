@@ -20,6 +20,8 @@ class NoPrimary(redis.ConnectionError):
     """No Sentinel names a primary. Its text has what each of them said."""
 
     cure = ""
+    may_pass = False
+    """Whether they may name one later, with the same address."""
 
 
 class Sentinels(Sentinel):
@@ -49,12 +51,14 @@ class Sentinels(Sentinel):
             cures.append(cure)
         nowhere = NoPrimary("; ".join(said))
         nowhere.cure = next(filter(None, cures), away)
+        nowhere.may_pass = nowhere.cure in (away, _DOWN)
         raise nowhere
 
 
 _AWAY = (
     "Start the Sentinels, or correct their addresses in store.url. Where they speak TLS, write `rediss+sentinel://`."
 )
+_DOWN = "Start Redis, or wait until the Sentinels have chosen another primary."
 _AWAY_TLS = (
     "Start the Sentinels, or correct their addresses in store.url. Where they have no TLS, add `&sentinel_tls=no`."
 )
@@ -62,7 +66,7 @@ _AWAY_TLS = (
 
 def _why_not(name: str, watched: Mapping[str, Any]) -> tuple[str, str]:
     if name in watched:
-        return f"`{name}` is down", "Start Redis, or wait until the Sentinels have chosen another primary."
+        return f"`{name}` is down", _DOWN
     known = ", ".join(sorted(watched)) or "none"
     return f"it watches no `{name}`", f"Correct the name at the end of store.url; it watches: {known}."
 
