@@ -144,6 +144,17 @@ async def test_the_window_of_a_model_stays(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
+async def test_turns_go_in_order_over_histories(scene: Scene) -> None:
+    """The one of a history that was begun anew, then the oldest of the present one."""
+    await settled(scene)
+    await scene.stop(ControlEffect.RESET)
+    present = [await settled(scene) for _ in range(3)]
+    await scene.send_all()
+    assert await trim(scene.store, Keep(turns=2)) == 2
+    assert await turns_of(scene) == present[1:]
+
+
+@pytest.mark.conformance
 async def test_what_has_not_ended_is_never_removed(scene: Scene, clock: FakeClock) -> None:
     """Queued, running, parked; and an ended turn with a message to send."""
     parked = await scene.parked()
