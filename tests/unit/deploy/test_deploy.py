@@ -138,6 +138,18 @@ def test_the_replica_may_take_the_place_of_its_primary() -> None:
     assert set(services["node-1"]["depends_on"]) == {"redis", "redis-replica"}
 
 
+def test_a_replica_that_leads_follows_nobody_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its container is started anew some day. It must not copy a `redis` that came back old or empty."""
+    (told,) = re.findall(r"export (REDIS_PRIMARY=.*)", (DEPLOY / "compose.redis.yaml").read_text())
+    for name, value in (one.split("=") for one in told.split()):
+        monkeypatch.setitem(ENV, name, value)
+    assert "@redis-replica:6379/0" in nodes()["node-1"]["environment"]["DRAGOMAN_STORE__URL"]
+    with started("redis-replica", tmp_path, {"redis": "127.0.0.1"}) as port:
+        leads: Any = connect(f"redis://:{ENV['REDIS_PASSWORD']}@127.0.0.1:{port}/0")
+        with leads:
+            assert leads.info("replication")["role"] == "master"
+
+
 async def test_what_compose_starts_works(valkey: tuple[str, str], tmp_path: Path) -> None:
     """Two of its daemons with its environment: ready for the proxy, which asks by a name of theirs.
 
