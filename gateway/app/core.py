@@ -177,8 +177,9 @@ def _store(loaded: Loaded, clock: Clock) -> Store:
     url, terms = loaded.settings.store.url, loaded.settings.store.terms
     if not is_shared(url):
         return open_store(url, clock, terms)
-    store = open_store(url, clock, terms, noted_store(loaded.state, url))
-    note_store(loaded.state, url, store.identity)
+    noted = noted_store(loaded.state, url)
+    store = open_store(url, clock, terms, noted)
+    note_store(loaded.state, url, store.identity, noted.reached)
     return store
 
 

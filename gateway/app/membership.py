@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +63,8 @@ class Membership:
     """What the store may lose."""
     loss: Loss | None = None
     """What the store lost last."""
+    note: Callable[[], Awaitable[None]] | None = None
+    """Notes how far the store is; None where it is a file of this machine."""
     _log: Any = field(default_factory=lambda: log("membership"))
 
     def shown_name(self) -> str:
@@ -142,6 +144,7 @@ class Membership:
         """Take this node off the list. Call last."""
         try:
             await self.node.resign(self.entry.node)
+            await self._note()
         except StoreError as error:
             self._log.warning("this node stays on the list for a while", error=str(error))
 
@@ -151,6 +154,7 @@ class Membership:
             self._obey(await self._enter() if line is None else line)
             await self._compare()
             await self._tell_loss()
+            await self._note()
         except StoreError as error:
             self._log.error("heartbeat failed", error=str(error))
         except DragomanError as error:
@@ -160,6 +164,10 @@ class Membership:
             self._log.exception("heartbeat failed")
         else:
             self.trouble = ""
+
+    async def _note(self) -> None:
+        if self.note is not None:
+            await self.note()
 
     def _obey(self, line: NodeLine) -> None:
         if line.drained is not self.drained:

@@ -24,6 +24,7 @@ from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
 from gateway.app.retention import HistoryTrimmer
 from gateway.app.shared_place import SharedPlace
+from gateway.app.store_note import StoreNote
 from gateway.domain.children import with_own_agents
 from gateway.domain.nodes import Role, Standing, name_of
 from gateway.domain.retention import Keep
@@ -115,7 +116,8 @@ def _node_requests(core: Core, purpose: str, path: str, names: tuple[str, ...]) 
 def make_membership(core: Core) -> Membership:
     """Wire this daemon's place among the nodes of its store."""
     entry = entry_of(core.loaded, core.node, core.key_mark, core.home)
-    owners = core.loaded.settings.owners
+    owners, url = core.loaded.settings.owners, core.loaded.settings.store.url
+    note = StoreNote(state=core.loaded.state, url=url, store=core.store)
     return Membership(
         entry=entry,
         node=core.store,
@@ -124,6 +126,7 @@ def make_membership(core: Core) -> Membership:
         owners=owners,
         gates=core.gates,
         terms=core.store.terms,
+        note=note.keep if core.store.identity else None,
     )
 
 

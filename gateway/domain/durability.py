@@ -49,6 +49,14 @@ class StoreTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Progress of a store on a server, as far as a node was told."""
+
+    life: int = 0
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotedStore:
     """The store that a node worked on last, as it noted."""
 
@@ -56,6 +64,8 @@ class NotedStore:
     """Id of the store; empty when it noted none."""
     note: str
     """File that says so."""
+    reached: Reached = Reached()
+    """How far it was when the node last noted it: lower is a loss."""
 
 
 STRICT = StoreTerms()

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Protocol
 
-from gateway.domain.durability import StoreTerms
+from gateway.domain.durability import Reached, StoreTerms
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
@@ -452,6 +452,11 @@ class Store(
     @property
     def identity(self) -> str:
         """Return the id of a store on a server; empty for one that its address alone names."""
+        ...
+
+    @property
+    def reached(self) -> Reached:
+        """Return how far a store on a server is, for a note that outlives this process."""
         ...
 
     @property

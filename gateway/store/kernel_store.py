@@ -10,7 +10,7 @@ from typing import TypeVar
 from gateway.domain.audit import AuditMark, StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
 from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
-from gateway.domain.durability import Durability, StoreTerms
+from gateway.domain.durability import Durability, Reached, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
@@ -65,6 +65,11 @@ class KernelStore(ABC):
         self.terms = StoreTerms(durability=Durability.ALWAYS)
         self.identity = ""
         """Id of a store on a server; empty for one that its address alone names."""
+
+    @property
+    def reached(self) -> Reached:
+        """Return how far it is: nowhere, but for a server, which may lose something."""
+        return Reached()
 
     @property
     def waits_for(self) -> StoreError | None:

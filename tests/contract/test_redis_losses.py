@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import redis
 
 from gateway.domain.audit import StartBasis
-from gateway.domain.durability import STRICT, NotedStore
+from gateway.domain.durability import STRICT, NotedStore, Reached
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
@@ -360,6 +361,40 @@ async def test_a_node_that_starts_knows_its_store(world: World) -> None:
         again = open_redis(world.url, world.clock)
         assert again.identity not in ("", noted.store)
         await again.close()
+
+
+@pytest.mark.parametrize("had_a_loss", [False, True])
+async def test_a_node_that_starts_knows_how_far_its_store_was(world: World, *, had_a_loss: bool) -> None:
+    """Nobody lived while an operator put an older copy of its data back. The note is the only memory of the rest."""
+    one = world.node()
+    asked = await one.parked()
+    await one.press(asked.wait)
+    back, rev, left_out = world.copied(), world.rev, 0
+    if had_a_loss:
+        await one.say("lost")
+        back()
+        await one.say("in the next life")
+        left_out = JUMP
+    else:
+        assert await one.start(await one.claim(), 1, asked.wait) is StartOutcome.STARTED
+    reached = one.store.reached
+    assert reached == Reached(life=int(had_a_loss), revision=world.rev)
+    noted = NotedStore(store=one.store.identity, note="/state/store.json", reached=reached)
+    await one.store.close()
+    back()
+    store = open_redis(world.url, world.clock, noted=noted)
+    scene = Scene(store, world.clock)
+    await scene.say("later", to=route(SessionId("chat:later")))
+    assert await scene.wait_state(asked.wait) is WaitState.SUPERSEDED
+    loss = await store.tell_loss(OWNERS)
+    assert loss is not None
+    assert (loss.life, loss.revisions) == (reached.life + 1, reached.revision - rev - left_out)
+    noted = replace(noted, reached=store.reached)
+    await store.close()
+    again = open_redis(world.url, world.clock, noted=noted)
+    await again.probe()
+    assert world.life.number == loss.life
+    await again.close()
 
 
 @pytest.mark.parametrize("meta", [{}, {"schema": "2", "life": "sother.0"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,32 @@ async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path)
                 figure("F08", "rows that a daemon wrote which starts on it", client.exists("{dragoman}:rev"), 0)
                 (daemon.state / NOTE).unlink()
                 await daemon.start()
+
+
+async def test_an_older_copy_of_redis_is_noticed_at_a_start(tmp_path: Path) -> None:
+    """An operator put it back while nobody lived. What was decided since is asked anew, and not run again by itself."""
+    (folder := tmp_path / "redis").mkdir()
+    with RedisServer(folder) as server:
+        async with running(tmp_path, CONFIG.format(url=server.url)) as daemon:
+            async with page_of(daemon) as page:
+                await page.say("/shell echo ran >> ran; cat ran")
+                first = await page.until_row("approval", lambda row: row["state"] == "open")
+                kept = shutil.copytree(folder, tmp_path / "kept")
+                assert (await page.press(page.button(first, "once")))["result"] == "approved"
+                await page.until_row("turn", lambda row: row["state"] == "done")
+            assert await daemon.stop() == 0
+            server.kill()
+            shutil.rmtree(folder)
+            kept.rename(folder)
+            server.start()
+            await daemon.start()
+            async with page_of(daemon) as page:
+                await page.until_row("approval", lambda row: row["state"] == "open" and row["id"] != first["id"])
+                await page.until_row("slot", lambda row: "Redis lost its last changes, at least" in row["text"])
+            assert "at least" in (await ready(daemon))[1]["lost"]
+        runs = "".join(path.read_text() for path in daemon.state.rglob("ran")).splitlines()
+        figure("F08", RAN_TWICE, int(len(runs) > 1), 0, of=1)
+        assert runs == ["ran"]
 
 
 async def test_a_daemon_that_starts_waits_for_its_redis(tmp_path: Path) -> None:

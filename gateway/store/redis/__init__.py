@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
-from gateway.domain.durability import STRICT, NotedStore, StoreTerms
+from gateway.domain.durability import STRICT, NotedStore, Reached, StoreTerms
 from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind, company
@@ -42,6 +42,11 @@ class RedisStore(RedisQueries):
         super().__init__(clock)
         self._writer, self._reader, self._live, self._known = writer, reader, live, known
         self.terms, self.identity = known.terms, known.life.store
+
+    @property
+    def reached(self) -> Reached:
+        """Return how far it is."""
+        return self._known.reached
 
     @property
     def waits_for(self) -> StoreError | None:
@@ -138,7 +143,8 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
     address, prefix = address_of(url)
     found = check_server(address, prefix, terms, begins=True, noted=noted)
     node, server_clock = mint("n"), ServerClock(clock)
-    known = Known(life_at(address, prefix), replace(terms, durability=found.durability), terms)
+    reached = Reached() if noted is None else noted.reached
+    known = Known(life_at(address, prefix), replace(terms, durability=found.durability), terms, reached)
     server_clock.set(*found.time)
     live = RedisEventBus(address, prefix, node)
     writer, reader = (

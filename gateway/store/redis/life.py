@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import redis
 
-from gateway.domain.durability import StoreTerms
+from gateway.domain.durability import Reached, StoreTerms
 from gateway.errors import StoreError
 from gateway.store.codec import from_us, to_us
 from gateway.store.redis.clock import ServerClock
@@ -36,6 +36,7 @@ COPIED = "copied"
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
+NOWHERE = Reached()
 _LOG = log("store")
 _TAKES_BACK = StoreError(
     "The store lost its last changes; approvals and leases of the time before are being taken back.",
@@ -120,9 +121,13 @@ class Lost(Exception):
 class Known:
     """Knowledge of the store that all threads of a node share."""
 
-    def __init__(self, life: Life, terms: StoreTerms, accepts: StoreTerms) -> None:
-        """Take the life in which it joined, what the server may lose, and what another one may, as it was written."""
-        self.life, self.terms, self.accepts = life, terms, accepts
+    def __init__(self, life: Life, terms: StoreTerms, accepts: StoreTerms, noted: Reached = NOWHERE) -> None:
+        """Take the life that the store has, what the server may lose, and what another one may, as it was written.
+
+        `noted`: how far the store was when this node noted it last. A server that knows less has lost the difference.
+        """
+        self.life = life if life.number >= noted.life else Life(store=life.store, number=noted.life)
+        self.terms, self.accepts, self.noted = terms, accepts, noted
         self.back_since: datetime | None = None
         """When a server was first seen that had started anew, or taken over; None for never."""
         self.trouble: StoreError | None = None
@@ -147,6 +152,8 @@ class Known:
 
     def go_on(self, thread: Lives, *, wrote: bool) -> None:
         """Note that a thread got an answer, or wrote something: then writes are taken from all, who may make none."""
+        if not self._waits:
+            return
         waits = list(self._waits.items())
         over = [one for one, (_, to_write) in waits if (wrote if to_write else one is thread)]
         for one in over:
@@ -156,8 +163,14 @@ class Known:
 
     @property
     def told(self) -> int:
-        """Return the highest revision that the node was told of."""
-        return max(one.told for one in self.threads)
+        """Return the highest revision that the node was told of, in this life of its process or noted before."""
+        return max(self.noted.revision, *(one.told for one in self.threads))
+
+    @property
+    def reached(self) -> Reached:
+        """Return how far the store is, for a note."""
+        life, revision = max((one.known.number, one.sure) for one in self.threads)
+        return max(self.noted, Reached(life=life, revision=revision), key=lambda one: (one.life, one.revision))
 
 
 class Lives:
@@ -172,9 +185,11 @@ class Lives:
         """The life in which this thread works."""
         self._told_before: tuple[int, int] | None = None
         """The number of the life before this one, and the highest revision of it; None once that was counted."""
+        if shared.noted.life < shared.life.number:
+            self._told_before = shared.noted.life, shared.noted.revision
         self.told, self._lane, self._left, self._is_new = 0, "", 0, False
         """The highest revision that this thread was told of."""
-        self._sure = 0
+        self.sure = 0
         """The same, of revisions that are of the life that it knows."""
         shared.threads.append(self)
 
@@ -264,7 +279,7 @@ class Lives:
 
     def agreed(self) -> None:
         """Note that the server has the life that is known: so what was read before is of it."""
-        self._sure = self.told
+        self.sure = self.told
 
     def wrote(self, lane: str, rev: int) -> None:
         """Note what the server keeps of the last request of this thread, and the revision that it had then."""
@@ -282,7 +297,7 @@ class Lives:
         if life.number < self.known.number or life == self.known:
             life = self._same_store(self._change(life, self.known.after(life), JUMP))
         if life.number > self.known.number:
-            self._told_before = self.known.number, self._sure
+            self._told_before = self.known.number, self.sure
         self.known, self._lane = life, ""
 
     def lost(self) -> int:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gateway.app.store_note import NOTE, forget_store, note_store, noted_store
+from gateway.domain.durability import Reached
 from gateway.errors import StartError
 
 URL = "redis://ann:secret@one:6379/0"
+BROKEN = '{"url": "redis://one:6379/0", "store": "s1", "life": "2"}'
 
 
 def test_a_store_is_noted_with_its_address(tmp_path: Path) -> None:
@@ -21,6 +23,16 @@ def test_a_store_is_noted_with_its_address(tmp_path: Path) -> None:
     found = noted_store(tmp_path, URL.replace("secret", "other"))
     assert (found.store, found.note) == ("s1", str(file))
     assert noted_store(tmp_path, URL.replace("one", "two")).store == ""
+
+
+def test_a_note_says_how_far_its_store_was(tmp_path: Path) -> None:
+    """One of an earlier version does not."""
+    note_store(tmp_path, URL, "s1")
+    assert noted_store(tmp_path, URL).reached == Reached()
+    note_store(tmp_path, URL, "s1", Reached(life=2, revision=2_000_345))
+    assert noted_store(tmp_path, URL).reached == Reached(life=2, revision=2_000_345)
+    (tmp_path / NOTE).write_text('{"url": "redis://one:6379/0", "store": "s1"}')
+    assert noted_store(tmp_path, URL).reached == Reached()
 
 
 def test_a_note_is_written_when_it_is_news(tmp_path: Path) -> None:
@@ -36,7 +48,7 @@ def test_a_note_is_written_when_it_is_news(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "null", '{"url": 3, "store": "s1"}', f'{{"url": "{URL}", "store": ""}}']
+    "text", ["", "[]", "{}", "null", '{"url": 3, "store": "s1"}', f'{{"url": "{URL}", "store": ""}}', BROKEN]
 )
 def test_a_note_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text(text)
