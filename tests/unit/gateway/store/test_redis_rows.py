@@ -11,11 +11,25 @@ from hypothesis import strategies as st
 
 from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
-from gateway.domain.ids import TurnId
+from gateway.domain.ids import InboundId, SessionId, TurnId, WaitId
+from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import Spent
-from gateway.store.codec import from_us
-from gateway.store.kernel.rows import Fact, SessionRow, SlotRow, changed
-from gateway.store.redis.rows import AUDIT, AUDIT_HEAD, FACT, GRANT, SESSION, SLOT, SPENT, UNNUMBERED, Kind
+from gateway.store.codec import EPOCH, from_us
+from gateway.store.kernel.rows import Fact, SessionRow, SlotRow, TurnRow, changed
+from gateway.store.redis.rows import (
+    AUDIT,
+    AUDIT_HEAD,
+    FACT,
+    GRANT,
+    SESSION,
+    SLOT,
+    SPENT,
+    TURN,
+    UNNUMBERED,
+    Kind,
+    named_by,
+)
+from tests.support.makers import ANN_TELEGRAM, CHAT
 from tests.support.proof import examples
 
 KINDS: dict[type[Any], Kind[Any, Any]] = {
@@ -48,6 +62,36 @@ def drawn(of: type[Any], data: st.DataObject) -> Any:
 def test_row_is_read_as_it_was_written(of: type[Any], data: st.DataObject) -> None:
     row = drawn(of, data)
     assert KINDS[of].load(7, KINDS[of].dump(row)) == row
+
+
+def test_what_is_read_next_comes_with_a_turn() -> None:
+    """All of it in the second request, as few as there are."""
+    turn = Turn(
+        id=TurnId("t1"),
+        session=SessionId("main:ann"),
+        epoch=0,
+        kind=TurnKind.MODEL,
+        state=TurnState.QUEUED,
+        conversation=CHAT,
+        principal=ANN_TELEGRAM,
+        created_at=EPOCH,
+        started_at=None,
+        ended_at=None,
+        active_ms=0,
+    )
+    row = TurnRow(
+        turn=turn,
+        ord=1,
+        rev=1,
+        queued_at=EPOCH,
+        queued_rev=1,
+        head=True,
+        inputs=(InboundId("i1"),),
+        steps=2,
+        waits=(WaitId("w1"),),
+    )
+    named = named_by(TURN.key(turn.id), row)
+    assert named == ["session:main:ann", "message:i1", "step:t1/0", "step:t1/1", "wait:w1"]
 
 
 @pytest.mark.parametrize("of", [SessionRow, SlotRow], ids=["session", "slot"])
