@@ -196,7 +196,7 @@ class Approvals:
             ("Sandbox", _sandbox(request.action)),
             ("Network", _NETWORKS[request.action.network]),
             ("Asked by", render(name_of(request.requester, self._people))),
-            ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
+            ("Sub-session", _cut_title(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
             (VOTES, self._votes(wait, request)),
             (ANSWER_BY, f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
@@ -211,6 +211,12 @@ class Approvals:
             return ""
         names = ", ".join(render(vote.person) for vote in Vote.of(wait))
         return f"{len(Vote.of(wait))} of {quorum}{f': {names}' if names else ''}"
+
+
+def _cut_title(title: str) -> str:
+    """Render a title; the mark of one that was cut stays, which stands for nothing else."""
+    whole = title.removesuffix("…")
+    return f"{render(whole)}{title[len(whole) :]}"
 
 
 def _sandbox(action: Action) -> str:

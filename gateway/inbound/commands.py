@@ -195,8 +195,9 @@ def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
     since = f", the oldest for {(now - oldest).total_seconds():.0f} s" if oldest else ""
     return [
         f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
-        f"{counts.queued_turns} queued{since}; {counts.open_approvals} open approvals; "
-        f"{count(counts.grants, 'grant')}; {counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
+        f"{counts.queued_turns} queued{since}; {count(counts.open_approvals, 'open approval')}; "
+        f"{count(counts.grants, 'grant')}; {count(counts.due_slots, 'message')} to be sent, "
+        f"{counts.dead_slots} given up.",
         f"Model: {as_code(model)}.",
     ]
 

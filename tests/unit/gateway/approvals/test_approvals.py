@@ -149,6 +149,8 @@ def test_a_card_names_the_sub_session_that_asks(asking: Approvals) -> None:
     assert ("Sub-session", "count `it`") in asking.row(replace(wait(), payload=kept), "o1").facts
     evil = replace(wait(), payload={"sub_session": "\u202e\n# done"})
     assert ("Sub-session", "\\u{202E}⏎\n# done") in asking.row(evil, "o1").facts
+    long = replace(wait(), payload={"sub_session": "look … in the cellar and…"})
+    assert ("Sub-session", "look \\u{2026} in the cellar and…") in asking.row(long, "o1").facts
 
 
 @pytest.mark.parametrize(("approvers", "asked"), [(None, "An owner"), (("ann", BOB), "An approver")])

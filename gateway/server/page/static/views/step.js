@@ -65,12 +65,15 @@ function Call({ step, session, under }) {
   </section>`;
 }
 
+/** A sentence with its `code`. @param {{text: string}} props */
+const Words = ({ text }) => text.split(/`([^`\n]+)`/).map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+
 /** @param {{result: import("../types.js").Result}} props */
 export function ResultBody({ result }) {
   return html`${(result.text || result.full) && html`<${Output} text=${result.text} full=${result.full} dropped=${result.dropped_bytes} />`}
     ${result.pictures.map((from) => html`<${Picture} key=${from} from=${from} />`)}
     ${result.files.map((file) => file.picture && html`<${Picture} key=${file.url} from=${file.url} />`)}
     ${result.files.length > 0 && html`<ul class="files">${result.files.map((file) => html`<li key=${file.url}><${Download} from=${file.url} name=${file.name} /></li>`)}</ul>`}
-    ${result.hint && html`<p class="hint">${result.hint}</p>`}
+    ${result.hint && html`<p class="hint"><${Words} text=${result.hint} /></p>`}
     ${result.status === "unknown" && !result.hint && html`<p class="hint">It may or may not have run. Look at its effect before you ask for it again.</p>`}`;
 }

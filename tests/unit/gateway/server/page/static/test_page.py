@@ -294,10 +294,10 @@ DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7
 
 
 @pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
-async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
+async def test_a_picture_and_the_hint_of_a_call_are_shown_in_its_step(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.artifacts.picture(DOT, "image/gif")
-        return ToolResult(status=ResultStatus.OK, text="", pictures=(made,))
+        return ToolResult(status=ResultStatus.OK, text="", pictures=(made,), hint="It is in `dot.gif`, and `big.")
 
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
     async with served(engine) as page, chromium() as browser:
@@ -311,6 +311,8 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
         shown = step.get_by_test_id("picture")
         await expect(shown).to_be_visible()
         assert await shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
+        await expect(step.locator(".hint")).to_have_text("It is in dot.gif, and `big.")
+        await expect(step.locator(".hint code")).to_have_text("dot.gif")
         assert person.complaints == []
 
 
