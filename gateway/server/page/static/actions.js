@@ -84,8 +84,11 @@ export async function redeem(code) {
     signIn.value = { busy: true, error: "" };
   });
   document.documentElement.toggleAttribute("data-signing-in", true); // stale.js waits
-  await exchange(code);
-  document.documentElement.toggleAttribute("data-signing-in", false);
+  try {
+    await exchange(code);
+  } finally {
+    document.documentElement.toggleAttribute("data-signing-in", false);
+  }
 }
 
 /** @param {string} code */

@@ -125,7 +125,7 @@ const hasRun = (step) => Boolean(step && (step.state === "started" || step.resul
 const worthShowing = (step, card, spawned) => {
   if (step && spawned) return true;
   if (!step || !hasRun(step)) return false;
-  return !step.result || card === "approved" || card === "consumed";
+  return !step.result || ["approved", "consumed", "superseded"].includes(card);
 };
 
 /**

@@ -108,6 +108,26 @@ TRIM = """async () => {
     return found; }"""
 """What is drawn, and from where on, when rows far up change and old ones are let go of; whether there are more."""
 
+BELOW = """async () => {
+    const {applyFrame, emptyStore, entriesOf} = await import("/static/rows.js");
+    const below = (state, status) => {
+        const store = emptyStore();
+        const step = {type: "step", id: "t/1", kind: "tool", turn: "t", n: 1, state: "finished", result: {status}};
+        const card = {type: "approval", id: "w", turn: "t", n: 1, state};
+        applyFrame(store, {rows: [{...step, ord: 1, rev: 1}, {...card, ord: 2, rev: 2}], rev: 2, more: false}, true);
+        return entriesOf(store).map(entry => [entry.kind, Boolean(entry.step)]); };
+    return [below("denied", "denied"), below("consumed", "ok"), below("superseded", "ok")]; }"""
+"""Whether a call that has ended stands below its card: a grant or a rule may allow what was to be asked again."""
+
+CUT_OFF = """async () => {
+    const {redeem} = await import("/static/actions.js");
+    const kept = window.fetch;
+    window.fetch = () => Promise.resolve(new Response("{", {status: 200}));
+    await redeem("code").catch(() => null);
+    window.fetch = kept;
+    return document.documentElement.hasAttribute("data-signing-in"); }"""
+"""Whether a sign-in whose answer breaks off goes on for the script that waits for its end."""
+
 
 HOME = """async () => {
     const {Anchor} = await import("/static/scroll.js");
@@ -254,6 +274,15 @@ async def test_a_change_far_up_hides_nothing_of_what_is_between(page: Served, an
 async def test_who_went_from_the_end_to_the_very_beginning_stays_there_when_more_is_said(desk: Page) -> None:
     """In one go, as with the key Home."""
     assert await desk.evaluate(HOME) == [True, False, 0]
+
+
+async def test_a_call_that_ran_stands_below_its_card(desk: Page) -> None:
+    assert await desk.evaluate(BELOW) == [[["card", False]], [["card", True]], [["card", True]]]
+
+
+async def test_a_sign_in_that_breaks_off_has_ended(desk: Page) -> None:
+    """Otherwise a page that is to load itself anew asks ten times a second whether it may, for ever."""
+    assert not await desk.evaluate(CUT_OFF)
 
 
 async def test_what_is_let_go_of_leaves_no_gap(desk: Page) -> None:
