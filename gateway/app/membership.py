@@ -59,8 +59,8 @@ class Membership:
     """Whether other nodes were there within a day."""
     trouble: str = ""
     """Why this node is no member of the gateway any more; empty while it is."""
-    terms: StoreTerms = STRICT
-    """What the store may lose."""
+    terms: Callable[[], StoreTerms] = lambda: STRICT
+    """What the store may lose now: another server may take over."""
     loss: Loss | None = None
     """What the store lost last."""
     note: Callable[[], Awaitable[None]] | None = None
@@ -80,7 +80,7 @@ class Membership:
             trouble=self.trouble,
             differs=self.differs,
             loss=self.loss,
-            terms=self.terms,
+            terms=self.terms(),
         )
 
     async def join(self) -> None:

@@ -125,7 +125,7 @@ def make_membership(core: Core) -> Membership:
         place=SharedPlace(workspaces=core.workspaces.folder) if core.home else None,
         owners=owners,
         gates=core.gates,
-        terms=core.store.terms,
+        terms=lambda: core.store.terms,
         note=note.keep if core.store.identity else None,
     )
 
@@ -390,7 +390,7 @@ def make_web_access(core: Core) -> WebAccess:
         version=own_version(),
         signed_in_for=core.loaded.settings.web.cookie_lifetime,
         currency=core.loaded.settings.model.currency,
-        warning=core.store.terms.warning,
+        warning=lambda: core.store.terms.warning,
         redactor=core.redactor,
     )
 

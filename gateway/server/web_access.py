@@ -59,7 +59,7 @@ class WebAccess:
     redactor: Redactor
     currency: str = "USD"
     """Currency of the prices."""
-    warning: str = ""
+    warning: Callable[[], str] = str
     """Sentence about a store that may lose something, for every page."""
 
     async def mint_code(self, owner: OwnerName) -> str:
@@ -97,7 +97,7 @@ class WebAccess:
             model=self.model_name,
             version=self.version,
             currency=self.currency,
-            warning=self.warning,
+            warning=self.warning(),
         )
 
     def _main(self, owner: OwnerName) -> Session:

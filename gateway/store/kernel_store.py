@@ -62,9 +62,13 @@ class KernelStore(ABC):
     def __init__(self, clock: Clock) -> None:
         """Take the clock that gives every transition its time."""
         self.clock = clock
-        self.terms = StoreTerms(durability=Durability.ALWAYS)
         self.identity = ""
         """Id of a store on a server; empty for one that its address alone names."""
+
+    @property
+    def terms(self) -> StoreTerms:
+        """Return what it may lose: nothing, on a disk of this machine."""
+        return StoreTerms(durability=Durability.ALWAYS)
 
     @property
     def reached(self) -> Reached:

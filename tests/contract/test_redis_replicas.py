@@ -297,6 +297,21 @@ async def test_a_replica_with_weaker_settings_is_refused(
         await store.close()
 
 
+async def test_what_a_replica_that_took_over_may_lose_is_told(clock: FakeClock, tmp_path: Path) -> None:
+    """The operator accepts the weaker one of two, and is told from when on it is used."""
+    accepts = StoreTerms(durability=Durability.ONE_SECOND)
+    second = ("--appendfsync", "everysec")
+    with RedisServer(tmp_path / "a") as first, first.replica(tmp_path / "b", *second) as other:
+        until_linked(other.port)
+        store = open_redis(first.url, clock, accepts)
+        await store.probe()
+        assert store.terms.durability is Durability.ALWAYS
+        _promote(first, other)
+        await store.probe()
+        assert store.terms.durability is Durability.ONE_SECOND
+        await store.close()
+
+
 async def test_a_first_replica_is_no_restart(clock: FakeClock, tmp_path: Path) -> None:
     """The history of its server begins anew with it, as by a restart, which loses something with these settings."""
     may_lose = StoreTerms(durability=Durability.ONE_SECOND)

@@ -31,7 +31,6 @@ class MemoryStore(MemoryQueries):
     def __init__(self, clock: Clock) -> None:
         """Start empty."""
         super().__init__(clock)
-        self.terms = StoreTerms()
         self.live_bus = LocalEventBus()
         self.rev = 0
         self.events: dict[EventKey, str] = {}
@@ -41,6 +40,11 @@ class MemoryStore(MemoryQueries):
     def live(self) -> LocalEventBus:
         """Return the store's event bus."""
         return self.live_bus
+
+    @property
+    def terms(self) -> StoreTerms:
+        """Return what it may lose: all, which nobody is told."""
+        return StoreTerms()
 
     async def probe(self) -> None:
         """Do nothing: a write to memory cannot fail."""

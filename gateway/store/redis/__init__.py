@@ -41,7 +41,12 @@ class RedisStore(RedisQueries):
         """Take the running threads; `close` ends them."""
         super().__init__(clock)
         self._writer, self._reader, self._live, self._known = writer, reader, live, known
-        self.terms, self.identity = known.terms, known.life.store
+        self.identity = known.life.store
+
+    @property
+    def terms(self) -> StoreTerms:
+        """Return what the server may lose that the store is on now."""
+        return self._known.terms
 
     @property
     def reached(self) -> Reached:

@@ -134,7 +134,7 @@ async def test_a_store_that_may_lose_something_is_named(page: Served, ann: Perso
     """A person at the page is told, and it stays to be read below the name; a store that loses nothing has no line."""
     shown, told = ann.page.get_by_test_id("store-warning"), ann.page.locator(".toast")
     await expect(shown).to_have_count(0)
-    page.web_access.warning = Durability.ONE_SECOND.warning
+    page.web_access.warning = lambda: Durability.ONE_SECOND.warning
     await ann.page.reload()
     await expect(told).to_have_text(Durability.ONE_SECOND.warning)
     await expect(shown).to_be_visible()
