@@ -214,6 +214,20 @@ async def test_a_plain_turn_takes_three_round_trips(own_server: RedisServer, clo
     assert min(counts) == 3, counts  # on a busy machine a waiting claim may look once more
 
 
+async def test_a_claim_of_queued_turns_takes_few_round_trips(own_server: RedisServer, clock: FakeClock) -> None:
+    """On a node that did not see them come: which are ready, their rows, what those name, and the commit."""
+    async with _nodes(own_server, 2, clock) as (one, other):
+        counts, opened = list[int](), redis.Redis(port=own_server.port)
+        with opened as client:
+            for number in range(12):
+                await Scene(one, clock).say(to=route(SessionId(f"chat:{number}")))
+                if number % 3 == 2:
+                    before = _round_trips(client)
+                    assert len(await other.claim(OTHER_NODE, 3)) == 3
+                    counts.append(_round_trips(client) - before - 1)
+    assert min(counts) == 4, counts
+
+
 def _round_trips(client: Any) -> int:
     return client.info("stats")["total_reads_processed"]
 
