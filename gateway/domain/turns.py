@@ -37,6 +37,8 @@ class TurnState(StrEnum):
 
 STOPPED_TEXT = "Stopped."
 """Last text of a stopped turn, unless who stops it chose another (`inbound.control_replies`)."""
+INTERRUPTED_TEXT = "Interrupted."
+"""Last text of a turn that was stopped by the message of the next one (`message_while_running`)."""
 
 LEASE_LASTS = timedelta(seconds=15)
 """Duration of a lease, from its claim or renewal: after it another node may take the turn."""

@@ -18,7 +18,7 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.domain.ids import OwnerName, Principal, SlotId
 from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, file_may_take_s
-from gateway.domain.turns import ENDED, TurnState
+from gateway.domain.turns import ENDED, INTERRUPTED_TEXT, TurnState
 from gateway.domain.waits import WaitKind
 from gateway.errors import FileAway, NotFound, SendFailed, SendOutcome, StoreError
 from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, write_bans
@@ -344,7 +344,7 @@ class _Attempt:
             view = await self.by.queries.turn(self.slot.turn)
             if view.turn.state in ENDED:
                 channel.answered([one.message for one in view.inputs])
-            if view.turn.state is TurnState.STOPPED:
+            if view.turn.state is TurnState.STOPPED and view.turn.stopped_text != INTERRUPTED_TEXT:
                 channel.stopped(view.turn.conversation)
         except (NotFound, StoreError) as error:
             self.by.log.info("marks of receipt stay", slot=self.slot.id, error=str(error))

@@ -33,7 +33,6 @@ FAILURES_ALLOWED = 10
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
 UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})
 
-INTERRUPTED_TEXT = "Interrupted."
 CANCELLED = ToolResult(
     status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
 )

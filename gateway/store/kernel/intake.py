@@ -11,7 +11,7 @@ from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
-from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.turns import INTERRUPTED_TEXT, Turn, TurnKind, TurnState
 from gateway.domain.waits import (
     ALWAYS_ASKED,
     DECIDED_BY,
@@ -30,7 +30,7 @@ from gateway.domain.waits import (
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.call_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
-from gateway.store.constants import HELD, INTERRUPTED_TEXT
+from gateway.store.constants import HELD
 from gateway.store.kernel import grants, messages, questions, sessions, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from gateway.domain.ids import web_principal
 from gateway.domain.messages import Conversation, Inbound
+from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Effect, Risk
+from gateway.domain.turns import TurnKind
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, FakeChannel, FakeTool, calls
-from tests.support.makers import ANN, CHAT, inbound
+from tests.support.makers import ANN, CHAT, inbound, route
 from tests.support.sending import delivered
 
 
@@ -53,6 +55,18 @@ async def test_marks_go_with_the_last_answer_of_a_turn(tmp_path: Path) -> None:
     again = MarkingChannel()
     await delivered(engine, again)
     assert again.unmarked == ["What is here?", "And now?"]
+
+
+async def test_the_message_that_interrupts_keeps_its_mark(tmp_path: Path) -> None:
+    """It is worked on, while the turn before it is stopped."""
+    engine, channel = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)]), MarkingChannel()
+    engine.model.script = [calls("shell:ls")]
+    await engine.say("What is here?")
+    await engine.run(await engine.claim())
+    to, said = route(), inbound("Never mind. What time is it?")
+    await engine.store.accept(to, said, TurnKind.MODEL, running=WhileRunning.INTERRUPT, say_if_waiting=None)
+    await delivered(engine, channel, rounds=2)
+    assert channel.unmarked == ["What is here?"]
 
 
 async def test_an_answer_is_shown_once_though_its_mark_stays(tmp_path: Path) -> None:
