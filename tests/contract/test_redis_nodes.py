@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -197,6 +198,41 @@ async def test_a_commit_may_have_thousands_of_rows(redis_server: RedisServer, cl
         assert await other.run(remove) == len(keys)
         assert await one.run(remove) == 0
         assert await one.facts_in("many") == []
+
+
+async def test_a_read_in_two_steps_is_of_one_moment(own_server: RedisServer, clock: FakeClock) -> None:
+    """Another node changes both rows between the steps: what the first one had read is read again. It writes nothing."""
+    loop, changes = asyncio.get_running_loop(), ["2"]
+
+    def put(value: str, part: Part) -> None:
+        for key in ("a", "b"):
+            part.facts.put(("moment", key), Fact(value))
+
+    def value(part: Part, key: str) -> str:
+        found = part.facts.get(("moment", key))
+        return "" if found is None else found.value
+
+    async with _nodes(own_server, 2, clock) as (one, other):
+
+        def read(part: Part) -> tuple[str, str]:
+            first = value(part, "a")
+            while changes:
+                asyncio.run_coroutine_threadsafe(other.run(partial(put, changes.pop())), loop).result(PATIENCE_S)
+            return first, value(part, "b")
+
+        await other.run(partial(put, "1"))
+        assert await one.run(read) == ("2", "2")
+        await one.put("moment", "e", "")
+        opened = redis.Redis(port=own_server.port)
+        with opened as client:
+            before = _written(client)
+            assert await one.run(lambda part: (value(part, "c"), value(part, "d"))) == ("", "")
+            assert _written(client) == before
+
+
+def _written(client: Any) -> int:
+    """Return the bytes of all that was ever written."""
+    return client.info("persistence")["aof_current_size"]
 
 
 # --- work that is handed out in the commit that brings it -----------------------------------
