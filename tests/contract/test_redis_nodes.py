@@ -201,7 +201,7 @@ async def test_a_commit_may_have_thousands_of_rows(redis_server: RedisServer, cl
 
 
 async def test_a_read_in_two_steps_is_of_one_moment(own_server: RedisServer, clock: FakeClock) -> None:
-    """Another node changes both rows between the steps: what the first one had read is read again. It writes nothing."""
+    """Another node changes both rows between them: what the first one had read is read again. It writes nothing."""
     loop, changes = asyncio.get_running_loop(), ["2"]
 
     def put(value: str, part: Part) -> None:

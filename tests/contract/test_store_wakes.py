@@ -196,6 +196,7 @@ async def test_an_edited_card_can_be_sent(scene: Scene) -> None:
     assert SlotsDue() in await _heard(scene, SLOTS, scene.press(asked.wait))
 
 
+@pytest.mark.conformance
 async def test_the_next_slot_can_be_sent_when_one_is_through(scene: Scene) -> None:
     """Its conversation is free again: sent or dead."""
     lease = await scene.running()
