@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -200,41 +199,6 @@ async def test_a_commit_may_have_thousands_of_rows(redis_server: RedisServer, cl
         assert await one.facts_in("many") == []
 
 
-async def test_a_read_in_two_steps_is_of_one_moment(own_server: RedisServer, clock: FakeClock) -> None:
-    """Another node changes both rows between them: what the first one had read is read again. It writes nothing."""
-    loop, changes = asyncio.get_running_loop(), ["2"]
-
-    def put(value: str, part: Part) -> None:
-        for key in ("a", "b"):
-            part.facts.put(("moment", key), Fact(value))
-
-    def value(part: Part, key: str) -> str:
-        found = part.facts.get(("moment", key))
-        return "" if found is None else found.value
-
-    async with _nodes(own_server, 2, clock) as (one, other):
-
-        def read(part: Part) -> tuple[str, str]:
-            first = value(part, "a")
-            while changes:
-                asyncio.run_coroutine_threadsafe(other.run(partial(put, changes.pop())), loop).result(PATIENCE_S)
-            return first, value(part, "b")
-
-        await other.run(partial(put, "1"))
-        assert await one.run(read) == ("2", "2")
-        await one.put("moment", "e", "")
-        opened = redis.Redis(port=own_server.port)
-        with opened as client:
-            before = _written(client)
-            assert await one.run(lambda part: (value(part, "c"), value(part, "d"))) == ("", "")
-            assert _written(client) == before
-
-
-def _written(client: Any) -> int:
-    """Return the bytes of all that was ever written."""
-    return client.info("persistence")["aof_current_size"]
-
-
 # --- work that is handed out in the commit that brings it -----------------------------------
 
 
@@ -248,20 +212,6 @@ async def test_a_plain_turn_takes_three_round_trips(own_server: RedisServer, clo
                 await _a_plain_turn(Scene(store, clock))
                 counts.append(_round_trips(client) - before - 1)
     assert min(counts) == 3, counts  # on a busy machine a waiting claim may look once more
-
-
-async def test_a_claim_of_queued_turns_takes_few_round_trips(own_server: RedisServer, clock: FakeClock) -> None:
-    """On a node that did not see them come: which are ready, their rows, what those name, and the commit."""
-    async with _nodes(own_server, 2, clock) as (one, other):
-        counts, opened = list[int](), redis.Redis(port=own_server.port)
-        with opened as client:
-            for number in range(12):
-                await Scene(one, clock).say(to=route(SessionId(f"chat:{number}")))
-                if number % 3 == 2:
-                    before = _round_trips(client)
-                    assert len(await other.claim(OTHER_NODE, 3)) == 3
-                    counts.append(_round_trips(client) - before - 1)
-    assert min(counts) == 4, counts
 
 
 def _round_trips(client: Any) -> int:
