@@ -352,5 +352,10 @@ def _was_marked(telegram: FakeTelegram, orphan: Shown) -> bool:
     """
     after = [one for one in telegram.shown(orphan.chat) if one.id > orphan.id]
     first = [one.history[0] if one.history else one.text for one in after]
-    begins = "" if orphan.text.startswith(DOES) else words(orphan.text)[:40]
-    return any(RESENT in text and begins in words(text) for text in first)
+    begins = "" if orphan.text.startswith(DOES) else words(_decided(orphan.text))[:40]
+    return any(RESENT in text and begins in words(_decided(text)) for text in first)
+
+
+def _decided(text: str) -> str:
+    """A card's text with its headings as they are once it is decided, when it may be shown again."""
+    return re.sub(r" wants to [a-z ]+", "", text)
