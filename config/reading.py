@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from channels._shared.settings import ProxyUrl
 from config.key_index import place_of
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
-from gateway.domain.text import cut
+from gateway.domain.text import cut, unshown_options
 from gateway.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
@@ -97,9 +96,10 @@ def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> s
 
 def secrets_in(url: str) -> list[SecretStr]:
     """Return what a redactor must hide of a URL with a sign-in: all of it, its user and its passwords."""
-    of_sentinels = re.compile(r"[?&]sentinel_password=([^&#]+)")
-    found, plain = of_sentinels.findall(url), of_sentinels.sub("", url)
-    if user := plain.partition("://")[2].rpartition("@")[0] or plain.rpartition("@")[0]:
+    options = [one for one in unshown_options(url) if not one.startswith("sentinel_user=")]
+    found = [value for one in options if (value := one.partition("=")[2])]
+    place = url.partition("?")[0] if options else url
+    if user := place.partition("://")[2].rpartition("@")[0] or place.rpartition("@")[0]:
         found += [user, user.partition(":")[2] or user]
     hidden = [url, *found] if found else []
     return [SecretStr(one) for text in hidden for one in dict.fromkeys((text, unquote(text)))]

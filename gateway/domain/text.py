@@ -7,6 +7,13 @@ import re
 import unicodedata
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_HOST = r"(?:[\w.-]+|\[[\w:.]+\])(?::\d+)?"
+_WITH_OPTIONS = re.compile(
+    rf"(?P<scheme>[\w+.-]+://)(?:[^/?#]*@)?(?P<place>{_HOST}(?:,{_HOST})*(?:/[^?#@]*)?)\?(?P<options>[^#]*)(?:#.*)?",
+    re.DOTALL,
+)
+_SHOWN_OPTIONS = frozenset({"prefix", "db", "ca", "cert", "key", "sentinel_tls"})
+"""Options of a store's URL without a secret. A password with a misspelt name is none of them."""
 # `str.isprintable` accepts all of them: letters and signs without a shape, and variation selectors, hundreds of which
 # can hide a text behind one letter. U+FE0E and U+FE0F are missing on purpose: common emoji contain them.
 FILLERS = frozenset(
@@ -61,9 +68,23 @@ def mended(text: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its users and passwords, for display and logs. Also for text that is no URL."""
-    plain = re.sub(r"[?&]sentinel_(user|password)=[^&#]*", "", url)
-    return re.sub(r"(?<=://).*@", "", plain, flags=re.DOTALL)
+    """Return a URL without its users, passwords and unknown options, for display and logs. Also for other text."""
+    bare = re.sub(r"(?<=://).*@", "", url, flags=re.DOTALL)
+    found = _WITH_OPTIONS.fullmatch(url) or _WITH_OPTIONS.fullmatch(bare)
+    if found is None:
+        return bare
+    kept = "&".join(one for one in found["options"].split("&") if _is_shown(one))
+    return f"{found['scheme']}{found['place']}{'?' if kept else ''}{kept}"
+
+
+def unshown_options(url: str) -> list[str]:
+    """Return the options of a URL that `without_password` leaves out, as they are written: `name=value`."""
+    found = _WITH_OPTIONS.fullmatch(url)
+    return [] if found is None else [one for one in found["options"].split("&") if not _is_shown(one)]
+
+
+def _is_shown(option: str) -> bool:
+    return option.partition("=")[0] in _SHOWN_OPTIONS
 
 
 def cut(text: str, limit: int) -> str:

@@ -85,6 +85,14 @@ def test_no_proxy_is_refused_with_its_cure(tmp_path: Path, written: str, told: s
             "very@secret-word",
             "redis+sentinel://one,two/name",
         ),
+        *(
+            (
+                f"redis+sentinel://one:1,two/name?db=2&{name}=very%20secret-word&ca=a.pem",
+                "very secret-word",
+                "redis+sentinel://one:1,two/name?db=2&ca=a.pem",
+            )
+            for name in ("sentinel%5Fpassword", "sentinel_pasword")
+        ),
     ],
 )
 def test_password_of_the_store_is_told_to_nobody(tmp_path: Path, url: str, password: str, shown: str) -> None:
