@@ -83,7 +83,7 @@ def long_names(modules: Mapping[str, str]) -> Iterator[Found]:
 
 Rule: TypeAlias = Callable[[Mapping[str, str]], Iterator[Found]]
 RULES: Mapping[str, tuple[Rule, Sequence[str]]] = {
-    "heads": (bad_heads, PRODUCT),
+    "heads": (bad_heads, (*PRODUCT, "tests")),
     "docstrings": (bad_docstrings, PRODUCT),
     "test_names": (long_names, ("tests",)),
 }

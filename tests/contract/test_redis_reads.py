@@ -1,4 +1,4 @@
-"""What a node reads of a Redis on which another node writes: in few requests, of one moment, and without a write."""
+"""Reads of a node whose Redis another node writes to: few requests, one moment, and no write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite does not measure the coverage of, it does not trace either: tracing doubles the CPU of a test."""
+"""Tracing for coverage: only where it is measured, since it doubles the CPU of a test."""
 
 from __future__ import annotations
 
