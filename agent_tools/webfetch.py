@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_tools._web.reading_room import ReadingRoom
 from agent_tools._web.settings import WebSettings
-from agent_tools.browser.hosts import checked_url, host_and_port, scope_of
+from agent_tools._web.urls import checked_url, host_and_port, scope_of
 from gateway.domain.tools import (
     PICTURE_BYTES,
     PICTURES,

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, mode
 from pydantic_core import PydanticCustomError
 
 from agent_tools._web.searching import ADDRESSES, Query, Service, hits_of, request_of, shown
-from agent_tools.browser.hosts import checked_url, host_and_port, scope_of
+from agent_tools._web.urls import checked_url, host_and_port, scope_of
 from gateway.domain.tools import (
     ApprovalMode,
     Availability,

@@ -1,1 +1,1 @@
-"""Shared code of the web tools: the reading room for foreign documents, and the services of a web search."""
+"""Shared code of the web tools: URL checks, the reading room for foreign documents, the services of a web search."""

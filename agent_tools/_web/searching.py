@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 from gateway.errors import BadRequest
 
-SNIPPET_CHARS = 500
+LINE_CHARS = 500
+"""Characters of a title, address or snippet of a result; the rest is cut off."""
 
 
 class Service(StrEnum):
@@ -134,7 +135,7 @@ def _hit(one: object) -> Hit | None:
 
 def _line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= SNIPPET_CHARS else f"{line[:SNIPPET_CHARS]}…"
+    return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}…"
 
 
 def shown(hits: Sequence[Hit]) -> str:

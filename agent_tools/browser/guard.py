@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
-from agent_tools.browser.hosts import scope_of
+from agent_tools._web.urls import scope_of
 from gateway.domain.scopes import Scopes
 from gateway.domain.text import one_line
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from playwright.async_api import Error, Frame, Page, Request, Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from agent_tools._web.urls import scope_of
 from agent_tools.browser import tabs
 from agent_tools.browser.guard import CURE, ask, note
-from agent_tools.browser.hosts import scope_of
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.domain.text import one_line

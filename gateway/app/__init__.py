@@ -15,7 +15,7 @@ from gateway.app.daemon import Daemon
 from gateway.app.homes import make_home_keeper
 from gateway.app.maintenance import Sweeper
 from gateway.app.memory_tuning import keep_tidy
-from gateway.app.parts import (
+from gateway.app.wiring import (
     make_compaction,
     make_context,
     make_control_commands,

@@ -130,8 +130,8 @@ def help_text(offered: ToolSet, session: Session, about: str = "") -> str:
 
 
 def _about(tool: Tool) -> str:
-    """Return usage and description of a tool. They may be a foreign server's: as code they format nothing."""
-    return f"{as_code(tool.usage)}\n\n{as_code(tool.spec.description)}"
+    """Return syntax and description of a tool. They may be a foreign server's: as code they format nothing."""
+    return f"{as_code(tool.syntax)}\n\n{as_code(tool.spec.description)}"
 
 
 def start_text(offered: ToolSet, session: Session) -> str:
@@ -308,7 +308,7 @@ def command_list(offered: ToolSet, session: Session) -> list[CommandInfo]:
     """Return the commands of a session for a channel's menu, the control commands first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
-        CommandInfo(name=t.spec.by_hand, usage=t.usage.removeprefix("Usage: "), about=t.spec.description)
+        CommandInfo(name=t.spec.by_hand, usage=t.syntax.removeprefix("Usage: "), about=t.spec.description)
         for t in offered.seen_by(session)
     ]
     return [*control, *tools]

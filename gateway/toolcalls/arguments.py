@@ -103,10 +103,10 @@ class ModelArguments:
         return arguments.model_dump(mode="json", by_alias=False)
 
 
-def check_arguments(arguments: Arguments, text: str, usage: str) -> Any | Deny:
+def check_arguments(arguments: Arguments, text: str, syntax: str) -> Any | Deny:
     """Return the validated arguments, or the refusal. Text that is not JSON is never taken for `{}`.
 
-    `usage`: added to the problems that the validator found.
+    `syntax`: added to the problems that the validator found.
     """
     if len(text) > ARGUMENTS_AT_MOST:
         return _invalid("The arguments are longer than a million characters.")
@@ -115,7 +115,7 @@ def check_arguments(arguments: Arguments, text: str, usage: str) -> Any | Deny:
     try:
         read = arguments.parse(text)
     except InvalidArguments as error:
-        return _invalid(f"{error}. {usage}")
+        return _invalid(f"{error}. {syntax}")
     if is_too_deep(text):
         return _invalid(f"The arguments are nested more than {LEVELS_AT_MOST} deep.")
     return read

@@ -55,7 +55,7 @@ def resolve_call(
         return tool
     note(f"available: {tool.policy.availability.value}")
     given = text(tool)
-    arguments = given if isinstance(given, Deny) else check_arguments(tool.arguments, given, tool.usage)
+    arguments = given if isinstance(given, Deny) else check_arguments(tool.arguments, given, tool.syntax)
     if isinstance(arguments, Deny):
         note("arguments: not valid")
         return arguments

@@ -30,6 +30,7 @@ from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.views import TurnView
 from gateway.domain.waits import ESCALATE_AFTER, NewWait, StartOutcome, Wait, WaitKind, WaitState, escalation
 from gateway.errors import StoreError
+from gateway.policy.open_approvals import EXAMINED, room_to_ask, too_many_open
 from gateway.ports import Clock, EventBus, Queries, TurnJournal
 from gateway.system.cancellation import Cancellation
 from gateway.system.clock import is_set
@@ -46,7 +47,6 @@ from gateway.toolcalls.decide import (
 from gateway.toolcalls.execution import Execution, cut_short
 from gateway.toolcalls.grants import Granted
 from gateway.toolcalls.messages import post_slots
-from gateway.toolcalls.open_limits import EXAMINED, room_to_ask, too_many_open
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.prepared import Prepared

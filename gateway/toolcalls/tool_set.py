@@ -14,16 +14,16 @@ from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Answer
-from gateway.domain.tool_names import repaired
 from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
 from gateway.policy.layers import in_force
 from gateway.policy.permission import withheld
 from gateway.ports import CheckContext, PrepareContext, ToolContext
 from gateway.toolcalls.arguments import Arguments
+from gateway.toolcalls.command_syntax import command_syntax
 from gateway.toolcalls.delegates import UNKNOWN_DELEGATES, Delegates, cannot_begin
+from gateway.toolcalls.tool_aliases import repaired
 from gateway.toolcalls.tool_index import TOOLS, offer, promoted
-from gateway.toolcalls.usage import usage
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
@@ -51,9 +51,9 @@ class Tool:
     """Why the tool cannot work on this machine, with the cure; then it is not offered. Empty: it can."""
 
     @property
-    def usage(self) -> str:
-        """Usage of the tool's command."""
-        return usage(self.spec, self.offered_schema)
+    def syntax(self) -> str:
+        """Syntax line of the tool's command."""
+        return command_syntax(self.spec, self.offered_schema)
 
     @property
     def offered_schema(self) -> Mapping[str, Any]:

@@ -9,20 +9,20 @@ from typing import Any, cast
 
 from gateway.domain.text import as_code
 from gateway.domain.tools import ToolSpec
-from gateway.toolcalls.usage import usage
+from gateway.toolcalls.command_syntax import command_syntax
 
 
-def usage_text_of(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
+def syntax_text_of(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
     """Return how to call a tool by hand, with its example."""
     example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
-    return f"Usage: {as_code(usage(spec, schema).removeprefix('Usage: '))}{example}."
+    return f"Usage: {as_code(command_syntax(spec, schema).removeprefix('Usage: '))}{example}."
 
 
 def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[str, Any] | str:
-    """Return the arguments in the text of a command, or as text the tool's usage or a parse error. Not validated."""
+    """Return the arguments in the text of a command, or a text: its syntax or a parse error. Not validated."""
     if not rest.strip():
         needs = schema.get("required") if spec.positional is None else spec.positional in schema.get("required", ())
-        return usage_text_of(spec, schema) if needs else {}
+        return syntax_text_of(spec, schema) if needs else {}
     if spec.positional is not None:
         return {spec.positional: rest}
     try:
@@ -42,7 +42,7 @@ def arguments_of(spec: ToolSpec, rest: str, schema: Mapping[str, Any]) -> dict[s
 
 def _unread(spec: ToolSpec, schema: Mapping[str, Any], why: str) -> str:
     how = 'Quote what has spaces, as in `name="two words"`; a value may be JSON.'
-    return f"I cannot read that command: {why}. {usage_text_of(spec, schema)} {how} Nothing was run."
+    return f"I cannot read that command: {why}. {syntax_text_of(spec, schema)} {how} Nothing was run."
 
 
 def _value(text: str) -> Any:

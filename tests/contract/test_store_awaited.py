@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.homes import Away, files_awaited
 from gateway.domain.ids import NodeId, SessionId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import SlotKind
 from gateway.domain.turns import TurnKind
 from gateway.domain.waits import StartOutcome
 from gateway.ports import Store
+from gateway.store.kernel.home_notices import Away, files_awaited
 from tests.contract.family import FamilyScene
 from tests.contract.scene import MAIN, NODE, OTHER_NODE
 from tests.contract.test_store_homes import AWAY_S, GROUP, HERE, both, claim, join, parked_at_home, pass_time

@@ -11,7 +11,6 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.domain.homes import Away, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId
 from gateway.domain.messages import CONTEXT_KEPT
 from gateway.domain.nodes import LEFT_TIMES, KeyMark, KeySource, NodeEntry, Role
@@ -22,6 +21,7 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.errors import FilesElsewhere
 from gateway.ports import Store
+from gateway.store.kernel.home_notices import Away, files_away
 from tests.contract.family import FamilyScene
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock

@@ -16,7 +16,7 @@ from config.load import Loaded, load
 from config.settings import Settings
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Fakes, make_core
-from gateway.app.parts import (
+from gateway.app.wiring import (
     make_channel_host,
     make_compaction,
     make_context,

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from gateway.domain.children import child_place
-from gateway.domain.homes import Away, files_awaited, files_away
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId, awaited_slot
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.nodes import LEFT_TIMES, LIVES_FOR, Place, Role, name_of
@@ -25,6 +24,7 @@ from gateway.errors import FilesElsewhere
 from gateway.store.codec import from_us, load_json
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import messages, turns
+from gateway.store.kernel.home_notices import Away, files_awaited, files_away
 from gateway.store.kernel.nodes import DRAINED, MEMBERS, PLACES
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import SessionRow, TurnRow

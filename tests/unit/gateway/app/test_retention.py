@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.parts import make_history_trimmer
 from gateway.app.retention import HistoryTrimmer
+from gateway.app.wiring import make_history_trimmer
 from gateway.domain.ids import NodeId, main_session
 from gateway.domain.retention import Keep
 from gateway.domain.tools import Risk

@@ -16,11 +16,11 @@ from gateway.domain.decisions import Allow, Ask, Deny, DenyReason
 from gateway.domain.presets import Preset
 from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tool_names import ALIASES, repaired
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Risk, SubjectKind, ToolSpec
 from gateway.errors import ConfigError
 from gateway.policy.layers import NO_PRESET, in_force
 from gateway.policy.permission import available, decide, withheld
+from gateway.toolcalls.tool_aliases import ALIASES, repaired
 from tests.support.turns import lineage
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
 

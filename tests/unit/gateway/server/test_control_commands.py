@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.parts import make_why
+from gateway.app.wiring import make_why
 from gateway.domain.audit import AuditRow
 from gateway.domain.ids import TurnId
 from gateway.domain.steps import Answer

@@ -13,7 +13,7 @@ from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
 from gateway.domain.tools import ResultStatus, Risk
 from gateway.domain.turns import Lease, TurnKind
-from gateway.toolcalls.open_limits import EXAMINED, room_to_ask
+from gateway.policy.open_approvals import EXAMINED, room_to_ask
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, ToolBox, calls
 from tests.support.makers import ANN, BOB, inbound, route

@@ -14,7 +14,6 @@ from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.ids import SessionId
 from gateway.domain.presets import Ceiling, Preset, Presets
 from gateway.domain.sessions import Origin, Session, SessionKind
-from gateway.domain.tool_names import ALIASES
 from gateway.domain.tools import (
     ARGUMENTS_AT_MOST,
     ApprovalMode,
@@ -29,6 +28,7 @@ from gateway.domain.tools import (
 from gateway.errors import ConfigError
 from gateway.ports import ToolContext
 from gateway.toolcalls.arguments import ModelArguments, check_arguments
+from gateway.toolcalls.tool_aliases import ALIASES
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.fakes import FakeTool, Text, done
 from tests.support.makers import EPOCH
@@ -77,7 +77,7 @@ def session(kind: SessionKind = SessionKind.MAIN, *, root: SessionKind | None = 
 
 
 def checked(tool: Tool, text: str) -> Any:
-    return check_arguments(tool.arguments, text, tool.usage)
+    return check_arguments(tool.arguments, text, tool.syntax)
 
 
 def tool_set(*, sandboxed: bool = True) -> ToolSet:
@@ -239,7 +239,7 @@ def test_a_tool_is_called_by_hand_by_its_name_and_by_its_shorter_one() -> None:
         "spawn": "sessions_spawn",
     }
     assert list(found.specs) == ["read", "sessions_spawn"]
-    assert spawn.usage == "Usage: /spawn <text>"
+    assert spawn.syntax == "Usage: /spawn <text>"
     # A model calls it by its name alone.
     assert isinstance(found.resolve("spawn", session()), Deny)
 
@@ -307,8 +307,8 @@ def test_arguments_that_are_right_are_given_with_their_defaults() -> None:
 
 
 def test_the_usage_shows_how_it_is_called_by_hand() -> None:
-    assert READ.tool().usage == "Usage: /read <text>"
-    assert STRICT.usage == "Usage: /strict count=<number> [name=…]"
+    assert READ.tool().syntax == "Usage: /read <text>"
+    assert STRICT.syntax == "Usage: /strict count=<number> [name=…]"
 
 
 def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST
-from gateway.app.parts import make_node_uploads, make_page
+from gateway.app.wiring import make_node_uploads, make_page
 from gateway.domain.ids import PAGE, NodeId, OwnerName
 from gateway.domain.prompts import UserText
 from gateway.domain.steps import Answer

@@ -1,4 +1,4 @@
-"""Names by which models call tools: other programs' names of the same tools, and their spelling. Never told them."""
+"""Aliases of tools: names from other programs that models use, and their repair. No model is told of them."""
 
 from __future__ import annotations
 

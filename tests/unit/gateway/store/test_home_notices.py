@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.homes import Away, files_away
+from gateway.store.kernel.home_notices import Away, files_away
 
 
 @pytest.mark.parametrize("why", list(Away))

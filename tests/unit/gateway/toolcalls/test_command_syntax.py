@@ -10,8 +10,8 @@ import pytest
 from agent_tools import edit, multiedit, sessions_list, todo_read, workflow
 from gateway.domain.tools import Risk, ToolSpec
 from gateway.toolcalls.arguments import ModelArguments
+from gateway.toolcalls.command_syntax import NAME_CHARS, command_syntax
 from gateway.toolcalls.typed_arguments import arguments_of
-from gateway.toolcalls.usage import NAME_CHARS, usage
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ from gateway.toolcalls.usage import NAME_CHARS, usage
     ],
 )
 def test_usage_shows_what_a_tool_needs(tool: Any, line: str) -> None:
-    assert usage(tool.SPEC, ModelArguments(tool.Args).schema) == f"Usage: {line}"
+    assert command_syntax(tool.SPEC, ModelArguments(tool.Args).schema) == f"Usage: {line}"
 
 
 def test_nested_usage_can_be_filled_in_and_sent() -> None:
     schema = ModelArguments(workflow.Args).schema
-    line = usage(workflow.SPEC, schema).partition(" /workflow ")[2]
+    line = command_syntax(workflow.SPEC, schema).partition(" /workflow ")[2]
     read = arguments_of(workflow.SPEC, line.replace("<text>", "plan"), schema)
     found = ModelArguments(workflow.Args).parse(json.dumps(read))
     assert isinstance(found, workflow.Args)
@@ -60,10 +60,10 @@ FOREIGN = ToolSpec(name="foreign", description="", risk=Risk.READ, effect=todo_r
     ids=["none", "nonsense", "broken reference", "choice", "two types", "hostile name"],
 )
 def test_usage_bears_any_schema_of_a_server(schema: dict[str, Any], line: str) -> None:
-    assert usage(FOREIGN, schema) == f"Usage: /foreign {line}".rstrip()
+    assert command_syntax(FOREIGN, schema) == f"Usage: /foreign {line}".rstrip()
 
 
 def test_usage_of_a_schema_within_itself_ends() -> None:
     itself = {"type": "array", "items": {"$ref": "#/$defs/a"}}
     schema = {"$defs": {"a": itself}, "properties": {"a": itself}, "required": ["a"]}
-    assert usage(FOREIGN, schema) == """Usage: /foreign a='[[[["<JSON>"]]]]'"""
+    assert command_syntax(FOREIGN, schema) == """Usage: /foreign a='[[[["<JSON>"]]]]'"""

@@ -1,4 +1,4 @@
-"""Usage lines of commands that call tools, from the schemas of their arguments. Used by `tool_set`."""
+"""Syntax of tool commands (`Usage: /shell <command>`), made from the schemas of their arguments. Used by `tool_set`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gateway.domain.text import one_line
 from gateway.domain.tools import ToolSpec
 
 LEVELS = 4
-"""Levels of nested arguments that a usage shows; deeper ones are only named."""
+"""Levels of nested arguments that a line shows; deeper ones are only named."""
 WORDS_AT_MOST = 5
-"""Required arguments that a usage shows, and names of others."""
+"""Required arguments that a line shows, and names of others."""
 NAME_CHARS = 40
 """Characters of a name."""
 _PLACES: Mapping[str, str] = {"integer": "number", "number": "number", "boolean": "true or false"}
 """Words for the types of values; everything else is text."""
 
 
-def usage(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
-    """Return the usage of the tool's command. `schema`: of its arguments.
+def command_syntax(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
+    """Return the syntax of the tool's command. `schema`: of its arguments.
 
     Arguments that hold others are shown as JSON to be filled in.
     """

@@ -1,4 +1,4 @@
-"""Texts about homes: what people and models are told when the files of a session are away. Used by the store."""
+"""Notices to people and models when the files of a session are away. Used by `homes`. Pure."""
 
 from __future__ import annotations
 

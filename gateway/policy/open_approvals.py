@@ -1,4 +1,4 @@
-"""Limits of open approvals for each person. Used by `scheduler` before it asks. Pure."""
+"""Limits of open approvals for each person. Used by `toolcalls.scheduler` before it asks. Pure."""
 
 from __future__ import annotations
 

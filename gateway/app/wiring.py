@@ -1,4 +1,4 @@
-"""The parts of a daemon, each wired from a `Core`. `gateway.app.build` puts them together; tests take single ones."""
+"""Wiring of the daemon's services, each from a `Core`. `gateway.app.build` joins them; tests take single ones."""
 
 from __future__ import annotations
 
