@@ -1,18 +1,13 @@
-"""Stream of one model answer to page and chats, and the slots with a turn's text. Used by `turn` and `compaction`."""
+"""Stream of one model answer to page and chats, while the model writes it. Used by `turn` and `compaction`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.domain.ids import answer_slot
+from gateway.agent.turn_texts import text_slot
 from gateway.domain.live import TextDelta, session_topic
-from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import NewSlot, SlotKind
-from gateway.domain.steps import Answer
-from gateway.domain.text import plain
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
-from gateway.errors import ModelError
 from gateway.ports import Clock, EventBus, TurnJournal
 from gateway.system.redaction import HIDDEN, Redactor
 
@@ -85,7 +80,7 @@ class AnswerStream:
         elif self.so_far and self.clock.monotonic() - self._since >= SHOWN_AFTER_S:
             self._shown = self._length
             self.events.publish_to_sender(self.view.turn.conversation, self._delta(0, "".join(self._told)))
-            await self.journal.open_slot(self.lease, _slot(self.view, self.so_far, self._n))
+            await self.journal.open_slot(self.lease, text_slot(self.view, self.so_far, self._n))
 
     @property
     def _n(self) -> int:
@@ -104,44 +99,3 @@ def _not_within(mark: str, text: str, cut: int) -> int:
 def unmarked(text: str, mark: str) -> str:
     """Remove the request's mark from text that its model wrote."""
     return text.replace(mark, HIDDEN) if mark else text
-
-
-def said(view: TurnView, answer: Answer, redactor: Redactor) -> list[NewSlot]:
-    """Return the slot with an answer's text and then its note, the same note once a turn; empty without text.
-
-    The note is for the person alone: it is no part of the answer's text, which models are given.
-    """
-    text = redactor.text(answer.text).strip()
-    note = _note(view, answer, redactor)
-    if note and not any(step.answer is not None and _note(view, step.answer, redactor) == note for step in view.steps):
-        text = "\n\n".join(filter(None, [text, f"*{note}*"]))
-    return [_slot(view, text, len(view.steps))] if text else []
-
-
-def _note(view: TurnView, answer: Answer, redactor: Redactor) -> str:
-    """Return the note on one line. Its reason, in brackets at the end, names servers and keys: for owners alone."""
-    owners_alone = view.session.root_kind is SessionKind.MAIN
-    note = answer.note if owners_alone else answer.note.partition(" (")[0]
-    return plain(redactor.text(note).replace("*", ""))
-
-
-def why_no_answer(view: TurnView, error: ModelError) -> str:
-    """Return the text of a turn whose model failed. The reason names servers and keys: for owners alone."""
-    if view.session.root_kind is SessionKind.MAIN:
-        return f"The model could not answer: {error}"
-    if error.too_long:
-        return "The conversation is too long for the model. Say /new to begin a new history."
-    return "The model could not answer. An owner finds the reason in the log; ask again later."
-
-
-def last_words(view: TurnView, text: str, so_far: str = "") -> NewSlot:
-    """Return the slot of a turn without an answer; it replaces a partial answer that was shown.
-
-    `so_far`: the partial answer, which stays above the text; both may be empty.
-    """
-    return _slot(view, f"{so_far}\n\n*{text}*" if so_far and text else so_far or text, None)
-
-
-def _slot(view: TurnView, text: str, n: int | None) -> NewSlot:
-    slot = answer_slot(view.turn.id, len(view.steps))
-    return NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text, n=n, id=slot)

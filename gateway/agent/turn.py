@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked, why_no_answer
+from gateway.agent.answer_stream import AnswerStream, unmarked
 from gateway.agent.attachments import Attachments, files_told
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.limits import active_limit, beyond
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.speech import SpokenAnswers
 from gateway.agent.transcript import ungiven
+from gateway.agent.turn_texts import EMPTY, last_words, said, why_no_answer
 from gateway.agent.window import HISTORY_TURNS, LongHistory
 from gateway.domain.ids import OwnerName, WaitId, mint
 from gateway.domain.live import Activity, TurnActive, TurnReleased
@@ -48,7 +49,6 @@ PAGE_CLOSED_AFTER = timedelta(seconds=30)
 """Delay after which an answer on a page that nobody has open is copied to the owner's chat."""
 SHORTER_AT_MOST = 2
 """Retries of one model request, each shorter, after the model refused it as too long."""
-EMPTY = "The model gave an empty answer. Ask again, or in other words."
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,12 +9,20 @@ A card expires after `[sessions] approval_expiry_main` or `approval_expiry_other
 
 from __future__ import annotations
 
-from gateway.approvals.action import action_key, action_sha, name_of, needs_escape, render, render_action, title
+from gateway.approvals.action import (
+    action_key,
+    action_sha,
+    name_of,
+    needs_escape,
+    part_lines,
+    render,
+    render_action,
+    title,
+)
 from gateway.approvals.audience import Audience, asking_place, card_slots, is_shown_by, payload
 from gateway.approvals.authorization import asks_reason, deciders
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.approvals.cards import Approvals
-from gateway.approvals.parts import part_lines
 
 __all__ = [
     "Approvals",

@@ -10,10 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.domain.ids import Principal, SessionId, TurnId
-from gateway.domain.tools import Action, Risk
+from gateway.domain.tools import Action, CallScope, Risk, SubjectKind
 from gateway.domain.waits import GRANTED, ApprovalRequest, Vote, Wait, WaitState
 from gateway.policy.routing import AllowedPeople
+from gateway.policy.rules import place_of
+from gateway.policy.shell import LINES_AT_MOST, parse, part_verdicts
 
+_COMMAND = f"{SubjectKind.COMMAND}:"
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a literal backslash
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
@@ -111,6 +114,16 @@ def needs_escape(action: Action, preview: str = "") -> bool:
     """Return whether the arguments or the preview hold anything but printable ASCII and line breaks."""
     text = json.dumps([dict(action.arguments), preview], ensure_ascii=False)
     return any(not (" " <= char <= "~") for char in text) or bool(_ESCAPED.search(text))
+
+
+def part_lines(call_scope: CallScope) -> tuple[str, ...]:
+    """Return a line for each part of a shell command, escaped as the action is; none for one part that simply runs."""
+    place = place_of(call_scope)
+    texts = [one.removeprefix(_COMMAND) for one in call_scope.subjects if one.startswith(_COMMAND)]
+    found = [pair for text in texts for pair in part_verdicts(parse(text), place)]
+    if [verdict for _, verdict in found] == ["runs"]:
+        return ()
+    return tuple(" · ".join(filter(None, (render(text), verdict))) for text, verdict in found)[:LINES_AT_MOST]
 
 
 _WANTS = MappingProxyType(

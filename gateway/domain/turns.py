@@ -42,6 +42,8 @@ INTERRUPTED_TEXT = "Interrupted."
 
 LEASE_LASTS = timedelta(seconds=15)
 """Duration of a lease, from its claim or renewal: after it another node may take the turn."""
+COMMANDS_AT_ONCE = 4
+"""Command turns of one session that run concurrently."""
 BEGUN_AT_MOST = 10
 """Starts of a turn without an end or a decision in between. The limit stops a turn that ends the process each time."""
 LIFE_BITS = 20

@@ -11,6 +11,7 @@ from gateway.domain.ids import NodeId, Principal, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
+from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.waits import (
     DECISION_GOOD_FOR_S,
@@ -27,6 +28,10 @@ from gateway.domain.waits import (
 from gateway.store.codec import storable
 
 DECISION_GOOD_FOR = timedelta(seconds=DECISION_GOOD_FOR_S)
+CANCELLED = ToolResult(
+    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
+)
+"""Result of a call that was planned when its turn ended."""
 
 
 def limit_approvals(

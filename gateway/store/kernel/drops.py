@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from gateway.domain.ids import InboundId
 from gateway.domain.messages import Inbound, Refused, RefusedReason
 from gateway.domain.routes import Drop, DropReason, Route
@@ -9,13 +11,16 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head, to_us
-from gateway.store.constants import REFUSAL_EVERY, TOO_FAST_EVERY
 from gateway.store.kernel import messages, turns
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, MessageRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot
 
+REFUSAL_EVERY = timedelta(hours=24)
+"""Minimum interval between refusals shown to one stranger."""
+TOO_FAST_EVERY = timedelta(minutes=1)
+"""Minimum interval between refusals shown to one person who writes too fast."""
 REFUSED = "refused"
 """Namespace of facts: when a stranger was refused with words. It expires when the next refusal may be shown."""
 TOO_FAST = "too-fast"

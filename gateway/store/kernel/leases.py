@@ -1,6 +1,7 @@
 """Transitions of leases: a turn is held by one node at a time, which claims, renews, parks or releases it.
 
-A fence counts the leases of a turn: `turns.held` refuses what an earlier one writes.
+`journal.finish_turn` ends it, because that stores its last answer. A fence counts the leases of a turn: `turns.held`
+refuses what an earlier one writes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from gateway.domain.routes import main_route
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.turns import LEASE_LASTS, NamedLease
 from gateway.errors import NotFound
-from gateway.store.constants import TOLD_EVERY
 from gateway.store.kernel.messages import PEOPLE, use_session
 from gateway.store.kernel.part import AccountKey, FactKey, Part
 from gateway.store.kernel.records import SENDERS, is_held, person_of
@@ -23,6 +22,8 @@ EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """Slot kinds that live edits change, outside of the outbox, while their turn runs."""
 SENDER_RENEWED = timedelta(seconds=10)
 """With less left of its lease, a sender's claim renews it."""
+TOLD_EVERY = timedelta(hours=1)
+"""Minimum interval between identical notices to the owners."""
 TOLD = "told"
 """Namespace of facts: notices to the owners. They expire when the same notice may be sent again."""
 

@@ -9,13 +9,17 @@ from gateway.domain.ids import NodeId, OwnerName, SessionId, TurnId
 from gateway.domain.messages import Conversation
 from gateway.domain.turns import NamedLease
 from gateway.domain.views import Spent
+from gateway.errors import Forbidden
 from gateway.store.answer_rules import NOTHING
 from gateway.store.codec import from_us, load_conversation, to_us
-from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, changed
 
+FAILURES_KEPT = timedelta(minutes=15)
+"""Age limit of recorded failed sign-ins."""
+FAILURES_ALLOWED = 10
+"""Failed sign-ins of one source within `FAILURES_KEPT`; further attempts are refused unread."""
 CODES, COOKIES, FAILURES, PAGES, NODES = "code", "cookie", "failure", "page", "node"
 HOLDS, SENDERS = "hold", "sender"
 """Namespaces of facts."""
@@ -37,7 +41,10 @@ def redeem_code(part: Part, code_sha: str, cookie_sha: str, ttl: timedelta, sour
         times = [int(at) for at in known.value.split()] if known is not None else []
         times = [at for at in times if at > to_us(part.now - FAILURES_KEPT)]
         if len(times) >= FAILURES_ALLOWED:
-            raise too_many_failures()
+            raise Forbidden(
+                "Too many failed sign-ins from this address.",
+                cure="Run `dragoman link` (in a clone `./run link`) and open the new link: it works at once.",
+            )
         text = " ".join(str(at) for at in [*times, to_us(part.now)])
         part.facts.put((FAILURES, source), Fact(text, part.now + FAILURES_KEPT))
         if found is not None:

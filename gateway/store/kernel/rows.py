@@ -19,9 +19,11 @@ from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
 from gateway.domain.waits import Wait
-from gateway.store.constants import CLOCKS_DIFFER_AT_MOST, FILE_SENDING_AT_MOST, SENDING_AT_MOST
+from gateway.store.constants import FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
 R = TypeVar("R")
+CLOCKS_DIFFER_AT_MOST = timedelta(seconds=5)
+"""Most that clocks of two nodes differ by. A time further ahead is of a clock that was wrong: it orders nothing."""
 _FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
 """Getter and setter of each field, by type."""
 

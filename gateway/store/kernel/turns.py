@@ -16,12 +16,13 @@ from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Step, StepState, Usage
 from gateway.domain.tools import ToolResult, outcome_unknown
-from gateway.domain.turns import ENDED, STOPPED_TEXT, Lease, Turn, TurnKind, TurnState
+from gateway.domain.turns import COMMANDS_AT_ONCE, ENDED, STOPPED_TEXT, Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import GOES_ON, NewWait, Wait, WaitKind, WaitState, child_of
 from gateway.errors import LeaseLost, StoreError
+from gateway.store.call_rules import CANCELLED
 from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message, first_message, lineage_below
-from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
+from gateway.store.constants import HELD, UNDECIDED
 from gateway.store.kernel.family import give, home_of, hops_of, is_below
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, WaitRow, changed, held_for, not_before

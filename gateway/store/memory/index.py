@@ -12,11 +12,11 @@ from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId,
 from gateway.domain.messages import Conversation, Received
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
-from gateway.domain.turns import ENDED, TurnKind, TurnState
+from gateway.domain.turns import COMMANDS_AT_ONCE, ENDED, TurnKind, TurnState
 from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.ports import Clock
-from gateway.store.constants import COMMANDS_AT_ONCE, HELD, UNDECIDED
+from gateway.store.constants import HELD, UNDECIDED
 from gateway.store.kernel.part import AccountKey, FactKey, Part, StepKey, Table
 from gateway.store.kernel.rows import (
     Fact,

@@ -19,9 +19,9 @@ from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.live import ANSWERS, LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.store.event_bus import KEPT, LocalEventBus
-from gateway.store.jobs import StoreJob
 from gateway.store.notifications import Notifications
 from gateway.store.redis import connection
+from gateway.store.write_queue import QueueEntry
 from gateway.system.logging_setup import log
 
 LIVE = "live"
@@ -88,10 +88,10 @@ class RedisEventBus(LocalEventBus):
 
     # --- wake-ups of commits ----------------------------------------------------------------
 
-    def wake(self, jobs: Iterable[StoreJob]) -> str:
+    def wake(self, entries: Iterable[QueueEntry]) -> str:
         """Return the message of a commit's wake-ups for other nodes; empty when none is due."""
         all_ = Notifications()
-        for touched in [job.touched for job in jobs if job.touched is not None]:
+        for touched in [entry.touched for entry in entries if entry.touched is not None]:
             all_.sessions |= touched.sessions
             all_.turns |= touched.turns
             all_.turns_due |= touched.turns_due

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.turns import ENDED, TurnKind, TurnState
+from gateway.domain.turns import COMMANDS_AT_ONCE, ENDED, TurnKind, TurnState
 from gateway.policy.audit import beginning_of
 from gateway.store.codec import EPOCH, to_us
-from gateway.store.constants import COMMANDS_AT_ONCE, HELD
+from gateway.store.constants import HELD
 from gateway.store.kernel.budgets import RESERVATIONS
 from gateway.store.kernel.part import AccountKey, EventKey, FactKey, Missing, StepKey
 from gateway.store.kernel.rows import (

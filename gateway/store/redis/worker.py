@@ -22,7 +22,6 @@ import redis
 from gateway.domain.ids import InboundId, mint
 from gateway.domain.live import NODES, SLOTS, TURNS, NodesChanged
 from gateway.errors import StoreError
-from gateway.store.jobs import StoreJob, deliver
 from gateway.store.kernel import losses
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
@@ -37,7 +36,7 @@ from gateway.store.redis.next_slots import leaves_slots
 from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import SESSION, UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
-from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
+from gateway.store.write_queue import QueueEntry, WaitingClaims, WriteEntry, deliver, goes_on_waiting
 
 T = TypeVar("T")
 
@@ -81,13 +80,13 @@ class RedisPart(Part):
 
 
 @dataclass(slots=True, eq=False)
-class Job(WriteJob):
+class Entry(WriteEntry):
     """A transition, and its ids."""
 
     minted: Minted = field(default_factory=Minted)
 
 
-class OwnJob(Job):
+class OwnEntry(Entry):
     """A transition of the thread itself, for which nobody waits."""
 
     def settle(self) -> None:
@@ -129,34 +128,34 @@ class Worker:
         """Claims that wait for turns and for slots."""
         events.call(TURNS, self.turns.look_again)
         events.call(SLOTS, self.slots.look_again)
-        self._handed: list[Job] = []
+        self._handed: list[Entry] = []
         """Waiting claims that ran on the work of the present batch."""
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._deferred: deque[Job] = deque()
+        self._queue: SimpleQueue[Entry | None] = SimpleQueue()
+        self._deferred: deque[Entry] = deque()
         self._thread = threading.Thread(target=self._serve, name=f"store-redis-{lane}", daemon=True)
         self._closed = False
         self._thread.start()
 
     async def submit(self, transition: Callable[[Part], T]) -> T:
         """Run a transition and return its result once it is stored. Raises its exception, or `StoreError`."""
-        job = self._job(transition)
-        self._queue.put(job)
-        return await job.future
+        entry = self._entry(transition)
+        self._queue.put(entry)
+        return await entry.future
 
     async def claim(self, claims: WaitingClaims, work: Callable[[Part], list[T]], most: int, wait_s: float) -> list[T]:
         """Run a claim. One that takes nothing waits, and runs in the commit that brings something.
 
         The result is empty after `wait_s` seconds, and when there may be something that no commit here brought.
         """
-        job = self._job(work)
-        job.result, job.claims, job.most = [], claims, most
-        return await claims.claim(job, self._queue.put, wait_s)
+        entry = self._entry(work)
+        entry.result, entry.claims, entry.most = [], claims, most
+        return await claims.claim(entry, self._queue.put, wait_s)
 
-    def _job(self, work: Callable[[Part], Any]) -> Job:
+    def _entry(self, work: Callable[[Part], Any]) -> Entry:
         if self._closed:
             raise StoreError("The store is closed.", cure="Start the daemon again.")
         loop = asyncio.get_running_loop()
-        return Job(work, loop, loop.create_future())
+        return Entry(work, loop, loop.create_future())
 
     async def close(self) -> None:
         """Finish queued work and end the thread. Idempotent."""
@@ -170,52 +169,52 @@ class Worker:
     def _serve(self) -> None:
         ended = False
         while not ended or self._deferred:
-            jobs, ends = self._next_batch(wait=not ended)
+            entries, ends = self._next_batch(wait=not ended)
             ended |= ends
-            if jobs:
+            if entries:
                 try:
-                    self._settle_in_life(jobs)
+                    self._settle_in_life(entries)
                 except redis.RedisError as error:
-                    self._fail(jobs, connection.failure(error, self._url))
+                    self._fail(entries, connection.failure(error, self._url))
                 except Exception as error:  # noqa: BLE001 - the callers get it; the thread continues
-                    self._fail(jobs, error)
+                    self._fail(entries, error)
         self.turns.look_again()
         self.slots.look_again()
         self._client.close()
 
-    def _next_batch(self, *, wait: bool) -> tuple[list[Job], bool]:
-        """Return the next jobs, those that were deferred first, and whether the queue has ended."""
-        jobs: list[Job] = []
-        while self._deferred and len(jobs) < BATCH:
-            jobs.append(self._deferred.popleft())
-        while len(jobs) < BATCH:
+    def _next_batch(self, *, wait: bool) -> tuple[list[Entry], bool]:
+        """Return the next entries, those that were deferred first, and whether the queue has ended."""
+        entries: list[Entry] = []
+        while self._deferred and len(entries) < BATCH:
+            entries.append(self._deferred.popleft())
+        while len(entries) < BATCH:
             try:
-                job = self._queue.get() if wait and not jobs else self._queue.get_nowait()
+                entry = self._queue.get() if wait and not entries else self._queue.get_nowait()
             except Empty:
                 break
-            if job is None:
-                return jobs, True
-            jobs.append(job)
-        return [job for job in jobs if not job.future.cancelled()], False
+            if entry is None:
+                return entries, True
+            entries.append(entry)
+        return [entry for entry in entries if not entry.future.cancelled()], False
 
-    def _fail(self, jobs: Sequence[Job], error: BaseException) -> None:
-        failed = [job for job in (*jobs, *self._handed) if job not in self._deferred]
-        for job in failed:
-            job.error, job.touched = error, None
+    def _fail(self, entries: Sequence[Entry], error: BaseException) -> None:
+        failed = [entry for entry in (*entries, *self._handed) if entry not in self._deferred]
+        for entry in failed:
+            entry.error, entry.touched = error, None
         self._kept, self._handed = Kept(), []
-        deliver([job for job in failed if not goes_on_waiting(job)], StoreJob.settle)
+        deliver([entry for entry in failed if not goes_on_waiting(entry)], QueueEntry.settle)
 
-    def _settle_in_life(self, jobs: list[Job]) -> None:
+    def _settle_in_life(self, entries: list[Entry]) -> None:
         """Run a batch in the life that the store has now. Raises `StoreError` when it is not the store any more."""
         while True:
             try:
                 self._until_answered(self._lives.look)
                 if self._lives.known.voids:
-                    self._take_back(jobs[0].loop)
-                self._count_again(jobs[0].loop)
+                    self._take_back(entries[0].loop)
+                self._count_again(entries[0].loop)
                 if self._lives.is_in_doubt:
                     self._check_life()
-                self._settle(jobs)
+                self._settle(entries)
             except Lost as lost:
                 self._kept = Kept()
                 self._look_themselves()
@@ -246,22 +245,22 @@ class Worker:
 
     def _alone(self, transition: Callable[[Part], int], loop: asyncio.AbstractEventLoop) -> int:
         """Run a transition of the thread itself."""
-        job = OwnJob(transition, loop, loop.create_future())
-        self._settle([job])
-        if job.error is not None:
-            raise job.error
-        return job.result
+        entry = OwnEntry(transition, loop, loop.create_future())
+        self._settle([entry])
+        if entry.error is not None:
+            raise entry.error
+        return entry.result
 
-    def _settle(self, jobs: list[Job]) -> None:
+    def _settle(self, entries: list[Entry]) -> None:
         """Run a batch until no other node came between its reads and its commit. Raises `Lost`."""
         certain = frozenset[str]()
         for attempt in range(ATTEMPTS):
             if attempt >= TOGETHER:
-                self._deferred.extendleft(reversed(jobs[1:]))
-                del jobs[1:]
+                self._deferred.extendleft(reversed(entries[1:]))
+                del entries[1:]
             batch, writes = Batch(self._kept, certain), Writes()
             source = RedisSource(batch, partial(self._load, batch), guesses=self._guesses)
-            done, deferred, revisions = self._run_all(jobs, source, writes)
+            done, deferred, revisions = self._run_all(entries, source, writes)
             if attempt == 0:
                 revisions = self._hand_out(done, source, writes, self._clock.now(), revisions)
             changed = self._commit(batch, writes, [*done, *self._handed], revisions)
@@ -269,7 +268,7 @@ class Worker:
                 self._deferred.extendleft(reversed(deferred))
                 self._kept.trim()
                 settled, self._handed = [*done, *self._handed], []
-                deliver([job for job in settled if not goes_on_waiting(job)], self._announce)
+                deliver([entry for entry in settled if not goes_on_waiting(entry)], self._announce)
                 return
             certain |= changed
             self._look_themselves()
@@ -277,27 +276,30 @@ class Worker:
 
     def _look_themselves(self) -> None:
         """Let claims that ran on what was not written return empty; the next ones look at the index."""
-        for job in self._handed:
-            job.result, job.error, job.touched = [], None, None
-        deliver(self._handed, StoreJob.settle)
+        for entry in self._handed:
+            entry.result, entry.error, entry.touched = [], None, None
+        deliver(self._handed, QueueEntry.settle)
         self._handed = []
 
-    def _run_all(self, jobs: Sequence[Job], source: RedisSource, writes: Writes) -> tuple[list[Job], list[Job], int]:
-        """Run the jobs on one view. Return those that ran, those that must wait, and the last revision."""
-        done, deferred, rev, pending, now = list[Job](), list[Job](), UNNUMBERED, list(jobs), self._clock.now()
+    def _run_all(
+        self, entries: Sequence[Entry], source: RedisSource, writes: Writes
+    ) -> tuple[list[Entry], list[Entry], int]:
+        """Run the entries on one view. Return those that ran, those that must wait, and the last revision."""
+        done, deferred, rev, pending = list[Entry](), list[Entry](), UNNUMBERED, list(entries)
+        now = self._clock.now()
         for misses in range(MISSES, -1, -1):
             source.misses = misses
-            missed, left = list[Missing](), list[Job]()
-            for place, job in enumerate(pending):
+            missed, left = list[Missing](), list[Entry]()
+            for place, entry in enumerate(pending):
                 try:
-                    rev = self._run(job, source, writes, now, rev)
-                    done.append(job)
+                    rev = self._run(entry, source, writes, now, rev)
+                    done.append(entry)
                 except NotFirst:
-                    deferred.append(job)
+                    deferred.append(entry)
                 except Missing as missing:
                     missed += missing.each if isinstance(missing, SeveralMissing) else [missing]
-                    left.append(job)
-                    if job is jobs[0]:  # it alone may ask indexes: it runs before the others change something
+                    left.append(entry)
+                    if entry is entries[0]:  # it alone may ask indexes: it runs before the others change something
                         left += pending[place + 1 :]
                         break
             if not missed:
@@ -308,9 +310,9 @@ class Worker:
                 now = self._clock.now()
         return done, deferred, rev
 
-    def _hand_out(self, done: Sequence[Job], source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
+    def _hand_out(self, done: Sequence[Entry], source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run waiting claims on the work of this batch, in the same commit; return the revision after that."""
-        touched = [job.touched for job in done if job.touched is not None]
+        touched = [entry.touched for entry in done if entry.touched is not None]
         source.only_new = True
         if turns := [one for one in touched if one.turns_due]:
             rev, handed = self._hand_out_to(self.turns, source, writes, now, rev)
@@ -332,35 +334,35 @@ class Worker:
         A claim that needs rows that are not at hand waits on.
         """
         handed = False
-        while (job := claims.next()) is not None:
-            assert isinstance(job, Job), "it was queued here"
-            self._handed.append(job)
+        while (entry := claims.next()) is not None:
+            assert isinstance(entry, Entry), "it was queued here"
+            self._handed.append(entry)
             before = source.batch.conditions()
             try:
-                rev = self._run(job, source, writes, now, rev)
+                rev = self._run(entry, source, writes, now, rev)
             except (Missing, NotFirst):
                 source.batch.restore(before)
                 return rev, False
             handed = True
-            if job.error is not None or len(job.result) < job.most:
+            if entry.error is not None or len(entry.result) < entry.most:
                 break
         return rev, handed
 
-    def _run(self, job: Job, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
+    def _run(self, entry: Entry, source: RedisSource, writes: Writes, now: datetime, rev: int) -> int:
         """Run one transition; return the revision after it. Raises `Missing` and `NotFirst`."""
-        part = RedisPart(source, now, rev, minted=iter(job.minted))
+        part = RedisPart(source, now, rev, minted=iter(entry.minted))
         part.life, part.back_since = self._lives.known.number, self._lives.back_since
-        job.error = job.touched = None
+        entry.error = entry.touched = None
         try:
-            job.result = job.work(part)
+            entry.result = entry.work(part)
             take_in(part, source, writes)
         except (Missing, NotFirst):
             raise
         except Exception as error:  # noqa: BLE001 - the caller gets it, the others are not concerned
-            job.error = error
+            entry.error = error
             return rev
         source.may_ask = not source.batch.changed
-        job.touched = part.touched
+        entry.touched = part.touched
         return part.rev
 
     def _load(self, batch: Batch, *missed: Missing) -> None:
@@ -407,7 +409,7 @@ class Worker:
         sections = sections_in(text) if kind_of(key) is SESSION else ()
         return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value), sections)
 
-    def _commit(self, batch: Batch, writes: Writes, done: Sequence[Job], revisions: int) -> frozenset[str]:
+    def _commit(self, batch: Batch, writes: Writes, done: Sequence[Entry], revisions: int) -> frozenset[str]:
         """Write a batch. Return which of the rows that it read have changed: then nothing is written."""
         is_check = not batch.changed and not writes.commands and self._waiting is None
         if is_check and batch.is_of_one_moment:
@@ -432,9 +434,9 @@ class Worker:
         if not is_check:
             self._lives.wrote(f"{self._number} {base} {has_freed}", int(base) + needs)
         self._kept.take_in(batch, int(base))
-        for job in done:
-            if job.touched is not None and has_freed == "1" and writes.freed:
-                job.touched.slots_due = True
+        for entry in done:
+            if entry.touched is not None and has_freed == "1" and writes.freed:
+                entry.touched.slots_due = True
         return frozenset()
 
     def _call(self, words: list[Word]) -> list[str]:
@@ -456,7 +458,7 @@ class Worker:
         self._waiting.check(waited)
         return answer
 
-    def _announce(self, job: StoreJob) -> None:
-        if job.touched is not None:
-            self._events.publish_locally(job.touched)
-        job.settle()
+    def _announce(self, entry: QueueEntry) -> None:
+        if entry.touched is not None:
+            self._events.publish_locally(entry.touched)
+        entry.settle()

@@ -17,11 +17,10 @@ from gateway.errors import StoreDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.codec import to_us
 from gateway.store.event_bus import LocalEventBus
-from gateway.store.jobs import deliver
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.opening import keep_from_moving
 from gateway.store.sqlite.tx import ReadTx, Tx
-from gateway.store.write_queue import WaitingClaims, WriteJob, goes_on_waiting
+from gateway.store.write_queue import WaitingClaims, WriteEntry, deliver, goes_on_waiting
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")
@@ -41,7 +40,7 @@ Written: TypeAlias = tuple[int, int] | None
 
 
 class Worker(ABC):
-    """Job queue and its threads. `None` in the queue ends one thread."""
+    """Queue and its threads. `None` in the queue ends one thread."""
 
     def __init__(self, name: str, path: str, sql: Mapping[str, str], clock: Clock) -> None:
         """Take the name, path, statements and clock; `start` starts the threads."""
@@ -49,7 +48,7 @@ class Worker(ABC):
         self._name = name
         self._sql = sql
         self._clock = clock
-        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteEntry | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._logged = False
@@ -70,9 +69,9 @@ class Worker(ABC):
         if self._closed:
             raise _closed()
         loop = asyncio.get_running_loop()
-        job = WriteJob(work, loop, loop.create_future())
-        self._queue.put(job)
-        return await job.future
+        entry = WriteEntry(work, loop, loop.create_future())
+        self._queue.put(entry)
+        return await entry.future
 
     async def close(self) -> None:
         """Finish queued work and end the threads. Idempotent."""
@@ -99,26 +98,26 @@ class ReaderPool(Worker):
     """Reader threads: each read sees one snapshot, none older than the last transition that returned."""
 
     def _serve(self, db: sqlite3.Connection) -> None:
-        while (job := self._queue.get()) is not None:
-            if job.future.cancelled():
+        while (entry := self._queue.get()) is not None:
+            if entry.future.cancelled():
                 continue
             try:
                 db.execute(self._sql["begin_reading"])
-                job.result = job.work(ReadTx(db, self._sql, to_us(self._clock.now())))
+                entry.result = entry.work(ReadTx(db, self._sql, to_us(self._clock.now())))
             except FAILURES as error:
-                job.error = self._failed(error)
+                entry.error = self._failed(error)
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread continues
-                job.error = error
+                entry.error = error
             finally:
                 with suppress(*FAILURES):
                     if db.in_transaction:
                         db.execute(self._sql["rollback"])
-            deliver([job], WriteJob.settle)
+            deliver([entry], WriteEntry.settle)
         db.close()
 
 
 class Writer(Worker):
-    """The one thread that writes, commits and checkpoints. All queued jobs share one commit, without a timer."""
+    """The one thread that writes, commits and checkpoints. All queued entries share one commit, without a timer."""
 
     def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus, rev: int) -> None:
         """Take the path, statements, clock, event bus and last revision; `commits` counts commits."""
@@ -158,8 +157,8 @@ class Writer(Worker):
         if self._closed:
             raise _closed()
         loop = asyncio.get_running_loop()
-        job = WriteJob(work, loop, loop.create_future(), result=[], claims=claims, most=most)
-        return await claims.claim(job, self._queue.put, wait_s)
+        entry = WriteEntry(work, loop, loop.create_future(), result=[], claims=claims, most=most)
+        return await claims.claim(entry, self._queue.put, wait_s)
 
     def _serve(self, db: sqlite3.Connection) -> None:
         self._log = _opened(self._names[1])
@@ -167,16 +166,16 @@ class Writer(Worker):
         wrote = False
         while True:
             try:
-                job = self._queue.get(timeout=IDLE_S if wrote else None)
+                entry = self._queue.get(timeout=IDLE_S if wrote else None)
             except Empty:
                 wrote = False
                 self._checkpoint(db)
                 continue
-            if job is None:
+            if entry is None:
                 break
-            batch, ended = self._with_the_rest(job)
+            batch, ended = self._with_the_rest(entry)
             self._commit(db, batch)
-            deliver([job for job in batch if not goes_on_waiting(job)], self._announce)
+            deliver([entry for entry in batch if not goes_on_waiting(entry)], self._announce)
             wrote = True
             if ended:
                 break
@@ -198,17 +197,17 @@ class Writer(Worker):
             with suppress(OSError):
                 keep_from_moving(self.path)
 
-    def _with_the_rest(self, first: WriteJob) -> tuple[list[WriteJob], bool]:
+    def _with_the_rest(self, first: WriteEntry) -> tuple[list[WriteEntry], bool]:
         batch, ended = [first], False
         while len(batch) < BATCH:
             try:
-                job = self._queue.get_nowait()
+                entry = self._queue.get_nowait()
             except Empty:
                 break
-            if job is None:
+            if entry is None:
                 ended = True
                 break
-            batch.append(job)
+            batch.append(entry)
         return batch, ended
 
     def _found(self) -> Files:
@@ -237,16 +236,16 @@ class Writer(Worker):
         self._away = False
         return True
 
-    def _commit(self, db: sqlite3.Connection, batch: list[WriteJob]) -> None:
+    def _commit(self, db: sqlite3.Connection, batch: list[WriteEntry]) -> None:
         if not self._are_ours():
-            for job in batch:
-                job.error = gone(self.path)
+            for entry in batch:
+                entry.error = gone(self.path)
             return
         rev, reserved = self._rev, self._reserved
         try:
             db.execute(self._sql["begin"])
-            for job in batch:
-                rev = self._run(db, job, rev, first=job is batch[0])
+            for entry in batch:
+                rev = self._run(db, entry, rev, first=entry is batch[0])
             rev = self._hand_out(db, batch, rev)
             if rev > reserved:
                 reserved = rev + REVS_AHEAD
@@ -258,16 +257,16 @@ class Writer(Worker):
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
             self._rolled_back()
-            for job in batch:
-                job.error, job.touched = self._failed(error), None
+            for entry in batch:
+                entry.error, entry.touched = self._failed(error), None
             self._left = self._written()
             return
         self._rev, self._reserved, self._left = rev, reserved, self._written()
         self.commits += 1
 
-    def _hand_out(self, db: sqlite3.Connection, batch: list[WriteJob], rev: int) -> int:
+    def _hand_out(self, db: sqlite3.Connection, batch: list[WriteEntry], rev: int) -> int:
         """Run waiting claims on the work of this batch, in the same commit; return the revision after that."""
-        touched = [job.touched for job in batch if job.touched is not None]
+        touched = [entry.touched for entry in batch if entry.touched is not None]
         if turns := [one for one in touched if one.turns_due]:
             rev, all_taken = self._hand_out_to(db, self._turns, batch, rev)
             for one in turns:
@@ -279,49 +278,49 @@ class Writer(Worker):
         return rev
 
     def _hand_out_to(
-        self, db: sqlite3.Connection, claims: WaitingClaims, batch: list[WriteJob], rev: int
+        self, db: sqlite3.Connection, claims: WaitingClaims, batch: list[WriteEntry], rev: int
     ) -> tuple[int, bool]:
         """Return the revision after it, and whether no work is left for other claims."""
-        while (job := claims.next()) is not None:
-            batch.append(job)
-            rev = self._run(db, job, rev, first=False)
-            if job.error is None and job.touched is not None and len(job.result) < job.most:
+        while (entry := claims.next()) is not None:
+            batch.append(entry)
+            rev = self._run(db, entry, rev, first=False)
+            if entry.error is None and entry.touched is not None and len(entry.result) < entry.most:
                 return rev, True
         return rev, False
 
-    def _run(self, db: sqlite3.Connection, job: WriteJob, rev: int, *, first: bool) -> int:
+    def _run(self, db: sqlite3.Connection, entry: WriteEntry, rev: int, *, first: bool) -> int:
         """Run one transition and return the revision after it. A failed one is rolled back alone, not its batch.
 
-        The `first` one needs no savepoint, which costs 0.03 ms: SQLite copies every page for it. A job whose caller was
-        cancelled before is skipped.
+        The `first` one needs no savepoint, which costs 0.03 ms: SQLite copies every page for it. An entry whose caller
+        was cancelled before is skipped.
         """
-        if job.future.cancelled():
+        if entry.future.cancelled():
             return rev
         tx = Tx(db, self._sql, to_us(self._clock.now()), rev)
         if not first:
             db.execute(self._sql["savepoint"])
         try:
-            job.result = job.work(tx)
+            entry.result = entry.work(tx)
         except Exception as error:
             if isinstance(error, FAILURES):
                 if concerns_the_file(error) or not db.in_transaction:
                     raise
-                job.error = self._failed(error)
+                entry.error = self._failed(error)
             else:
-                job.error = error
+                entry.error = error
             self._rolled_back()
             for name in ("rollback", "begin") if first else ("rollback_to", "release"):
                 db.execute(self._sql[name])
             return rev
         if not first:
             db.execute(self._sql["release"])
-        job.touched = tx.touched
+        entry.touched = tx.touched
         return tx.rev
 
-    def _announce(self, job: WriteJob) -> None:
-        if job.touched is not None:
-            job.touched.publish(self._live)
-        job.settle()
+    def _announce(self, entry: WriteEntry) -> None:
+        if entry.touched is not None:
+            entry.touched.publish(self._live)
+        entry.settle()
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         if self.commits - self._moved >= LONG_WAL and self._are_ours():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.turn import EMPTY
+from gateway.agent.turn_texts import EMPTY
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.messages import Conversation

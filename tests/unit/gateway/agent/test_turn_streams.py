@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.turn import EMPTY
+from gateway.agent.turn_texts import EMPTY
 from gateway.domain.ids import Principal, answer_slot
 from gateway.domain.live import ANSWERS, LiveEvent, TextDelta, TurnActive, TurnReleased, session_topic
 from gateway.domain.messages import Conversation

@@ -23,9 +23,9 @@ from gateway.domain.live import (
     session_topic,
     turn_topic,
 )
-from gateway.store.jobs import StoreJob
 from gateway.store.notifications import Notifications
 from gateway.store.redis.events import LIVE, RedisEventBus
+from gateway.store.write_queue import QueueEntry
 from tests.support.patience import PATIENCE_S
 from tests.support.redis_server import RedisServer
 from tests.support.surroundings import until
@@ -56,8 +56,8 @@ async def nodes(server: RedisServer) -> AsyncIterator[tuple[RedisEventBus, Redis
 
 def wake(bus: RedisEventBus, *touched: Notifications | None) -> str:
     loop = asyncio.get_running_loop()
-    jobs = [StoreJob(work=lambda _: None, loop=loop, future=loop.create_future(), touched=one) for one in touched]
-    return bus.wake(jobs)
+    entries = [QueueEntry(work=lambda _: None, loop=loop, future=loop.create_future(), touched=one) for one in touched]
+    return bus.wake(entries)
 
 
 async def heard(events: AsyncIterator[LiveEvent], count: int) -> list[LiveEvent]:

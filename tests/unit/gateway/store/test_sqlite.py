@@ -415,7 +415,7 @@ async def test_a_turn_that_makes_no_sense_is_handed_out_all_the_same(path: str) 
 # --- closing --------------------------------------------------------------------------------
 
 
-async def test_close_finishes_queued_jobs_and_refuses_later_ones(path: str) -> None:
+async def test_close_finishes_queued_work_and_refuses_later_work(path: str) -> None:
     store = open_sqlite(path, FakeClock())
     many = [asyncio.create_task(say(store)) for _ in range(50)]
     await asyncio.sleep(0)

@@ -12,9 +12,8 @@ import pytest
 
 from gateway.domain.ids import NodeId, SessionId
 from gateway.domain.routes import WhileRunning
-from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.turns import COMMANDS_AT_ONCE, TurnKind, TurnState
 from gateway.store import sqlite
-from gateway.store.constants import COMMANDS_AT_ONCE
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import APPLICATION_ID, connect, migrate
 from gateway.store.sqlite.statements import FOLDER, load_migrations, load_statements, split

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent.answer_stream import said, why_no_answer
+from gateway.agent.turn_texts import said, why_no_answer
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Answer
 from gateway.errors import ModelError

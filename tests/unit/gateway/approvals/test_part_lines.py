@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.approvals.parts import part_lines
+from gateway.approvals.action import part_lines
 from gateway.domain.tools import CallScope, Risk
 
 
