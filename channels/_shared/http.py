@@ -1,7 +1,7 @@
 """HTTP requests and file downloads over the daemon's client. Used by each channel's `request` and `download`.
 
 A failed request tells whether it may have been carried out. Errors of the HTTP client contain the URL, which may
-contain a token, so none leaves this module: a failure is returned, and the channel raises its own error.
+contain a token, so none leaves this module: a failure names the server, and the channel raises its own error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NoAnswer:
     sent: bool
     """True when the request may have been carried out."""
     why: str
-    """One sentence, without any part of the URL."""
+    """Sentences that name the server if it was not reached, with nothing else of the URL."""
     reached: bool = False
     """For an unsent request: True when its beginning arrived, so other requests need not fail."""
 
@@ -74,11 +74,14 @@ class _Stuck(TimeoutError):
 class Wire:
     """HTTP access to one platform. The HTTP client belongs to the daemon and stays open."""
 
-    def __init__(self, platform: str, client: aiohttp.ClientSession, proxy: Proxy | None = None) -> None:
-        """Take the platform's display name, the HTTP client, and the proxy."""
+    def __init__(
+        self, platform: str, client: aiohttp.ClientSession, proxy: Proxy | None = None, *, own_root: str = ""
+    ) -> None:
+        """Take the platform's display name, the HTTP client, the proxy, and `api_root` if the owner set it."""
         self._platform = platform
         self._client = client
         self._proxy = proxy
+        self._own_server = _server_of(own_root)
 
     async def ask(
         self,
@@ -104,7 +107,7 @@ class Wire:
                     return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
                 return HttpAnswer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
-            return self._failed(error, called)
+            return self._failed(error, called, url)
 
     async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse | NoAnswer:
         """Request a file and return the response before its body; redirects are not followed. The caller closes it."""
@@ -118,21 +121,33 @@ class Wire:
                 "GET", url, timeout=limits, allow_redirects=False, headers=as_it_is, auto_decompress=False, proxy=way
             )
         except UNANSWERED as error:
-            return self._failed(error, "a file")
+            return self._failed(error, "a file", url)
         if self._proxy is not None and found.status == WANTS_PASSWORD:
             found.close()
             return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
         return found
 
-    def _failed(self, error: Exception, called: str) -> NoAnswer:
+    def _failed(self, error: Exception, called: str, url: str | URL) -> NoAnswer:
         if why := by_proxy(error, self._proxy):
             return NoAnswer(sent=False, why=why)
         if isinstance(error, _NOT_SENT):
-            return NoAnswer(sent=False, why=f"{self._platform} cannot be reached for {called}: {what(error)}.")
+            server = _server_of(url)
+            at = f" at {server}" if server else ""
+            why = f"{self._platform} cannot be reached{at} for {called}: {what(error)}."
+            own = "api_root, which is set, and " if server and server == self._own_server else ""
+            return NoAnswer(sent=False, why=f"{why} Check {own}{_check(error)}.")
         if isinstance(error, _Stuck):
             why = f"{self._platform} took no more of the file of {called} for {STUCK_AFTER_S:g} s."
             return NoAnswer(sent=False, why=why, reached=True)
         return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
+
+
+def _server_of(url: str | URL) -> str:
+    """Return host and port of a URL without user and password; empty for no valid URL."""
+    try:
+        return URL(url).host_port_subcomponent or ""
+    except ValueError:
+        return ""
 
 
 def by_proxy(error: BaseException, proxy: Proxy | None) -> str:
@@ -206,20 +221,38 @@ def length_of(content: bytes | BinaryIO) -> int:
     return len(content) if isinstance(content, bytes) else os.fstat(content.fileno()).st_size
 
 
-_WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((asyncio.TimeoutError,), "it timed out"),
-    ((aiohttp.ClientConnectorDNSError,), "its name cannot be found; check api_root and the DNS of this machine"),
-    ((aiohttp.ClientConnectorCertificateError,), "its certificate is not trusted; check what this machine trusts"),
-    ((aiohttp.ClientSSLError,), "no encrypted connection can be made; check api_root"),
-    ((aiohttp.ClientConnectorError,), "no connection can be made; check the network"),
-    ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError), "the connection broke off"),
+_NETWORK = "the network"
+_WORDS: tuple[tuple[tuple[type[BaseException], ...], str, str], ...] = (
+    ((asyncio.TimeoutError,), "it timed out", _NETWORK),
+    ((aiohttp.ClientConnectorDNSError,), "its name cannot be found", "the DNS of this machine"),
+    ((aiohttp.ClientConnectorCertificateError,), "its certificate is not trusted", "what this machine trusts"),
+    ((aiohttp.ClientSSLError,), "no encrypted connection can be made", _NETWORK),
+    ((aiohttp.ClientConnectorError,), "no connection can be made", _NETWORK),
+    ((aiohttp.WSServerHandshakeError,), "the server opened no WebSocket", _NETWORK),
+    (
+        (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError),
+        "the connection broke off",
+        _NETWORK,
+    ),
 )
-"""Descriptions of errors for people; the first match counts."""
+"""Descriptions of errors for people, and what to check; the first match counts."""
 
 
 def what(error: BaseException) -> str:
     """Return a description of an error without its text, which may contain the URL."""
-    return next((words for kinds, words in _WORDS if isinstance(error, kinds)), "the connection failed")
+    return next((words for kinds, words, _ in _WORDS if isinstance(error, kinds)), "the connection failed")
+
+
+def _check(error: BaseException) -> str:
+    return next((check for kinds, _, check in _WORDS if isinstance(error, kinds)), _NETWORK)
+
+
+def unconnected(platform: str, error: BaseException) -> str:
+    """Return the sentences for a long-lived connection that failed, with its server where the error knows it."""
+    at = f" at {error.host}:{error.port}" if isinstance(error, aiohttp.ClientConnectorError) else ""
+    status = f" (status {error.status})" if isinstance(error, aiohttp.WSServerHandshakeError) else ""
+    check = f" Check {_check(error)}." if isinstance(error, _NOT_SENT) else ""
+    return f"No connection to {platform}{at}: {what(error)}{status}.{check}"
 
 
 # --- downloads ----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from yarl import URL
 from channels._shared.fields import json_object, object_of
 from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
+from channels.slack.settings import OFFICIAL_API
 from gateway.domain.proxy import Proxy
 from gateway.domain.text import plain
 
@@ -103,7 +104,7 @@ class SlackClient(AsyncWebClient):
         # "Any", because the SDK's own types are incomplete.
         cast("Any", super()).__init__(token=token, base_url=root, session=client, retry_handlers=[])
         self.proxy = None  # overrides the SDK's proxy from the environment; ours is in `Wire`
-        self._wire = Wire("Slack", client, proxy)
+        self._wire = Wire("Slack", client, proxy, own_root="" if root == OFFICIAL_API else root)
         self._fail_point = fail_point
         self._bans = bans
         self._answer_within_s = answer_within_s

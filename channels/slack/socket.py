@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from channels._shared.fields import json_object
-from channels._shared.http import by_proxy
+from channels._shared.http import by_proxy, unconnected
 from channels.slack.request import SlackFailure
 from channels.slack.web import SlackAck, Take
 from gateway.domain.proxy import Proxy, through
@@ -244,7 +244,4 @@ def _without_url(error: Exception, proxy: Proxy | None) -> Exception:
     """Return an error of our own: others contain the URL, which is a ticket."""
     if isinstance(error, SlackFailure | Dead | LinkDisabled):
         return error
-    if why := by_proxy(error, proxy):
-        return Dead(why)
-    what = "it timed out" if isinstance(error, TimeoutError) else type(error).__name__
-    return Dead(f"No connection to Slack: {what}.")
+    return Dead(by_proxy(error, proxy) or unconnected("Slack", error))

@@ -100,12 +100,12 @@ class TelegramConnection(PlatformAccount):
         self._migrations = migrations
         self._pauses = pauses
         proxy = way_of(settings.proxy)
-        self.bot = TelegramBot(
-            settings.token.get_secret_value(),
-            settings.api_root,
-            AiohttpRequest(context.client, context.fail_point, proxy=proxy),
-            AiohttpRequest(context.client, context.fail_point, proxy=proxy, answer_within_s=POLL_WITHIN_S),
+        own_root = "" if settings.api_root == OFFICIAL_API else settings.api_root
+        calls = AiohttpRequest(context.client, context.fail_point, proxy=proxy, own_root=own_root)
+        polls = AiohttpRequest(
+            context.client, context.fail_point, proxy=proxy, own_root=own_root, answer_within_s=POLL_WITHIN_S
         )
+        self.bot = TelegramBot(settings.token.get_secret_value(), settings.api_root, calls, polls)
         self.download = TelegramDownload(self.bot)
         self._updates: TelegramUpdates | None = None
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)

@@ -80,10 +80,11 @@ class AiohttpRequest(BaseRequest):
         fail_point: Callable[[str], Awaitable[None]],
         *,
         proxy: Proxy | None = None,
+        own_root: str = "",
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
-        """Take the HTTP client and the timeout in seconds for an answer."""
-        self._wire = Wire("Telegram", client, proxy)
+        """Take the HTTP client, the proxy, `api_root` if it is set, and the timeout in seconds for an answer."""
+        self._wire = Wire("Telegram", client, proxy, own_root=own_root)
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
         self._timeout = within(answer_within_s)

@@ -32,7 +32,7 @@ from gateway.llm.server_errors import (
     not_an_answer,
     to_error,
 )
-from gateway.llm.unreachable import unreachable
+from gateway.llm.unreachable import in_words, unreachable
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits, retry_after_s
 from gateway.ports import Clock
@@ -261,7 +261,7 @@ class OpenAIChat(Trying):
         if self._proxy is not None and isinstance(error, aiohttp.ClientHttpProxyError):
             return _by_proxy(self._proxy.refused(error.status), retryable=error.status in RETRYABLE)
         if self._proxy is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
-            return _by_proxy(self._proxy.unreached(type(error).__name__), retryable=True)
+            return _by_proxy(self._proxy.unreached(in_words(error)), retryable=True)
         why = self._peer.redacted(f"{type(error).__name__}: {error}")
         self._log.info("connection failed", model=self.name, why=why)
         return unreachable(error, self._peer.server)

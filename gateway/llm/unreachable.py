@@ -30,18 +30,34 @@ _PLAIN_HTTP = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
 _DAMAGED = "BAD_RECORD_MAC"
 
 
-def unreachable(error: BaseException, server: str, *, retry_after_s: float | None = None) -> ModelError:
-    """Return the error of a failed connection to a model's server, without the text of the original error."""
+def unreachable(
+    error: BaseException,
+    server: str,
+    *,
+    retry_after_s: float | None = None,
+    kind: str = "model's",
+    table: str = "model",
+) -> ModelError:
+    """Return the error of a failed connection to a server, without the text of the original error.
+
+    `kind`: the server's adjective in the message; `table`: the configuration's table that has its `base_url`.
+    """
     causes = list(_causes(error))
-    for applies, (what, cure, retryable) in _EXPLANATIONS:
-        if any(applies(one) for one in causes):
-            return ModelError(what.format(server=server), cure=cure, retryable=retryable, retry_after_s=retry_after_s)
+    matching = (found for applies, found in _EXPLANATIONS if any(applies(one) for one in causes))
+    what, cure, retryable = next(matching, _UNKNOWN)
     return ModelError(
-        f"The connection to the model's server {server} failed.",
-        cure="Check [model] base_url and the network; Dragoman's log tells more.",
-        retryable=True,
+        what.format(server=f"{kind} server {server}"),
+        cure=cure.format(table=table),
+        retryable=retryable,
         retry_after_s=retry_after_s,
     )
+
+
+def in_words(error: BaseException) -> str:
+    """Return why a connection could not be made, for the middle of a sentence."""
+    causes = list(_causes(error))
+    matching = (words for applies, words in _REASONS if any(applies(one) for one in causes))
+    return next(matching, "the connection failed")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -94,56 +110,69 @@ def _is_failed_handshake(error: BaseException) -> bool:
     return _named(_CONNECTING)(error) and any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
 
 
-_BROKE_OFF = ("The model's server {server} broke off the connection.", "Ask again in a moment.", True)
-_UNENCRYPTED = "No encrypted connection to the model's server {server} can be made."
-_NETWORK = "Check [model] base_url and the network."
+_BROKE_OFF = ("The {server} broke off the connection.", "Ask again in a moment.", True)
+_UNENCRYPTED = "No encrypted connection to the {server} can be made."
+_NETWORK = "Check [{table}] base_url and the network."
 _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool]], ...] = (
     (
         _kind(ssl.CertificateError),
         (
-            "The certificate of the model's server {server} is not trusted.",
-            "Check [model] base_url, and the certificates this machine trusts.",
+            "The certificate of the {server} is not trusted.",
+            "Check [{table}] base_url, and the certificates this machine trusts.",
             False,
         ),
     ),
     (_is_cut_tls, _BROKE_OFF),
     (
         _is_plain_http,
-        (_UNENCRYPTED, "Check [model] base_url: https:// where the server takes it, else http://.", False),
+        (_UNENCRYPTED, "Check [{table}] base_url: https:// where the server takes it, else http://.", False),
     ),
     (
         _is_failed_handshake,
-        (_UNENCRYPTED, "Check [model] base_url, and which versions of TLS the server takes.", False),
+        (_UNENCRYPTED, "Check [{table}] base_url, and which versions of TLS the server takes.", False),
     ),
     (_kind(ssl.SSLError), _BROKE_OFF),
     (
         _kind(socket.gaierror),
         (
-            "The name of the model's server {server} cannot be found.",
-            "Check [model] base_url, and the DNS of this machine.",
+            "The name of the {server} cannot be found.",
+            "Check [{table}] base_url, and the DNS of this machine.",
             True,
         ),
     ),
     (
         _kind(ConnectionRefusedError),
         (
-            "The model's server {server} refuses connections: no program listens there.",
-            "Start the server, or check [model] base_url.",
+            "The {server} refuses connections: no program listens there.",
+            "Start the server, or check [{table}] base_url.",
             True,
         ),
     ),
-    (_is_unrouted, ("There is no way to the model's server {server}.", _NETWORK, True)),
+    (_is_unrouted, ("There is no way to the {server}.", _NETWORK, True)),
     (
         _kind(TimeoutError),
-        ("The model's server {server} did not answer in time.", "Ask again in a moment.", True),
+        ("The {server} did not answer in time.", "Ask again in a moment.", True),
     ),
-    (_named(_TIMED_OUT), ("The model's server {server} did not answer in time.", "Ask again in a moment.", True)),
+    (_named(_TIMED_OUT), ("The {server} did not answer in time.", "Ask again in a moment.", True)),
     (_kind(ConnectionResetError, BrokenPipeError, ConnectionAbortedError), _BROKE_OFF),
     (_named(_BROKEN_OFF), _BROKE_OFF),
     (
         _named(_NO_HTTP),
-        ("The model's server {server} does not speak HTTP.", "Check the port in [model] base_url.", True),
+        ("The {server} does not speak HTTP.", "Check the port in [{table}] base_url.", True),
     ),
-    (_named(_NO_CONNECTION), ("The model's server {server} cannot be reached.", _NETWORK, True)),
+    (_named(_NO_CONNECTION), ("The {server} cannot be reached.", _NETWORK, True)),
 )
 """Explanations in order: message, cure, whether to retry. The first that matches the error or a cause is used."""
+_UNKNOWN = (
+    "The connection to the {server} failed.",
+    "Check [{table}] base_url and the network; Dragoman's log tells more.",
+    True,
+)
+_REASONS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
+    (_kind(ssl.SSLError), "no encrypted connection can be made"),
+    (_kind(socket.gaierror), "its name cannot be found"),
+    (_kind(ConnectionRefusedError), "it refuses connections"),
+    (_is_unrouted, "there is no way to it"),
+    (_kind(TimeoutError), "it did not answer in time"),
+)
+"""Reasons in order; the first that matches the error or a cause is used."""

@@ -13,6 +13,7 @@ from gateway.domain.proxy import Proxy, through
 from gateway.domain.text import media_type, one_line
 from gateway.errors import ModelError
 from gateway.llm.server_errors import RETRYABLE
+from gateway.llm.unreachable import in_words, unreachable
 from gateway.system.logging_setup import log
 
 CONNECT_S = 10.0
@@ -147,10 +148,7 @@ class OpenAIVoice:
             what, cure = self._proxy.refused(error.status)
             return ModelError(what, cure=cure)
         if self._proxy is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
-            what, cure = self._proxy.unreached(type(error).__name__)
+            what, cure = self._proxy.unreached(in_words(error))
             return ModelError(what, cure=cure)
         self._log.info("connection failed", why=type(error).__name__)
-        return ModelError(
-            f"The voice server {self._server} cannot be reached ({type(error).__name__}).",
-            cure="Check [voice] base_url and the network.",
-        )
+        return unreachable(error, self._server, kind="voice", table="voice")

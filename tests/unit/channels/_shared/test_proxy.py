@@ -79,7 +79,7 @@ async def test_proxy_that_does_not_connect_is_named(client: aiohttp.ClientSessio
 
 async def test_proxy_that_is_not_there_is_named(client: aiohttp.ClientSession, root: str) -> None:
     found = await Wire("Somewhere", client, Proxy(f"http://{USER}@127.0.0.1:9")).ask("GET", root, "say", within(5))
-    told = "The proxy http://127.0.0.1:9 cannot be reached (no connection can be made; check the network). "
+    told = "The proxy http://127.0.0.1:9 cannot be reached (no connection can be made). "
     assert found == NoAnswer(sent=False, why=f"{told}Start it, or correct the setting proxy.")
 
 

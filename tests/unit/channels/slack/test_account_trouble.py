@@ -140,7 +140,7 @@ async def test_connections_that_are_refused_are_said(
         assert account.trouble()
         slack.line.sockets.behaviour = "talks"
         await until(lambda: not account.trouble())
-    assert "WSServerHandshakeError" in caplog.text
+    assert "No connection to Slack: the server opened no WebSocket (status " in caplog.text
     assert "ticket=" not in caplog.text
 
 

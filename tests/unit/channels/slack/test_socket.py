@@ -293,7 +293,9 @@ async def test_nobody_there_is_borne(place: Place) -> None:
     place.server.url = "ws://127.0.0.1:9/"
     async with place.running():
         await until(lambda: len(place.borne) >= 2)
-    assert str(place.borne[0][0]) == "No connection to Slack: ClientConnectorError."
+    assert (
+        str(place.borne[0][0]) == "No connection to Slack at 127.0.0.1:9: no connection can be made. Check the network."
+    )
 
 
 async def test_a_connection_that_is_turned_away_at_once_is_borne(place: Place) -> None:

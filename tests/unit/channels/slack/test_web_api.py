@@ -165,7 +165,8 @@ async def test_nobody_there_is_certain_to_have_done_nothing(api: Api) -> None:
         client = SlackClient(TOKEN, "http://127.0.0.1:9/api/", session, api.passed, no_bans())
         with pytest.raises(SlackNotSent) as caught:
             await client.call("chat.postMessage", {})
-    assert "127.0.0.1" not in str(caught.value)
+    told = "Slack cannot be reached at 127.0.0.1:9 for chat.postMessage: no connection can be made."
+    assert str(caught.value) == f"{told} Check api_root, which is set, and the network."
     assert caught.value.__context__ is None
     with pytest.raises(SlackNotSent, match="stopping"):
         await client.call("chat.postMessage", {})

@@ -479,5 +479,5 @@ async def test_proxy_in_the_way_is_named_with_cure() -> None:
         assert "setting proxy" in error.cure
     async with attached(ScriptedModel(), proxy=Proxy("http://ann:secret@127.0.0.1:9")) as model:
         error, _ = await failure(model)
-        assert error.message.startswith("The proxy http://127.0.0.1:9 cannot be reached (ClientProxyConnectionError)")
+        assert error.message.startswith("The proxy http://127.0.0.1:9 cannot be reached (it refuses connections)")
         assert error.retryable

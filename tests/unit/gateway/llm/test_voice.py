@@ -74,7 +74,13 @@ async def test_a_wrong_key_is_named_and_not_shown() -> None:
 async def test_a_server_that_is_not_there_is_an_error() -> None:
     async with aiohttp.ClientSession() as session:
         voice = OpenAIVoice(session, base_url="http://127.0.0.1:1/v1", api_key=None, model="w")
-        with pytest.raises(ModelError, match="cannot be reached"):
+        with pytest.raises(ModelError, match=r"The voice server 127.0.0.1:1 refuses connections") as error:
+            await voice.transcribe(BytesIO(OGG), "recording.ogg")
+        assert error.value.cure == "Start the server, or check [voice] base_url."
+        voice = OpenAIVoice(
+            session, base_url="http://127.0.0.1:1/v1", api_key=None, model="w", proxy=Proxy("http://a:b@127.0.0.1:9")
+        )
+        with pytest.raises(ModelError, match=r"The proxy http://127.0.0.1:9 cannot be reached \(it refuses"):
             await voice.transcribe(BytesIO(OGG), "recording.ogg")
 
 
