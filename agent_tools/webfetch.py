@@ -65,7 +65,7 @@ class Args(BaseModel):
 
 
 def scope(args: Args, settings: WebSettings) -> CallScope:
-    """Return the host: one approval covers it until the session's history begins anew."""
+    """Return the host: one approval covers it until the session's history is reset."""
     host = scope_of(args.url)
     going = Destination(host=host_and_port(args.url), permitted=settings.hosts, setting="[tools.webfetch] hosts")
     return CallScope(risk=Risk.NETWORK, scope=host, destination=going, subjects=(f"host:{host}",), sends=(host,))

@@ -41,7 +41,7 @@ class ConfiguredChannel:
     settings: Any
     """Instance of the spec's `settings`, or the table as written."""
     origin: str
-    """Where it comes from: empty for a built-in one, else the module or package."""
+    """Module or package of its origin; empty for a built-in one."""
 
     @property
     def accounts(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Settings of what is kept: of the histories of sessions, and of the audit. `settings` says what holds without them."""
+"""Retention settings: for histories of sessions, and for the audit. `settings` has the defaults."""
 
 from __future__ import annotations
 

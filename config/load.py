@@ -94,7 +94,7 @@ class Loaded:
     state: Path
     """The state folder, absolute. It need not exist yet."""
     shared: Path | None
-    """Where the workspaces of all nodes lie; None: each has its own in its state folder."""
+    """Folder with the workspaces of all nodes; None: each node has its own in its state folder."""
     file: Path | None
     """The configuration file; None when there is none."""
     looked_at: Path | None

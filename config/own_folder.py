@@ -36,7 +36,7 @@ class OwnFolder:
     """Names of files, without `.py`, that run in the daemon."""
     trusts_all: bool = False
     troubles: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is wrong with trusted modules that have a `SPEC`, by file name. They are imported once, at the start."""
+    """Faults of trusted modules that have a `SPEC`, by file name. They are imported once, at the start."""
     workers: frozenset[str] = frozenset()
     """Names of the tools that ran in workers at the start."""
     settings: ToolSettings | None = None

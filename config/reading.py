@@ -69,7 +69,7 @@ def as_error(problems: Sequence[Problem]) -> ConfigError:
         return ConfigError(f"{one.where}: {key}{one.what}.", cure=f"{one.cure}.")
     lines = "\n".join(f"  {problem}" for problem in problems[:PROBLEMS_TOLD])
     more = len(problems) - PROBLEMS_TOLD
-    rest = f"\n  and {more:,} more, which are told when some of these are mended." if more > 0 else ""
+    rest = f"\n  and {more:,} more, shown once some of these are fixed." if more > 0 else ""
     return ConfigError(f"The configuration has {len(problems):,} problems:\n{lines}{rest}")
 
 

@@ -153,8 +153,8 @@ class StoreSettings(Table):
     )
     durability: Durability | None = Field(
         default=None,
-        description="What a Redis may lose when it dies, where it loses more than nothing or does not say: `always` "
-        "(nothing), `one-second` or `none` (all). Left out, a Redis that may lose something is refused.",
+        description="Data that a Redis may lose when it fails: `always` (no loss), `one-second` or `none` (all may be "
+        "lost). Without it, a Redis that may lose something, or does not say, is refused.",
     )
     replicas: StrictInt = Field(
         default=0,
@@ -249,7 +249,7 @@ class SessionsSettings(Table):
         description="Highest generation of tools by kind of session, 1 to 8: { dm = 4 }. Default: 8, every tool.",
     )
     approval_expiry_other: timedelta = Field(
-        default=APPROVAL_EXPIRY_OTHER, description="How long a card can be pressed that another session asked for."
+        default=APPROVAL_EXPIRY_OTHER, description="Expiry of cards of other sessions."
     )
     question_expiry: timedelta = Field(
         default=QUESTION_EXPIRY, description="How long a question of the agent can be answered."

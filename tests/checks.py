@@ -58,8 +58,8 @@ FEW_PROCESSES = PROCESSES - 6
 DAEMONS = ("tests/fault", "tests/scenario")
 """Folders of tests that mostly wait for daemons. Half of the processes begin with them, while the others compute."""
 BEHIND = ("nice", "-n", "5")
-"""What a process of tests begins with while the types are checked. That is one thread with a fifth of all the CPU: with
-no more of it than each of eight processes it ends last, and a core has nothing to do.
+"""Prefix of a process of tests while the types are checked. The check is one thread with a fifth of all the CPU. At the
+same priority as eight test processes it would end last, on an otherwise idle machine.
 """
 END = ("front", "back")
 """Ends of the line, from which the processes take files by turns."""
@@ -77,7 +77,7 @@ class Outcome:
 
     ok: bool
     text: str = ""
-    """What to show beneath the line."""
+    """Text to show beneath the line."""
     passed: int = 0
     failed: int = 0
 

@@ -24,7 +24,7 @@ from tests.support.warm import STEM
 SAMPLED = pytest.StashKey[Counter[str]]()
 """Cases collected so far of each test marked `sampled`."""
 GRACE_S = 0.5
-"""How long what is just ending may take to be gone."""
+"""Time that an ending task or process has to disappear."""
 UNTRACED = (
     "tests/fault/",
     "tests/scenario/",

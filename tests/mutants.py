@@ -39,9 +39,9 @@ WITHIN_S = 600
 SEED = 1
 """Of samples, when nobody says: a second run takes the same."""
 FAILED, SURVIVED, NO_TEST, NOT_RUN = 1, 0, 33, None
-"""How mutmut's files say it; anything else is an error of pytest or a test that hung."""
+"""Exit codes in mutmut's files; anything else is an error of pytest or a test that hung."""
 LENGTHS_AGREE, TEXT_OF_ASSERT = re.compile(r"strict=\w+"), re.compile(r', (None|"[^"]*")$')
-"""What says nothing while the code is right: that the lists of a `zip` have one length, the text behind an `assert`."""
+"""Code without an effect while the rest is right: `strict` of a `zip`, the text of an `assert`."""
 CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["gateway", "channels", "agent_tools", "config"]
@@ -114,7 +114,7 @@ class Area:
     without: tuple[str, ...] = ()
     """Of the modules, those that run where no mutant is chosen: in a process whose environment we make."""
     sample: int = 0
-    """How many mutants are tried when nobody says; 0: all."""
+    """Default number of mutants to try; 0: all."""
     bar: float = BAR
     """Part of the mutants that its tests must notice."""
     within_s: int = WITHIN_S
@@ -134,11 +134,11 @@ class Found:
     survivors: list[tuple[Change, str]] = field(default_factory=list[tuple[Change, str]])
     """With what was noticed about each."""
     sampled_from: int = 0
-    """How many the area has, when only some of them were tried; 0: all were."""
+    """Mutants of the area, when only a sample was tried; 0: all were tried."""
     bar: float = BAR
     """As in `Area`."""
     stale: list[str] = field(default_factory=list[str])
-    """What must be taken off the list: it names no mutant any more, or one that is killed."""
+    """Entries to remove from the list: each names no mutant, or a killed one."""
 
     @property
     def score(self) -> float:

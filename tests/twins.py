@@ -33,9 +33,9 @@ AT_ONCE = min(2, os.cpu_count() or 1)
 WITHIN_S = 300
 """Seconds that the tests of one twin may take."""
 A_TEST_FAILED = 1
-"""What pytest's exit says then; other codes say that nothing was tried: no such test, an error of import."""
+"""Exit code of pytest when a test failed; others mean that nothing was tried: no such test, an error of import."""
 NOT_PASSED_ON = frozenset({"PYTHONDONTWRITEBYTECODE", PROOF, LARGE, SMALL})
-"""What a broken copy states is no figure of ours, and its tests have their usual size."""
+"""Variables kept from a twin: a broken copy states no figure of ours, and its tests have their usual size."""
 KEYS = {"invariant", "breaks", "file", "old", "new", "tests", "fast"}
 
 
@@ -47,7 +47,7 @@ class Twin:
     invariant: str
     """Its number in the safety table: `I24`."""
     breaks: str
-    """What the change does, in a sentence."""
+    """Effect of the change, in a sentence."""
     file: str
     old: str
     """Text that stands in the file exactly once."""
@@ -55,7 +55,7 @@ class Twin:
     tests: tuple[str, ...]
     """As pytest takes them; one of them must fail."""
     fast: bool
-    """Whether its tests take only a few seconds: then every run of the whole suite tries it."""
+    """True if its tests take only a few seconds: then every run of the whole suite tries it."""
 
     def applied(self, text: str) -> str:
         """Return the file's text with the change. Raises `ValueError` when it does not fit any more."""

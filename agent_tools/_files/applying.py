@@ -25,7 +25,7 @@ class Planned:
     """Text; empty for a removed file."""
     change: FileChange
     note: str = ""
-    """How the text was found, when it was not found exactly."""
+    """Kind of match, when the text was not found exactly."""
 
 
 async def known_text(ctx: PrepareContext | ToolContext, path: str) -> tuple[Text, str]:

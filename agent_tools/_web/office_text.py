@@ -226,7 +226,7 @@ class Word(Prose):
         super().__init__(out)
         self._in_text = self._hidden = False
         self._broke = True
-        """Whether a page was just begun: Word writes its own break after a person's."""
+        """True if a page was just begun: Word writes its own break after a person's."""
 
     def opened(self, tag: str, given: Attributes) -> None:
         """Begin an element."""

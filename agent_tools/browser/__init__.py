@@ -81,7 +81,7 @@ class BrowserTool:
             result = _failed("The page gave an answer that cannot be read.", "page", "Open another page.")
         browser = session.context.browser
         if browser is not None and not browser.is_connected():
-            return _failed("The browser crashed.", "crashed", "Open the page again: the browser is started anew.")
+            return _failed("The browser crashed.", "crashed", "Open the page again: the browser is restarted.")
         if session.crashed:
             return _failed("The page crashed.", "crashed", "Open it again, or another one.")
         return result

@@ -1,9 +1,9 @@
 """Requests to Slack's Web API over the daemon's HTTP client. Used by all modules that call Slack.
 
-A failed request tells whether it may have been carried out: `NotSent` was not, `Unanswered` may have been, `Declined`
-was refused by Slack. slack_sdk's own transport retries requests by itself, even `chat.postMessage`, opens its own
-session when ours is closed, sets no timeout on a given session, and reads a proxy from the environment. So the
-transport is ours, and the SDK only formats requests.
+The error of a failed request has its outcome: `NotSent` was not carried out, `Unanswered` may have been, `Declined` was
+refused by Slack. The transport is ours, and slack_sdk only formats requests. Its own transport retries requests, even
+`chat.postMessage`. It opens its own session when ours is closed, sets no timeout on a given session, and reads a proxy
+from the environment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Socket Mode client: two monitored connections that deliver payloads. Run by `account`.
 
-Built on aiohttp, not on slack_sdk's client: that one uses unawaited tasks and so loses the order within a channel,
-acknowledges an envelope on whichever connection is current, closes the old connection before it has a new one, opens
-its own session, and logs payloads. It uses the wall clock, so a clock change looks like a dead connection.
+Built on aiohttp, not on slack_sdk's client. That client starts unawaited tasks and so loses the order within a channel.
+It acknowledges an envelope on the connection that is current by then. It closes the old connection before it has a new
+one, opens its own session, and logs payloads. It uses the wall clock: a clock change looks like a dead connection.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from channels.slack.ids import thread_key
 from gateway.ports import ChannelKeyValue, Clock
 
 GOOD_FOR = timedelta(days=30)
-"""After so long without a message for it, the bot must be mentioned again."""
+"""Time without a message in a thread after which the bot must be mentioned again."""
 RENEWED_S = 86_400.0
 """Seconds between two writes for a thread in use."""
 REMEMBERED_AT_MOST = 1_000

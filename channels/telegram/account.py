@@ -294,7 +294,7 @@ class TelegramConnection(PlatformAccount):
 
         Telegram keeps unconfirmed updates, so no cursor is stored here. An offset confirms all updates below it, and
         is sent only in the call right after a stored batch. Sent always, it would discard updates with lower ids:
-        after a quiet week Telegram counts anew from a random number.
+        after a quiet week Telegram restarts its count at a random number.
         """
         # Never with drop_pending_updates: they are people's messages.
         await self._retry_until_ok(lambda: self.bot.delete_webhook(drop_pending_updates=False))

@@ -1,8 +1,8 @@
-"""Rendering of an approval card as messages. Used by `outbound`; an action can be allowed only if it is shown whole.
+"""Rendering of an approval card as messages. Used by `outbound`.
 
-A row too long for a message goes as a file before the card, and the card shows its beginning and names the file. Which
-rows do so, and how rows are spread over messages, does not depend on decisions: space for each outcome is reserved.
-How many lines and characters a card shows is in `channels._shared.card_layout`.
+A row can be allowed only if its action is shown whole. A row too long for a message is sent as a file before the card;
+the card shows its beginning and names the file. The layout does not depend on decisions: space for each outcome is
+reserved. `channels._shared.card_layout` limits the lines and characters of a card.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Telegram's principals, conversations and event keys for deduplication. Used by `inbound` and `updates`.
 
-An event key names the event, not its update: update ids restart at a random number after a quiet week, so a new id
-could equal one of long ago, and a message would be lost as a duplicate. A redelivered update names the same message,
-so the keys below match it as well. Only refused events use the update id: a false match with an earlier refusal costs
-nothing.
+An event key names the event, not its update. Update ids restart at a random number after a quiet week: a new id could
+equal an old one, and a message would be lost as a duplicate. A redelivered update names the same message, so these keys
+match it too. Only refused events use the update id: a false match with an earlier refusal costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transcriber of recordings that came with messages, and what their senders are told. Used by `attachments`.
+"""Transcriber of recordings that came with messages, and its notices to senders. Used by `attachments`.
 
 A transcript is the text of a message, never of a command, and no answer to a card or a question.
 """

@@ -157,7 +157,7 @@ class TurnWorker:
             await self._afterwards(run)
 
     async def _afterwards(self, run: TurnRun) -> None:
-        """Put a long history into a summary. The answer is out and the lease released: the next turn may run meanwhile.
+        """Summarise a long history. The answer is sent and the lease released: the next turn may run meanwhile.
 
         A summary lost by a failure or the end of the daemon is written after the next turn.
         """
@@ -195,7 +195,7 @@ class TurnWorker:
         lease = run.lease
         if failed.split((LeaseLost, StoreError, MemoryError))[1] is not None or self._never_fits(lease, failed):
             self._log.error("turn failed", exc_info=failed)
-            text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
+            text = f"Something went wrong inside Dragoman; see its log (turn `{lease.turn}`)."
             await self._end(run, TurnState.FAILED, text)
             run.cancellation.why = CancelReason.LOST
         elif failed.subgroup(MemoryError) is not None:

@@ -57,9 +57,9 @@ class Core:
     node: NodeId
     machine: str
     key: SecretKey
-    """What everything that this gateway signs is signed with."""
+    """Key from which all signing keys of this gateway are derived."""
     key_mark: KeyMark | None
-    """By which the store knows that key; None for a store that no other node can open."""
+    """Fingerprint of that key in the store; None for a store that no other node can open."""
     gates: dict[Role, Gate]
     """Open for the roles of this node, while it is not drained."""
     redactor: Redactor

@@ -1,5 +1,6 @@
-"""Sessions whose files are on a node that is away: their chats are told, and this node takes them with an empty
-workspace. Run by `app.daemon`.
+"""Takeover of sessions whose home is away: notify their chats, then continue here with an empty workspace.
+
+Run by `app.daemon`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from gateway.toolcalls.workspaces import Workspaces
 HOLD_FOR = timedelta(seconds=60)
 """Time for which a node that takes a family keeps the others of its place from the same."""
 LATE_TIMES = 3
-"""Times the interval of two looks after which one of them hung in an outage of the store."""
+"""Multiple of the interval after which a check counts as stuck in an outage of the store."""
 LOOK_EVERY_S = 2.0
-"""Seconds between two looks for homes that are away. The first message to such a session may wait for so long."""
+"""Interval in seconds between checks for homes that are away; the first message to one may wait that long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,9 +56,9 @@ class HomeKeeper:
             await self.look()
 
     async def look(self) -> None:
-        """Say what turns wait for whose home is missed. Take the families whose home is away, where this node may.
+        """Tell waiting chats which home is missing, then take over families whose home is away, where this node may.
 
-        One that cannot be taken is left for the next look.
+        A family that cannot be taken over is left for the next check.
         """
         with self._left_for_later("homes not looked at"):
             if self._hears():

@@ -34,7 +34,7 @@ class Sweeper:
     node: Node
     metrics: Metrics
     approvers: ApproversOf = nobody_decides
-    """Who may decide an approval now, for those that are shown to further approvers."""
+    """Returns who may decide an approval now, for the step to further approvers."""
     _holders_first: int = 0
     """Remaining sweeps without `reclaim`."""
     _log: Any = field(default_factory=lambda: log("maintenance"))

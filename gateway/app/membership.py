@@ -1,7 +1,7 @@
-"""This daemon as one node of a gateway: joins it, tells that it lives, and takes no work while it is drained.
+"""Node membership: join, heartbeat, and no new work while drained.
 
-Wired by `app.build`. The daemon's loops of work look at the gates. How long a node counts as alive is in
-`domain.nodes`.
+Wired by `app.build`. The daemon's work loops wait at the gates. `domain.nodes` has the time for which a node
+counts as alive.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class Membership:
     differs: Sequence[str] = ()
     """A sentence for each living node that is configured otherwise."""
     has_others: bool = False
-    """Whether other nodes were there within a day."""
+    """True if another node gave a sign of life within a day."""
     trouble: str = ""
     """Why this node is no member of the gateway any more; empty while it is."""
     terms: Callable[[], StoreTerms] = lambda: STRICT
-    """What the store may lose now: another server may take over."""
+    """Returns the store's durability terms; they change on failover."""
     loss: Loss | None = None
-    """What the store lost last."""
+    """Last loss of the store."""
     note: Callable[[], Awaitable[None]] | None = None
-    """Notes how far the store is; None where it is a file of this machine."""
+    """Notes the store's revision; None where the store is a file of this machine."""
     _log: Any = field(default_factory=lambda: log("membership"))
 
     def shown_name(self) -> str:

@@ -59,7 +59,7 @@ class FolderSource:
         self._stamp: Stamp | None = None
         self._files: Sequence[OwnFile] = ()
         self._tried: dict[str, str] = {}
-        """What trying a file in a worker said, by the SHA-256 of its text; empty when it works."""
+        """Result of trying a file in a worker, by the SHA-256 of its text; empty when it works."""
         self._modules: dict[str, ModuleType | str] = {}
         """Trusted modules, or what is wrong with them, by the SHA-256 of their text."""
         self._tools: tuple[Tool, ...] = ()

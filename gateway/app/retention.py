@@ -19,14 +19,14 @@ from gateway.system.metrics import Metrics
 from gateway.toolcalls.workspaces import Workspaces
 
 EVERY_S = 600.0
-"""Seconds between two looks at all sessions."""
+"""Interval in seconds between passes over all sessions."""
 ROOTS_AT_ONCE = 100
-"""Sessions that are looked at in a row; a second later come the next."""
+"""Sessions in one batch; the next follows after `NEXT_S`."""
 NEXT_S = 1.0
 REST_S = 0.02
 """Seconds between two removals, for other writers."""
 ASIDE_KEPT = timedelta(days=30)
-"""How long a workspace stays that was set aside when its session came here from another place."""
+"""Lifetime of a workspace set aside when its session moved here."""
 FOLD_AFTER = timedelta(hours=1)
 """Time after the end of a turn: until then its session may go on, and read it for each prompt."""
 LEASE = "retention"
@@ -46,7 +46,7 @@ class HistoryTrimmer:
     workspaces: Workspaces
     clock: Clock
     is_alone: bool
-    """Whether no other node has files of this store."""
+    """True if no other node has files of this store."""
     audit_age: timedelta | None = None
     """Age from which rows of the audit that were exported are removed; None: never."""
     every_s: float = EVERY_S

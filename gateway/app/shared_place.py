@@ -1,7 +1,7 @@
-"""Questions and answers on a disk: whether nodes whose workspaces have one id really have the same files.
+"""Probe of a shared workspace disk between nodes: finds nodes with one id and different files.
 
-Used by `app.membership`. The asking node makes a file for each other one; that one writes into it if it finds it. So a
-network disk shows both what the other wrote: a file is read anew when it is opened, while a missing one is remembered.
+Used by `app.membership`. The asking node makes a file for each other node, which writes into it if it finds it. So both
+see the other's text on a network disk too: opening a file reads it again, while a missing file is remembered.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from gateway.system.logging_setup import log
 WAITS_S = 300.0
 """Seconds of waiting: the unit gives up a daemon that ends ten times within this time."""
 AGAIN_S = 0.5
-"""Seconds between two looks."""
+"""Interval in seconds between checks."""
 
 
 async def until_there(url: str, terms: StoreTerms) -> None:

@@ -27,7 +27,7 @@ class Audience:
     page: bool
     """True if an approver had the page open within seven days."""
     asked: str = "An owner"
-    """Who is asked, as the note in the asking conversation says it."""
+    """Name of the approvers in the note to the asking conversation."""
     later: tuple[tuple[Principal, ...], ...] = ()
     """Principals of each further approver, who is asked when these do not decide in time."""
 

@@ -196,9 +196,7 @@ def _sandbox(contained: Sequence[str]) -> Iterator[CheckResult]:
         yield CheckResult(level=Level.OK, what="sandbox: tools can be contained")
     elif contained:
         what = f"sandbox: none works here, and {', '.join(contained)} must have one. {found.why_no_bwrap}".strip()
-        yield CheckResult(
-            level=Level.PROBLEM, what=what, cure="Mend that: bubblewrap must be installed, and user namespaces allowed."
-        )
+        yield CheckResult(level=Level.PROBLEM, what=what, cure="Install bubblewrap, and allow user namespaces.")
     else:
         what = f"sandbox: none works here. {found.why_no_bwrap}".strip()
         cure = "Tools run on the host in main sessions, cards say so, and they do not exist elsewhere."

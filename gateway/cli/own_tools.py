@@ -1,4 +1,4 @@
-"""Texts of `dragoman tools`: the list, one tool, what its schema costs, a call as a command, and a template."""
+"""Output of `dragoman tools`: the list, one tool, the size of its schema, a call as a command, and a template."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def backup(options: Options, target: str | None) -> None:
 def restore(options: Options, source: str, *, only_check: bool) -> None:
     """Make the store of the backup FILE at store.url, where none may be yet, and put the state key in its place.
 
-    The store begins a new life: what was running begins again, and approvals that nobody used are asked anew.
+    The store begins a new life: running turns restart, and approvals that nobody used are asked again.
     """
     import asyncio
 

@@ -41,7 +41,7 @@ class BudgetLimits:
     person: Allowance = Allowance()
     """Of one person on one day (UTC), sub-sessions included."""
     session: Allowance = Allowance()
-    """Of one session and its sub-sessions, until its history begins anew."""
+    """Of one session and its sub-sessions, until its history is reset."""
     people: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])
     """Of single persons, in place of `person`: by owner's name or principal."""
 
@@ -77,7 +77,7 @@ class Reservation:
     tokens: int
     micros: int
     place: Conversation | None = None
-    """Where its person is told; None: nowhere."""
+    """Conversation that gets its notices; None: none."""
 
     def of(self, measure: Measure) -> int:
         """Return the estimate in this unit."""
@@ -89,7 +89,7 @@ class ReserveOutcome(StrEnum):
 
     RESERVED = "reserved"
     BUSY = "busy"
-    """What is left is reserved by requests under way: their answers may leave room."""
+    """The remainder is reserved by requests under way; some of it may become free."""
     SPENT = "spent"
     """All of a budget is used."""
 

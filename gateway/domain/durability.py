@@ -63,9 +63,9 @@ class NotedStore:
     store: str
     """Id of the store; empty when it noted none."""
     note: str
-    """File that says so."""
+    """File with the node's note of it."""
     reached: Reached = Reached()
-    """How far it was when the node last noted it: lower is a loss."""
+    """Revision at the node's last note; a lower one in the store means a loss."""
 
 
 STRICT = StoreTerms()

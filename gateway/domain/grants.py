@@ -34,7 +34,7 @@ class GrantPlace(StrEnum):
     """Place of a grant: the calls for which it holds. Sub-sessions are included."""
 
     SESSION = "session"
-    """The session in which it was given, until its history begins anew."""
+    """The session in which it was given, until its history is reset."""
     CHAT = "chat"
     """The conversation in which the call was asked for."""
     PERSON = "person"

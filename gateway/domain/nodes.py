@@ -63,7 +63,7 @@ class NodeEntry:
     home: str = ""
     """Id of the place that holds its workspaces; nodes that share it are one home. Empty: its files bind nobody."""
     shares: bool = False
-    """Whether that place is said to be one disk for all nodes."""
+    """True if that place is configured as one disk shared by all nodes."""
     away_after: timedelta = HOME_AWAY_AFTER
     """Time for which a home may be silent before this node takes its sessions."""
     address: str = ""
@@ -83,7 +83,7 @@ class Place:
     name: str
     """Name of the node that was there last."""
     address: str
-    """Where that node can be asked for files; empty when it cannot."""
+    """Address at which that node serves files; empty when it serves none."""
     alive_at: datetime | None
     """Its last sign of life; None: not within a day."""
 
@@ -101,9 +101,9 @@ class NodeLine:
     since: datetime
     alive_at: datetime
     lives: bool
-    """Whether it said so within the last 30 s."""
+    """True if its last sign of life is at most 30 s old."""
     drained: bool
-    """Whether it takes no new work until somebody says `resume`."""
+    """True if it takes no new work until `resume`."""
     turns: tuple[TurnId, ...] = ()
     """Turns that it holds."""
     asks: str = ""
@@ -123,7 +123,7 @@ class Loss:
     at: datetime
     """When a node noticed."""
     is_again: bool = False
-    """Whether the owners were told of fewer before."""
+    """True if the owners were notified of an earlier, smaller loss."""
 
     @property
     def sentence(self) -> str:
@@ -133,7 +133,7 @@ class Loss:
         what = "more than was known: of its last changes" if self.is_again else "its last changes,"
         return (
             f"Redis lost {what} {count} (noticed {when} UTC). Messages and decisions of "
-            "the moments before may be missing. Approvals that were not used yet are asked anew. A call that may have "
+            "the moments before may be missing. Approvals that were not used yet are asked again. A call that may have "
             "run is not run again, unless a repetition is harmless."
         )
 
@@ -150,9 +150,9 @@ class Standing:
     differs: Sequence[str] = ()
     """A sentence for each living node that is configured otherwise."""
     loss: Loss | None = None
-    """What the store lost last; None while it lost nothing."""
+    """Last loss of the store; None while it lost nothing."""
     terms: StoreTerms = STRICT
-    """What the store may lose."""
+    """Durability terms of the store."""
 
 
 def name_of(node: NodeId) -> str:

@@ -45,7 +45,7 @@ class Preset:
 
     name: str
     about: str = ""
-    """What it is for, in one line."""
+    """Purpose, in one line."""
     mode: PresetMode = PresetMode.ALL
     rules: tuple[Rule, ...] = ()
     """In the order of its file."""

@@ -58,16 +58,16 @@ class TurnFacts:
 
     ended_at: datetime | None
     is_last: bool
-    """Whether it is one of the last `Keep.turns` ended turns of its session."""
+    """True if it is one of the last `Keep.turns` ended turns of its session."""
     in_window: bool
     waits: bool
-    """Whether a wait of it is open, or approved and not used."""
+    """True if a wait of it is open, or approved and unused."""
     slots: bool
-    """Whether a slot of it is not settled."""
+    """True if a slot of it is unsettled."""
     children: bool
-    """Whether a sub-session of it is live, or stays."""
+    """True if a sub-session of it is live, or kept."""
     grants: bool
-    """Whether a grant from its approvals did not end."""
+    """True if a grant from its approvals is still valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

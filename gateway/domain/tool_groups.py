@@ -18,7 +18,7 @@ class ToolGroup:
     generation: int
     """Lowest generation that has them."""
     about: str
-    """What they are for, in a few words."""
+    """Purpose, in a few words."""
     tools: frozenset[str]
     """Names of tools. Also those that are not built in: a tool that takes such a name belongs to the group."""
 

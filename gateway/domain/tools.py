@@ -215,7 +215,7 @@ class ToolPolicy:
     source: str = ""
     """Name of the tool's source, for rules about `SOURCE:*`."""
     deciding: ApproverRules = OWNERS_DECIDE
-    """Who decides about its calls."""
+    """Rules of who decides about its calls."""
 
     def timeout_of(self, tool: str, action: str | None) -> float:
         """Return the timeout in seconds of an action, or of the tool for None.
@@ -310,7 +310,7 @@ class CallScope:
     sends: tuple[str, ...] = ()
     """Hosts that may receive data of the session."""
     summary: str = ""
-    """What the call does in one line, for its card; empty: the risk says it."""
+    """One-line summary of the call for its card; empty: the text of the risk is used."""
     scope: str = ""
     """Scope that one approval covers until the session's history is reset, such as a host; empty: this one call."""
     refused: str = ""
@@ -430,7 +430,7 @@ class ToolResult:
     files: tuple[Artifact, ...] = ()
     """Other files for people, in order of creation. A model learns of them only from `text`."""
     posts: tuple[Post, ...] = ()
-    """What the call posts, at most one. It leaves as a slot that is stored with this result, so that it leaves once."""
+    """Posts of the call, at most one. Stored as a slot with this result, so that it is sent once."""
     untrusted: bool = False
     """True when `text` contains text of strangers, such as a web page's: a model is given it as data."""
 
@@ -445,7 +445,7 @@ def outcome_unknown(started_at: datetime | None) -> ToolResult:
         text="",
         code="unknown",
         hint=f"Outcome unknown: the process ended after the start{began}. Do not assume success or failure; "
-        "it is not run again unless it is asked for and allowed anew.",
+        "it is not run again unless it is asked for and allowed again.",
     )
 
 

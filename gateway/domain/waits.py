@@ -47,7 +47,7 @@ class WaitState(StrEnum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     SUPERSEDED = "superseded"
-    """Expired while nobody could press it, and asked anew."""
+    """Expired while nobody could press it, and asked again."""
     ANSWERED = "answered"
 
 
@@ -104,7 +104,7 @@ class ApprovalRequest:
     scope: str = ""
     """Scope that the approval allows for the rest of this session's history, such as a host; empty: this one call."""
     summary: str = ""
-    """What the call does in one line; empty: the risk says it."""
+    """One-line summary of the call; empty: the text of the risk is used."""
     parts: tuple[str, ...] = ()
     """A line for each part of a shell command, escaped: `git status · reads only`. At most eight."""
     prepared: Mapping[str, Any] | None = None
@@ -361,7 +361,7 @@ class PressVerdict:
     quorum: int = 1
     """Number of different persons who must allow it, when it may approve."""
     person: Person | None = None
-    """Who pressed, with all accounts; needed for a quorum."""
+    """The presser with all accounts; needed for a quorum."""
     by_another: bool = False
     """True when the requester may not allow it."""
     among: frozenset[Person] = frozenset()

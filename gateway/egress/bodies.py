@@ -72,7 +72,7 @@ async def _pour(source: Ends, sink: Ends, pulse: Pulse) -> None:
 
 
 async def copy_body(source: Ends, sink: Ends, body: Framing, pulse: Pulse) -> None:
-    """Copy one body by its framing. Chunks are framed anew, without extensions and trailers.
+    """Copy one body by its framing. Chunks are reframed without extensions and trailers.
 
     Raises `BrokenBodyError`, and `OSError` when a connection breaks or reaches the idle timeout.
     """

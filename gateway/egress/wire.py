@@ -25,7 +25,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "http2-settings"}
 )
-"""Headers that are not forwarded; those about the body are written anew."""
+"""Headers that are not forwarded; those about the body are rewritten."""
 _PHRASES = {
     400: "Bad Request",
     403: "Forbidden",

@@ -1,6 +1,6 @@
 """Message rate of each person: how many messages a minute are read. Used by ingress before anything else.
 
-Owners are not limited. In memory: a restart begins anew, and each machine counts what it receives.
+Owners are not limited. In memory: a restart resets it, and each machine counts what it receives.
 """
 
 from __future__ import annotations

@@ -26,15 +26,15 @@ class Timeouts:
     """Timeouts of one attempt, in seconds."""
 
     connect_s: float = 15.0
-    """To connect."""
+    """Limit for connecting."""
     stall_s: float = 120.0
-    """Without a byte: before the first one, and between any two."""
+    """Longest silence: before the first byte, and between any two."""
     hasty_s: float = 30.0
-    """Before the first byte, while a fallback is available."""
+    """Limit for the first byte while a fallback is available."""
     after_finish_s: float = 5.0
-    """For token usage, once the answer is complete."""
+    """Wait for token usage after the answer is complete."""
     whole_s: float = 3600.0
-    """For the whole answer, so that a server that only sends keep-alives does not block a turn for ever."""
+    """Limit for the whole answer. It ends an answer that consists of keep-alives only."""
 
 
 DEFAULT_PATIENCE = Timeouts()

@@ -1,9 +1,9 @@
 """Deviations of model servers from plain chat completions: tables and two pure lookups. Used by `openai_chat`.
 
-Two tables: deviations known from a server's address or a model's name, and the error texts of servers that refuse a
-part of a request; the request is then repeated without that part. Unneeded fields that some servers refuse are never
-sent: no `max_tokens` (which newer OpenAI models refuse in favour of `max_completion_tokens`), no `temperature`, no
-`tool_choice`, no `parallel_tool_calls`.
+One table has the deviations known from a server's address or a model's name. The other has the error texts of servers
+that refuse a part of a request; the request is then repeated without that part. Fields that some servers refuse and
+nobody needs are never sent: `max_tokens` (newer OpenAI models want `max_completion_tokens`), `temperature`,
+`tool_choice`, `parallel_tool_calls`.
 
 Oddities of answers need no table: `openai_answer` reads every form from every server. Known ones are
 calls that all have the index 0, arguments as an object, and `stop` after calls (Ollama, and LiteLLM before it:

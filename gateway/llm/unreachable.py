@@ -165,7 +165,7 @@ _EXPLANATIONS: tuple[tuple[Callable[[BaseException], bool], tuple[str, str, bool
 """Explanations in order: message, cure, whether to retry. The first that matches the error or a cause is used."""
 _UNKNOWN = (
     "The connection to the {server} failed.",
-    "Check [{table}] base_url and the network; Dragoman's log tells more.",
+    "Check [{table}] base_url and the network; see Dragoman's log.",
     True,
 )
 _REASONS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (

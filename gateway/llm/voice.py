@@ -140,7 +140,7 @@ class OpenAIVoice:
         elif status in RETRYABLE:
             what, cure = "could not do it now", "Send it again in a moment."
         else:
-            what, cure = "refused the recording", "Check [voice] model and language; Dragoman's log tells more."
+            what, cure = "refused the recording", "Check [voice] model and language; see Dragoman's log."
         return ModelError(f"The voice server {self._server} {what} ({status}).", cure=cure)
 
     def _unreachable(self, error: Exception) -> ModelError:

@@ -47,7 +47,7 @@ RETRY_S = 1.0
 STORE_RETRIES = 30
 LIMITS = RetryLimits(attempts=6)
 EDIT_EVERY_S = 1.0
-"""Seconds between two changes in a chat, of which the second is an edit."""
+"""Minimum interval in seconds between two changes in a chat when the second is an edit."""
 EDIT_PATIENCE_S = 5.0
 """Seconds that a version waits for an edit under way; a send worker is worth more than a longer wait."""
 SETTLED_AFTER_S = 5.0

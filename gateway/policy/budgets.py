@@ -96,7 +96,7 @@ def _of_person(limits: BudgetLimits, spender: Spender, day: date, currency: str)
 
 
 def _of_session(limits: BudgetLimits, spender: Spender, currency: str) -> Iterator[BudgetLine]:
-    anew = "An owner can begin" if spender.kind is SessionKind.NON_MAIN else "You can begin"
+    resetter = "An owner can begin" if spender.kind is SessionKind.NON_MAIN else "You can begin"
     for measure in Measure:
         if limit := limits.session.of(measure):
             amount = said(limit, measure, currency)
@@ -105,6 +105,6 @@ def _of_session(limits: BudgetLimits, spender: Spender, currency: str) -> Iterat
                 measure=measure,
                 limit=limit,
                 kept_for=SESSION_KEPT,
-                nearly=f"This session has used {NEARLY} % of its {amount}. {anew} a new history with `/new`.",
-                ended=f"This session has used all of its {amount}. {anew} a new history with `/new`.",
+                nearly=f"This session has used {NEARLY} % of its {amount}. {resetter} a new history with `/new`.",
+                ended=f"This session has used all of its {amount}. {resetter} a new history with `/new`.",
             )

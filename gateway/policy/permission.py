@@ -330,7 +330,7 @@ def reachable(
 def _granted(found: Decision, grant: Grant | None, deciding: ApproverRules, note: Note) -> Decision:
     """Return the decision as a grant lifts it: an `Ask` becomes an `Allow`, everything else stays.
 
-    What one person granted does not stand for several, nor for another person than the requester.
+    A grant from one person covers no quorum, and no rule that wants another person than the requester.
     """
     if grant is None or not isinstance(found, Ask):
         return found

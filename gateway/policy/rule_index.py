@@ -74,7 +74,7 @@ class FileRule:
     pattern: str
     """Pattern of paths relative to the workspace."""
     begin: str
-    """What the pattern begins with, up to its first wildcard."""
+    """Literal prefix of the pattern, up to its first wildcard."""
     match: Callable[[str], object]
     """Match of the pattern with a whole path."""
 

@@ -61,7 +61,7 @@ class ChannelSpec:
     account: type[Any] | None = None
     """pydantic model of one account, for a channel with one account or several named ones."""
     account_noun: str = "account"
-    """What people call an account: `bot`."""
+    """Noun for an account in texts for people: `bot`."""
     needs: str = ""
     """Required key of an account, for an error: `a token`."""
     person: IdForm = IdForm(example="1001")

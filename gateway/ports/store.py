@@ -111,9 +111,9 @@ class Retention(Protocol):
         ...
 
     async def fold(self, settled_for: timedelta) -> int:
-        """Store some turns that ended so long ago in a smaller form, where the store has one. Nobody sees a difference.
+        """Compact some turns that ended that long ago, where the store has a smaller form. Readers see no difference.
 
-        Return how many were looked at; call it again until it returns 0.
+        Return how many were examined; repeat until it returns 0.
         """
         ...
 
@@ -293,7 +293,7 @@ class Node(Protocol):
         A card with an OPEN wait that was shown gets one new slot in each place, except on the web page, which always
         shows open waits. An approval that expired meanwhile becomes SUPERSEDED, its step PLANNED with `asked_anew`, and
         its turn is queued. A question that expired meanwhile keeps its answers, and its time begins again. Both happen
-        once: a step already asked anew expires.
+        once: a step already asked again expires.
         """
         ...
 

@@ -62,9 +62,9 @@ class TurnQueue(Protocol):
     async def park(self, lease: Lease) -> bool:
         """Release the lease until a wait is decided.
 
-        Return False, and change nothing, in any of these cases: no wait of the turn is open; one was approved and not
-        consumed; a step whose wait was decided otherwise has no result yet; a step is PLANNED or STARTED; the turn is
-        STOPPING. Messages not yet given do not matter: they are given after the results.
+        Return False and change nothing if no wait of the turn is open, or one is approved and not consumed. The same
+        holds if a step has no result though its wait was decided otherwise, or a step is PLANNED or STARTED, or the
+        turn is STOPPING. Messages not yet given do not matter: they are given after the results.
         """
         ...
 
@@ -332,7 +332,7 @@ class Grants(Protocol):
     """Grants for people: lists and revocation. Called by `gateway.inbound` and the control socket."""
 
     async def live_grants(self, limit: int = 1000) -> Sequence[Grant]:
-        """Return live grants of every session, newest first. Those for a session that began anew are left out."""
+        """Return live grants of every session, newest first. A grant for a session ends when its history is reset."""
         ...
 
     async def revoke_grant(self, grant: GrantId, by: Principal) -> Grant | None:

@@ -189,7 +189,7 @@ def holder_for(mode: SandboxMode, containment: Containment) -> Holder:
 
 
 def environment(home: Path, extra: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return a program's whole environment: built anew, only the time zone is inherited. `extra` wins.
+    """Return a program's whole environment: built from nothing, only the time zone is inherited. `extra` wins.
 
     Raises `BadRequest` for variables of the dynamic linker: they would act on the holder, which runs outside.
     """

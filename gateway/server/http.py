@@ -249,7 +249,7 @@ class HttpServer:
             return error(499, "The connection was closed before the answer.")
         except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
             self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
-            return error(500, "Something went wrong inside Dragoman; its log tells more.")
+            return error(500, "Something went wrong inside Dragoman; see its log.")
 
     def _checked(self, endpoint: Endpoint) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:

@@ -45,7 +45,7 @@ class NodeUploads:
     """Name of this node; empty for a store that no other node can open: then only what is here is found."""
     homes: Homes
     known: KeyValue
-    """Where nodes tell each other of their uploads."""
+    """Names of uploads, shared by all nodes."""
     here: Uploads
     _log: Any = field(default_factory=lambda: log("node_uploads"))
 

@@ -128,7 +128,7 @@ def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
     if end > chain.head.seq:
         raise StoreDamaged(f"The store ends at row {chain.head.seq}; {path} knows {end}.", cure=NOT_WHOLE)
     if at_kept != kept.head.hash:
-        raise StoreDamaged(f"The rows of the store are not those of {path}: it was written anew.", cure=NOT_WHOLE)
+        raise StoreDamaged(f"The rows of the store are not those of {path}: it was rewritten.", cure=NOT_WHOLE)
     return kept, Exported(head=chain.head, removed=chain.removed)
 
 

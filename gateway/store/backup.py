@@ -108,7 +108,7 @@ def check_key(backup: Backup, known: KeyMark | None) -> None:
 async def restore_backup(path: str, url: str, clock: Clock, files: KeptFiles | None = None) -> Copied:
     """Make a store of a verified backup at an empty place. It begins a new life.
 
-    `path` is absolute. Leases are void, and so are approvals that nobody used: they are asked anew. `files`: files of
+    `path` is absolute. Leases are void, and so are approvals that nobody used: they are asked again. `files`: files of
     sessions that are back in their place; as in `migrate`.
 
     Raises `ConfigError` or `StoreError`.

@@ -31,9 +31,9 @@ class KeptFiles:
     home: str
     """Id of the place."""
     name: str
-    """What people read for it until a node has it."""
+    """Display name until a node has the place."""
     has: Callable[[SessionId], bool]
-    """Whether files of this session are there."""
+    """True if files of this session are there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Homed:
     moved_at: datetime
     """Time from which the nodes wait for those that have the files."""
     files: KeptFiles | None = None
-    """Where families without a home may have files."""
+    """Place that may hold files of families without a home."""
     settled: set[str] = field(default_factory=set[str])
     """Roots that got a home, once all records were read."""
     homes: set[str] = field(default_factory=set[str])

@@ -1,6 +1,6 @@
 """Sandbox and network of a call's programs, as parts of its exact action. Used by `decide`.
 
-A card shows what a press would give. A call that nobody was asked about may get less: its action is made anew.
+A card shows what a press would give. A call that nobody was asked about may get less: its action is built again.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class _Entry:
     after: str
     """SHA-256; empty for a file that is removed."""
     kept: bool
-    """Whether the old content is stored."""
+    """True if the old content is stored."""
     mode: int = NEW_FILE_MODE
     """Permissions for a new file."""
     old_mode: int = NEW_FILE_MODE

@@ -417,7 +417,7 @@ class _Look:
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
     audiences: dict[str, Audience] = field(default_factory=dict[str, Audience])
-    """Where to ask, by tool."""
+    """Audience of an approval, by tool."""
     granted: Granted | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)

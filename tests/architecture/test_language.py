@@ -23,6 +23,8 @@ NOT_FIRST = re.compile(
     r"(?![\w-])"
 )
 """Words that open a relative clause or place a thing before it is named."""
+TEXT = re.compile(r'^ *r?"+(.*)', re.MULTILINE)
+"""Line that begins with a text, and its first words."""
 TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 NAME_LENGTH = 60
 SUBJECT_LENGTH = 72
@@ -73,6 +75,35 @@ def bad_docstrings(modules: Mapping[str, str]) -> Iterator[Found]:
                 yield file, f"{node.name}: {text}"
 
 
+def statements(block: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements below a node, those of branches and handlers too."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for node in getattr(block, field, ()):
+            if isinstance(node, ast.stmt):
+                yield node
+            yield from statements(node)
+
+
+def is_text(node: ast.AST) -> bool:
+    """Return whether a statement is a bare text: a docstring, or the explanation of the value before it."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def bad_values(modules: Mapping[str, str]) -> Iterator[Found]:
+    """Yield explanations of attributes and constants that open badly."""
+    for file, source in modules.items():
+        if not any(NOT_FIRST.match(text) for text in TEXT.findall(source)):
+            continue  # most files: walking each statement of them takes seconds
+        tree = tree_of(source)
+        blocks = [node for node in (tree, *statements(tree)) if isinstance(node, Documented)]
+        firsts = {node.body[0] for node in blocks if node.body}
+        for node in statements(tree):
+            if is_text(node) and node not in firsts:
+                text = ast.literal_eval(cast("ast.Expr", node).value).partition("\n")[0]
+                if NOT_FIRST.match(text):
+                    yield file, f"line {node.lineno}: {text}"
+
+
 def long_names(modules: Mapping[str, str]) -> Iterator[Found]:
     """Yield names of tests that are too long."""
     for file, source in modules.items():
@@ -85,6 +116,7 @@ Rule: TypeAlias = Callable[[Mapping[str, str]], Iterator[Found]]
 RULES: Mapping[str, tuple[Rule, Sequence[str]]] = {
     "heads": (bad_heads, (*PRODUCT, "tests")),
     "docstrings": (bad_docstrings, PRODUCT),
+    "values": (bad_values, (*PRODUCT, "tests")),
     "test_names": (long_names, ("tests",)),
 }
 """Each rule by its table in `[tool.dragoman.language]`, with the folders it holds for."""
@@ -187,9 +219,12 @@ def test_subject_form_is_recognised(text: str, good: bool) -> None:
     ],
 )
 def test_opening_word_is_recognised(docstring: str, good: bool) -> None:
-    source = f'"""{docstring}"""\nclass A:\n    """{docstring}"""\n    def _f(self):\n        """{docstring}"""\n'
-    modules = {"a/b.py": source}
-    assert [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings)] == ([0, 0] if good else [1, 1])
+    text = f'"""{docstring}"""'
+    lines = [text, "A = 1", text, "class B:", text, "C = 1", text, "def _f(self):", text, "self.d = 1", text]
+    depths = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    modules = {"a/b.py": "\n".join(f"{'    ' * depth}{line}" for depth, line in zip(depths, lines, strict=True))}
+    found = [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings, bad_values)]
+    assert found == ([0, 0, 0] if good else [1, 1, 3])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ class Decision:
     """As its file in `gateway/decisions` begins."""
     times: float
     of: Literal["floor", "budget"]
-    """What the figure may be so many times of."""
+    """Base of the multiple."""
 
     def told(self) -> str:
         """The decision in a cell."""

@@ -82,7 +82,7 @@ class Grown:
     """Timings of the edits of one growing answer."""
 
     calls_a_s: float
-    """After the first one, from the moment that it was asked for."""
+    """Calls a second after the first one, counted from the first request."""
     gap_s: float
     """The shortest time between two showings. The last words need not wait."""
     cpu_s: float

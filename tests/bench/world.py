@@ -19,32 +19,32 @@ from tests.support.platform import FakePlatform
 
 OWNER = "1001"
 SLOW = "slow"
-"""What a question begins with that the model thinks about for `SLOW_S`."""
+"""Prefix of a question about which the model thinks for `SLOW_S`."""
 SLOW_S = 0.5
 ANSWER = "Here is an answer of a usual length, in a few words that come one after the other. " * 3
 STREAM = "stream"
-"""What a question begins with whose answer takes `Counts.stream_s`."""
+"""Prefix of a question whose answer takes `Counts.stream_s`."""
 STREAM_EVENTS_A_S = 10
 THE_END = "the end"
 LONG = "long"
-"""What a question begins with whose answer is long Markdown; `LONGEST`: so long that it goes as a file; `DENSE`: a list
-that almost goes as one."""
+"""Prefix of a question whose answer is long Markdown; `LONGEST`: so long that it is sent as a file;
+`DENSE`: a list that is almost sent as one."""
 LONGEST = "longest"
 DENSE = "dense"
 LONG_S = 2.0
 TYPED = "typed"
-"""What a question begins with whose answer comes in `TYPED_EVENTS`, `TYPED_S` in all: long enough to be streamed."""
+"""Prefix of a question whose answer comes in `TYPED_EVENTS` over `TYPED_S`: long enough to be streamed."""
 TYPED_S = 1.6
 TYPED_EVENTS = 32
 LOOK = "look"
-"""What a question begins with that the model answers after `CALLS` calls of one answer; `GLANCE`: after one."""
+"""Prefix of a question that the model answers after `CALLS` calls of one answer; `GLANCE`: after one."""
 GLANCE = "glance"
 CALLS = 4
 SPAWN = "spawn"
-"""What a question begins with that the model gives to `CHILDREN` sub-sessions before it answers."""
+"""Prefix of a question that the model gives to `CHILDREN` sub-sessions before it answers."""
 CHILDREN = 3
 GRAPH = "graph"
-"""What a question begins with that the model gives to a workflow, whose steps it thinks about for `SLOW_S` each."""
+"""Prefix of a question that the model gives to a workflow; it thinks about each step for `SLOW_S`."""
 GRAPH_LAYERS = (1, 4, 4, 1)
 """Steps of each layer of it; a step needs all of the layer before."""
 MARKDOWN = """
@@ -111,7 +111,7 @@ class Counts:
     agent_turns: int = 30
     """Turns with calls, children or a streamed answer."""
     pages: int = 20
-    """How often the browser opens a page, reads and shows it."""
+    """Times that the browser opens, reads and shows a page."""
     grown: tuple[int, ...] = (10, 1_000, 10_000)
     """Sessions that there are, and turns that are queued."""
     long: tuple[int, ...] = (10, 100, 1_000, 10_000)

@@ -182,7 +182,7 @@ class Rig(ABC):
     """True: `say_with`, `forget_files` and `Seen.file` exist. No default: a rig with neither this nor a reason in
     `cannot` fails one test of the suite and runs none of those about files."""
     can_be_asked: ClassVar[bool] = False
-    """Whether the platform can list a conversation, so that nothing has to be shown twice."""
+    """True if the platform can list a conversation, so that nothing has to be shown twice."""
     unreadable: ClassVar[Sequence[object]]
     """Malformed or unknown events, as they come over the wire."""
 

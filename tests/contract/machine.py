@@ -42,7 +42,7 @@ class Pair(RuleBasedStateMachine):
     """Two stores, one clock, one trace."""
 
     moves: ClassVar[list[int]] = []
-    """How many each run made, whether or not there was something to do. A run is an object that nobody keeps."""
+    """Moves of each run, effective or not. On the class, since nobody keeps the object of a run."""
     struck: ClassVar[list[str]] = []
     """The stores that failed in the middle of a transition, once for each failure."""
 

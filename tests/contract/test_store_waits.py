@@ -109,7 +109,7 @@ HOW: dict[WaitState, Move] = {
     CANCELLED: _deny_sibling,
     SUPERSEDED: _downtime,
 }
-"""How an approval of a held turn comes into each state."""
+"""Move that brings an approval of a held turn into each state."""
 
 EVENTS: dict[str, tuple[Move, dict[WaitState, WaitState]]] = {
     "approve": (_approve, {OPEN: APPROVED}),
@@ -128,7 +128,7 @@ EVENTS: dict[str, tuple[Move, dict[WaitState, WaitState]]] = {
     "reset": (_reset, {OPEN: CANCELLED, APPROVED: CANCELLED}),
     "end of turn": (_end, {OPEN: CANCELLED, APPROVED: CANCELLED}),
 }
-"""What can happen to it, and the states that change by it; every other one stays."""
+"""Events by name: the move, and the states that it changes; every other state stays."""
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(HOW, EVENTS)))

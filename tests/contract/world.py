@@ -28,7 +28,7 @@ EVERYTHING = 1_000_000
 HELD = (TurnState.RUNNING, TurnState.STOPPING)
 T = TypeVar("T")
 NOTHING = "nothing"
-"""What a rule says that found nothing to do."""
+"""Result of a rule that found nothing to do."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class World:
     messages: list[Inbound] = field(default_factory=list[Inbound])
     names: dict[str, str] = field(default_factory=dict[str, str])
     last: Snapshot = field(default_factory=lambda: Snapshot(rows=[], views={}, text=[]))
-    """What it held when it was looked at last."""
+    """Content at the last check."""
 
     def said(self, result: object) -> str:
         """Return a result as text, minted ids replaced by names in order of first appearance."""
@@ -165,7 +165,7 @@ class Snapshot:
     views: dict[TurnId, TurnView]
     text: list[str]
     audit: AuditVerdict | None = None
-    """What looking at all of the audit said."""
+    """Verdict on the whole audit."""
     uses: Sequence[BudgetUse] = ()
     """Use of each budget."""
 

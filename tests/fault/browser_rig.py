@@ -86,7 +86,7 @@ class Net:
     """The port of the page server."""
     dialled: list[str] = field(default_factory=list[str])
     rebound: bool = False
-    """Whether `rebind.test` has its second address."""
+    """True if `rebind.test` has its second address."""
 
     async def resolve(self, name: str, port: int) -> Sequence[str]:
         known = {

@@ -48,7 +48,7 @@ base_url = "{url}"
 """
 ANN, CHAT, ROOT = "1001", "d1001", "main:ann"
 CHILD = "You are a sub-session"
-"""What the system prompt of a child says, and of no other session."""
+"""Phrase in the system prompt of a child, and of no other session."""
 
 
 # --- scripts ----------------------------------------------------------------------------------

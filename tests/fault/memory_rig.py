@@ -26,9 +26,9 @@ class Held:
     """A memory limit in force."""
 
     prefix: tuple[str, ...]
-    """What the command line of whoever is to be held begins with."""
+    """Prefix of the command line of the limited process."""
     together: bool
-    """Whether it and all that it starts are held together."""
+    """True if the process and its descendants share one limit."""
 
 
 @contextmanager

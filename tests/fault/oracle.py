@@ -32,7 +32,7 @@ class Evidence:
     """Observations from outside, and the rows of the session."""
 
     said: Sequence[str]
-    """What people wrote, each text once; those that must keep their order in that order."""
+    """Messages of people, each text once, in the order that must be kept."""
     ran: Mapping[str, int]
     """By command: how often its effect was seen."""
     frames: Sequence[Json]
@@ -43,7 +43,7 @@ class Evidence:
     """The rows of a page that stayed open."""
     items: Sequence[Item]
     in_flight: int = 1
-    """How many creates may have been on their way when it died."""
+    """Creates that may have been under way when it died."""
 
     def of(self, kind: type[Any]) -> list[Any]:
         """Stored rows of a kind, in order."""

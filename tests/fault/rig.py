@@ -36,7 +36,7 @@ class Visitor:
     session: str
     rows: dict[tuple[str, str], Json] = field(default_factory=dict[tuple[str, str], Json])
     answers: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
-    """What was said to each `say` and `press`, by its id."""
+    """Answers to each `say` and `press`, by its id."""
     handles: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Every button that was ever shown, by approval and verb, or by question and label."""
     frames: list[Json] = field(default_factory=list[Json])

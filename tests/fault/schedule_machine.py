@@ -54,7 +54,7 @@ class Act:
     args: tuple[Any, ...]
     named: dict[str, Any]
     outcome: Any
-    """What it returned, or the error that it raised."""
+    """Returned value, or the raised error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

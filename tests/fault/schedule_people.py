@@ -27,7 +27,7 @@ OUTSIDE = "outside"
 AGAIN_S = 4.0
 """Seconds after which the platform delivers once more what was not acknowledged."""
 TAKES_EFFECT_WITHIN_S = 40.0
-"""What a platform has taken and not answered."""
+"""Longest time until a request that the platform took and did not answer has its effect."""
 ANSWERED_WITHIN_S = 20.0
 """Channels wait no longer for an answer."""
 PEOPLE = ((ANN_TELEGRAM, CHAT), (CLEO_TELEGRAM, CLEO_CHAT), (ANN_TELEGRAM, GROUP), (BOB, BOB_CHAT), (BOB, GROUP))
@@ -44,12 +44,12 @@ class Shown:
     text: str
     new: bool
     marked: bool
-    """Whether it says that it may stand there twice."""
+    """True if it is marked as a possible repetition."""
     partial: bool
     by: str
     """The life of a machine that asked for it."""
     doubtful: bool = False
-    """Whether nobody was told of it."""
+    """True if its sender got no answer."""
     says: str = ""
     """All that it shows."""
 
@@ -81,7 +81,7 @@ class Platform:
     """Of the machines that are up."""
     unread: dict[str, Inbound | Press] = field(default_factory=dict[str, Inbound | Press])
     taken: list[Inbound | Press] = field(default_factory=list[Inbound | Press])
-    """What was acknowledged."""
+    """Acknowledged events."""
     shown: list[Shown] = field(default_factory=list[Shown])
     """In the order in which it came to be seen."""
     in_doubt_until: float = 0.0
@@ -205,7 +205,7 @@ class PlatformChannel:
     name: str = "telegram"
     streams: bool = True
     _known: dict[str, str] = field(default_factory=dict[str, str])
-    """What it showed last in each message, as far as it was answered: the same again is not asked for."""
+    """Last text shown in each message, as far as it was answered: the same text is not sent twice."""
 
     async def run(self, sink: Sink) -> None:
         """Take what the platform delivers to this machine, each event beside the others."""

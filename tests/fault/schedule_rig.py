@@ -78,7 +78,7 @@ class Profile:
     running: tuple[WhileRunning, ...] = tuple(WhileRunning)
     commands: bool = False
     lossy: bool = False
-    """Whether wake-ups may be lost."""
+    """True if wake-ups may be lost."""
 
 
 class World:
@@ -94,10 +94,10 @@ class World:
         self.acts: list[Act] = []
         self.ran: list[Ran] = []
         self.told: list[str] = []
-        """What happened to machines, with the number of the act it came after."""
+        """Log of events at machines, each with the number of the act before it."""
         self.listening = 0
         self.called = 0
-        """How often a model called tools."""
+        """Calls of tools by a model."""
         self.stopped: dict[TurnId, Act] = {}
         """Turns that a message stopped, and which."""
         self.gone_at: dict[str, float] = {}
@@ -106,7 +106,7 @@ class World:
         self.broken: list[str] = []
         self.counts: Counter[str] = Counter()
         self.due: list[tuple[str, int, int, Callable[[], None]]] = []
-        """After the n-th act of a name, and so many steps: what happens then."""
+        """Scheduled events: the name of an act, its count, steps to wait, and the event."""
         self.running = self.dice.choice(profile.running)
         self.lossy = profile.lossy and self.dice.random() < 0.5
         self.platform = Platform(loop=self.loop, dice=self.dice, clock=self.clock, moods=profile.moods)

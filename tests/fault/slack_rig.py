@@ -41,7 +41,7 @@ CREATES = ("chat.postMessage", "files.completeUploadExternal")
 SHOWING = (*CREATES, "chat.update", "chat.delete")
 NO_LIMITS = "per_channel_per_s = 0\noverall_per_min = 0"
 AGAIN_S = (0.0, 0.5, *[1.0] * 40)
-"""Between two attempts of Slack to tell something: shorter and more than in earnest, so that several lives fit in."""
+"""Pauses between Slack's deliveries of one event. Shorter and more than the real ones, so that several lives fit in."""
 CONFIG = """
 [owners]
 ann = ["slack:T0AA/U0ANN", "slack:T0BB/U1ANN"]

@@ -45,7 +45,7 @@ ANN, JOE, BOB, EVE = 1001, 1002, 2002, 6666
 SECRET = "webhook-secret_of-a-test"
 RESENT = "(re-sent)"
 DOES = "▸"
-"""What the line begins with that says what a turn does now."""
+"""Prefix of the status line of a turn."""
 CREATES = ("sendMessage", "sendDocument")
 ON_ITS_WAY_S = 0.3
 """So long after a refusal a call may still arrive that was written before it was known."""

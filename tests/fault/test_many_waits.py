@@ -26,7 +26,7 @@ WAITING = 10_000
 AT_ONCE = 200
 ROUNDS = 15
 TIMES = 4.0
-"""What a round may cost against one in an empty store. Measured: 1; with a scan of ten thousand waits, over 20."""
+"""Limit of a round, as a multiple of one in an empty store. Measured: 1; with a scan of ten thousand waits, over 20."""
 NODE = NodeId("here#1")
 HOUR = timedelta(hours=1)
 

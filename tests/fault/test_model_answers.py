@@ -36,11 +36,11 @@ class Case:
     who: str
     replies: tuple[Reply, ...]
     asked: int
-    """How often the model is asked."""
+    """Requests to the model."""
     says: str = WHOLE.text
     """Stands in the one answer that the chat shows in the end."""
     results: tuple[str, ...] = ()
-    """What the model is told of its calls, each the beginning of a line."""
+    """Results of calls given to the model, each the beginning of a line."""
     gaps_s: tuple[float, ...] = ()
     """Seconds between the questions, at least."""
 
@@ -186,7 +186,7 @@ async def test_cut_after_each_event(tmp_path: Path) -> None:
 # --- F13: it makes no sense -----------------------------------------------------------------------
 
 RAN = "nonsense"
-"""Where each of these commands would leave a line."""
+"""File in which each of these commands would leave a line."""
 COMMAND = shell(f"echo x >> {RAN}")
 PIECES = 65_536
 CUT_CALL = Call(name="shell", arguments=COMMAND.arguments[:-2])

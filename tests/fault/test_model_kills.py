@@ -35,7 +35,7 @@ DEATHS = {
 PRESSED_IN = dict(zip(DEATHS, (5, 4, 0, 0), strict=True))
 """From which life on the card is pressed."""
 RAN = dict(zip(DEATHS, ({1}, {1}, {0}, {1}), strict=True))
-"""How often each command ran: never when it died between the start and the command itself."""
+"""Runs of each command: none when it died between the start and the command itself."""
 CLOSE_S = 0.15
 """So long after the server wrote an event the daemon has read it, or is about to."""
 

@@ -24,7 +24,7 @@ ESCAPES = (
     "(trap '' TERM HUP INT; sleep {n}) & sleep {n}",
     "nohup sleep {n} >/dev/null 2>&1 & disown; sleep {n}",
 )
-"""What a command may do to outlive its end: as many as may run side by side."""
+"""Ways of a command to outlive its end: as many as may run side by side."""
 _numbers = count(time.monotonic_ns() % 10**8)
 
 

@@ -37,7 +37,7 @@ LIFE_S = 1.5
 WAITED_FOR = times(3, 5)
 """One life in so many lasts until all moves again."""
 PAUSE_S = 2 * LIFE_S * DEATHS / MESSAGES
-"""Between two messages, at most."""
+"""Longest pause between two messages."""
 TAKES_S = times((10.0, 20.0), (2.0, 2.0))
 """From a start until messages are taken: in the middle, and at worst. Usually wide: other tests run beside this one."""
 MOVES_S = times((10.0, 20.0), (5.0, 5.0))
@@ -45,7 +45,7 @@ MOVES_S = times((10.0, 20.0), (5.0, 5.0))
 ANSWERED_S = times(20.0, 120.0)
 """From the last start and the last message until all is answered."""
 AGAIN_S = (0.0, 0.5, *[1.0] * 600)
-"""Between two attempts of Slack to tell something: so many that no row of short lives outlasts them."""
+"""Pauses between Slack's deliveries of one event: so many that no row of short lives outlasts them."""
 NO_LIMITS = "per_chat_per_s = 0\noverall_per_s = 0"
 ASK = 'approval = "ask"'
 

@@ -46,7 +46,7 @@ from tests.support.slack import FakeSlack, Pressed, Shown, faults
 
 WORKSPACES = (("acme", "T0AA"), ("garden", "T0BB"))
 RECIPE, OVEN = "how do I bake this", "is it done"
-"""What is asked about a file that comes with it: a document, and a picture."""
+"""Questions about a file that comes with each: a document, and a picture."""
 PDF = b"%PDF-1.4\n" + bytes(range(256)) * 2_000 + b"\n%%EOF\n"
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -80,9 +80,9 @@ class Day:
     shared: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """Files that people sent, by the words beside them."""
     pressed: list[Pressed] = field(default_factory=list[Pressed])
-    """What was pressed, sent off or commanded while it lived."""
+    """Buttons, forms and commands of people while it lived."""
     thread: Shown | None = None
-    """Where the kitchen talks with the bot."""
+    """Thread of the kitchen with the bot."""
 
     @property
     def acme(self) -> FakeSlack:

@@ -32,7 +32,7 @@ from tests.support.telegram.world import Shown
 
 WORK, COMMAND, DECIDED, MORE = "do it", "echo x >> ran", "It is decided.", "and then?"
 GONE = "the files of this session are there"
-"""What the model is told last when the first node had files of the session."""
+"""Note to the model when the first node had files of the session."""
 RULES = [
     Rule(text=WORK, results=0, reply=Reply(calls=(Call(name="shell", arguments=json.dumps({"command": COMMAND})),))),
     Rule(text=WORK, reply=Reply(text=DECIDED)),

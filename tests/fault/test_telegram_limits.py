@@ -213,7 +213,7 @@ SHOWN: Mapping[int, list[str]] = {
     4008: [PLAIN],
     4009: [],
 }
-"""What people see in the end: never a third copy, never an unmarked second one."""
+"""Messages that people see in the end: never a third copy, never an unmarked second one."""
 
 
 def by_turn(faults_of: Mapping[tuple[str, int], Faults]) -> Callable[[Call], Fault | None]:

@@ -35,10 +35,10 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, Shown, faults
 
 RIVAL_TIMEOUT_S = 49
-"""What its polls can be told by."""
+"""Timeout that marks the rival's polls."""
 RIVAL_S = 12.0
 WELL_AT_MOST = 2
-"""How often it may look healthy meanwhile: each try to come back begins well."""
+"""Times that it may look healthy meanwhile: each attempt to come back begins well."""
 ALERT_WITHIN_S = 10.0
 BACK_WITHIN_S = 15.0
 CROWD = range(3001, 3031)

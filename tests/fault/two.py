@@ -96,9 +96,9 @@ class Suspended:
     live: NodeBus
     awake: asyncio.Event
     asked: Counter[str] = field(default_factory=Counter[str])
-    """How often each method was called while the machine was awake."""
+    """Calls of each method while the machine was awake."""
     answered: Counter[str] = field(default_factory=Counter[str])
-    """How often each method returned something: not None, False or nothing at all."""
+    """Calls of each method that returned a value: not None, False or an empty one."""
 
     def __getattr__(self, name: str) -> Any:
         """Return the store's own method, behind the gate."""
@@ -151,7 +151,7 @@ class Pair:
     machines: tuple[Machine, Machine]
     handles: ButtonTokens
     state: Path
-    """Where both have their folders."""
+    """Folder of the state folders of both."""
 
     async def say(self, at: int, text: str, owner: str = "owner", key: str = "") -> None:
         """Say something on the page of one machine."""

@@ -18,7 +18,7 @@ from tests.support.patience import PATIENCE_S
 
 TWO_OWNERS = "[owners]\nann = []\nbob = []\n"
 SWAPS = ('ln -s {elsewhere} "$OLDPWD"', 'touch "$OLDPWD"')
-"""What may stand in the place of a workspace: a link that leads elsewhere, something that is no folder."""
+"""Replacements of a workspace: a link that leads elsewhere, and a plain file."""
 
 
 @pytest_asyncio.fixture

@@ -61,7 +61,7 @@ tools = ["peek"]
 KERNEL, DISK = "uname -sr | tee -a kernel", "df -h / | tee -a disk; until [ -e seen ]; do sleep 0.1; done"
 """The second one waits until the test has seen what is said of it: `World.seen`."""
 TASKS = {"count the cores": "nproc", "name the system": "uname -o", "find the workspace": "pwd"}
-"""What each of three sub-sessions is asked to do, and the command that it runs for that."""
+"""Task of each of three sub-sessions, and the command that it runs for it."""
 
 
 @dataclass(slots=True)

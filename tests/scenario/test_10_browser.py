@@ -54,7 +54,7 @@ ANN = 1001
 STOPPED_WITHIN_S = 2.0
 GONE_WITHIN_S = 5.0
 KEPT_MB = 50.0
-"""What the daemon may have more of once its browser is gone: the library that drives it stays loaded."""
+"""Memory that the daemon may keep once its browser is gone: the library that drives it stays loaded."""
 JPEG = b"\xff\xd8\xff"
 QUESTION = "open this page and tell me what the second table says"
 ANSWER = "The second heat takes 40 minutes."

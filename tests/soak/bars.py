@@ -31,7 +31,7 @@ class Bar:
     unit: str = ""
     of: int | None = None
     see: str = ""
-    """What there is to look at when it misses."""
+    """Hint for the case that it misses."""
 
     @property
     def held(self) -> bool:
@@ -97,7 +97,7 @@ class Outcome:
     bars: Sequence[Bar]
     kills: int
     counts: Mapping[str, int]
-    """What there was of everything, without a bar."""
+    """Counts of everything without a bar."""
     samples: Sequence[Sample] = field(default_factory=list[Sample])
 
     def misses(self) -> list[Bar]:

@@ -61,11 +61,11 @@ class People:
     said: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """By session, without control commands."""
     commands: list[str] = field(default_factory=list[str])
-    """What `/shell` was asked to run."""
+    """Commands given to `/shell`."""
     strangers: set[str] = field(default_factory=set[str])
-    """Who wrote without being allowed to: the chat's id."""
+    """Chat ids of people who wrote without permission."""
     insisting: int = 0
-    """How many words on the page were not taken yet."""
+    """Words on the page that are not accepted yet."""
     presses: int = 0
     _number: int = 0
     _thread: SlackShown | None = None

@@ -52,7 +52,7 @@ class Sample:
     threads: int
     tasks: int
     answer_ms: float
-    """How long /healthz took: what the event loop, and the machine, make one wait."""
+    """Response time of /healthz: the delay of the event loop and the machine."""
     wal_mb: float
     database_mb: float
     rows: Mapping[str, int]
@@ -65,9 +65,9 @@ class Slope:
 
     an_hour: float
     error: float
-    """What chance alone may have added or taken: one standard error of the slope."""
+    """One standard error of the slope."""
     over_s: float
-    """How long a time the line is through; 0: there is none."""
+    """Time that the line covers; 0: there is none."""
 
 
 def slope(points: Sequence[tuple[float, float]]) -> Slope:
@@ -95,7 +95,7 @@ class Sampler:
     samples: list[Sample] = field(default_factory=list[Sample])
     resting: bool = False
     missed: int = 0
-    """How often it could not be asked: it was dead, or just starting."""
+    """Failed samples: it was dead, or just starting."""
     _began: float = field(default_factory=time.monotonic)
 
     async def run(self) -> None:

@@ -12,7 +12,7 @@ from tests.support.model_server import Call, Question, Reply
 ASKED = re.compile(r"#(\d+(?:\.\d+)?) ([a-z]+)")
 """Number and kind of what somebody wants; the last one in a text is meant."""
 SUMMARY = "You keep the memory"
-"""How the system prompt begins that asks for a summary."""
+"""Phrase in the system prompt that asks for a summary."""
 SENTENCE = "The dough is kneaded once more, and then it rests for a while under a cloth. "
 KINDS = {
     "talk": 40,
@@ -26,9 +26,9 @@ KINDS = {
     "spawn": 4,
     "chore": 2,
 }
-"""What people want, and how often: of the sum of all. `file` comes with one."""
+"""Kinds of messages, with their weight. `file` comes with one."""
 OF_OWNERS = ("spawn", "chore", "nap")
-"""What only owners ask for, in their own session."""
+"""Kinds that only owners ask for, in their own session."""
 TROUBLE = (
     (0.03, Reply(status=429, error="busy", headers={"Retry-After": "1"})),
     (0.02, Reply(status=500, error="broken")),
@@ -36,7 +36,7 @@ TROUBLE = (
     (0.005, Reply(nonsense="html")),
     (0.005, Reply(nonsense="bad_json")),
 )
-"""What goes wrong with an answer, and how often."""
+"""Faults of an answer, with their probability."""
 FAILS_ALL = 0.02
 """The share of requests after which all fail for a while: tries, and the fallback's too, come to an end."""
 FAILS_FOR = 12

@@ -41,17 +41,17 @@ class Plan:
     per_s: float = 1.0
     """Messages a second."""
     times: float = 1.0
-    """How much faster than people and models those of the soak are."""
+    """Speed of people and models, as a multiple of the soak's."""
     sample_s: float = 10.0
     gust_s: float = 20.0
-    """Between two things that go wrong besides calls, about."""
+    """Mean time between two faults other than those of calls."""
     expiry_s: int = 20
     limited: bool = True
-    """Whether messages go out as slowly as the platforms want it."""
+    """True if messages are sent at the platforms' rate limits."""
     warm_up_s: float = 900.0
     """Until everything was used once, and what is kept on purpose is full: decision 31."""
     still_s: float = 20.0
-    """How long a rest lasts before anything is counted: connections that are not used any more are closed then."""
+    """Rest before anything is counted, in which unused connections close."""
     lives: Sequence[float] = (0.7, 0.2)
     """Shares of the time. Each ends by `kill -9`; the first is long enough to see how it grows."""
     short_lives: Sequence[float] = (0.02, 0.02, 0.02, 0.02, 0.02)

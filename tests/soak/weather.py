@@ -39,9 +39,9 @@ SLACK: tuple[tuple[float, Callable[[], slack.Fault]], ...] = (
     (0.005, slack_faults.torn),
     (0.01, lambda: slack_faults.slow(hold_s=1.0)),
 )
-"""What happens to a call, and how often."""
+"""Faults of a call, with their probability."""
 GUSTS = (("kill a tool", 4), ("break a socket", 3), ("hold the store", 1), ("ban a chat", 2))
-"""What happens besides, and how often: of the sum of all."""
+"""Other faults, with their weight."""
 HELD_S = (0.2, 2.0)
 BANNED_S = (1.0, 4.0)
 LONG_COMMAND = b"sleep"

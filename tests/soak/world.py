@@ -73,11 +73,11 @@ class World:
     model: ScriptedModel
     script: Script
     longest: Path
-    """Where a life writes down its longest callback."""
+    """File for the longest callback of a life."""
     deaths: list[float] = field(default_factory=list[float])
     """When it was killed, in seconds of `time.monotonic()`."""
     births_s: list[float] = field(default_factory=list[float])
-    """How long each life took to become ready, in a world in which much goes wrong."""
+    """Time that each life took to become ready, in a world with many faults."""
     callbacks: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """The longest callback of each life, in milliseconds of CPU, and what it was."""
     _page: Visitor | None = None

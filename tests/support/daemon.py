@@ -47,9 +47,9 @@ class Daemon:
     config: str = ""
     """TOML besides `[http]`."""
     prefix: tuple[str, ...] = ()
-    """What the command line begins with: a program that becomes the daemon in another place (`unshare …`)."""
+    """Prefix of the command line: a program that becomes the daemon in another place (`unshare …`)."""
     warm: bool = False
-    """Whether lives are forked from a process that has imported everything; one with a `prefix` cannot be."""
+    """True if lives are forked from a process that has imported everything; one with a `prefix` cannot be."""
     port: int = field(default_factory=free_port)
     process: asyncio.subprocess.Process | Life | None = None
     lives: int = 0

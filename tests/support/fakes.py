@@ -294,7 +294,7 @@ class FakeChannel:
     files: dict[str, Sequence[bytes | Exception | None]] = field(
         default_factory=dict[str, Sequence[bytes | Exception | None]]
     )
-    """What a source gives: pieces, a failure, or None for one that never comes. Another try gets what is left."""
+    """Content of each source: pieces, a failure, or None for a piece that never comes. The next try gets the rest."""
     fetched: list[str] = field(default_factory=list[str])
 
     async def run(self, sink: Sink) -> None:

@@ -29,7 +29,7 @@ class Faults:
     whole: bool = False
     """For SQLite: whether the file is at fault, and so the whole batch. For memory: a conflict before the failure."""
     struck: bool = False
-    """Whether the last one struck."""
+    """True if the last fault struck."""
 
     def arm(self, at: int, *, whole: bool) -> None:
         """Let the next transition fail."""

@@ -30,7 +30,7 @@ from gateway.ports import Control, ControlEffect, Waiting
 WAITING = Waiting(decision="Waits for a decision.", children="Waits for sub-sessions.")
 """Recognisable texts."""
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""Where `FakeClock` begins."""
+"""Start time of `FakeClock`."""
 ANN = OwnerName("ann")
 ANN_TELEGRAM = Principal("telegram:1001")
 ANN_SLACK = Principal("slack:T0AA/U0BB")

@@ -58,12 +58,12 @@ class MemoryPlatform:
 
     messages: dict[str, Message] = field(default_factory=dict[str, Message])
     events: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What was not acknowledged yet, in order, by key."""
+    """Events not acknowledged yet, in order, by key."""
     said: dict[str, str] = field(default_factory=dict[str, str])
-    """What whoever pressed was told, by key."""
+    """Answers to presses, by key."""
     typing: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """What came with messages, by its id."""
+    """Files that came with messages, by id."""
     fail: Callable[[], Exception | None] = lambda: None
     connected: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)

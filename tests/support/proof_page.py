@@ -32,11 +32,11 @@ class Fault:
 
     id: str
     trouble: str
-    """What was tried, in a sentence for people."""
+    """Description of the fault, in a sentence for people."""
     tests: tuple[str, ...] = ()
     """As pytest takes them; none: not tried yet."""
     missing: str = ""
-    """What is not tried of it yet."""
+    """Part that is not tried yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +75,22 @@ class Proof:
     faults: Sequence[Fault]
     """In the order of the page."""
     lines: Sequence[Json]
-    """What tests stated, in any order."""
+    """Statements of tests, in any order."""
     passed: int
     failed: Sequence[str] = ()
     """Tests that failed."""
     twins: Sequence[tuple[str, str, bool]] = ()
     """Invariant, what a twin breaks, and whether a test noticed."""
     bench: Json | None = None
-    """What `./run bench --json` wrote."""
+    """Output of `./run bench --json`."""
     soak: Json | None = None
-    """What `./run soak --json` wrote."""
+    """Output of `./run soak --json`."""
     fuzz: Json | None = None
-    """What `./run fuzz --json` wrote."""
+    """Output of `./run fuzz --json`."""
     mutants: Json | None = None
-    """What `./run mutants --json` wrote."""
+    """Output of `./run mutants --json`."""
     larger: Sequence[Json] = ()
-    """What other runs of this command wrote with `--json`: `as_json` of each."""
+    """Output of this command's other runs with `--json`: `as_json` of each."""
     partial: bool = False
     """Only some faults were wanted."""
     trouble: list[str] = field(default_factory=list[str])

@@ -30,7 +30,7 @@ class Page:
     faults: Mapping[str, Sequence[str]]
     """Lines of each fault, by its id."""
     rest: Mapping[str, Sequence[str]]
-    """What stands behind the faults and what was not tried, by its heading: twins, and what other commands found."""
+    """Sections after the faults and the open parts, by heading: twins, and findings of other commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from tests.support.clock import FakeClock
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 PLACE: ContextVar[str] = ContextVar("place", default="")
-"""Where a task or callback belongs; whoever it starts belongs there too."""
+"""Place of a task or callback; its children inherit it."""
 STEPS_AT_MOST = 500_000
 DEMOTED_EVERY = 40
 """Steps, on average, after which whoever runs first becomes whoever runs last."""
@@ -92,7 +92,7 @@ class ScheduledLoop(asyncio.AbstractEventLoop):
         self._choose = self.dice.choice((_Walk, _Priorities))(self.dice)
         self.steps = 0
         self.troubles: list[str] = []
-        """What nobody handled: exceptions of tasks and callbacks that nobody asks about."""
+        """Unhandled exceptions of tasks and callbacks."""
         self.passed = 0
         """A number for the way taken: equal for equal schedules."""
         self._now = 0.0

@@ -27,14 +27,14 @@ class FakeSink:
     fail: Callable[[str], Exception | None] = lambda _key: None
     result: PressResult = PressResult.APPROVED
     asks_reasons: bool = False
-    """Whether a press that is good is answered with the question why, where that can be asked."""
+    """True if an accepted press is answered with a request for a reason, where the platform has one."""
     asked: bool = False
-    """Whether a question is open, which a message answers."""
+    """True if a question is open that a message answers."""
     delay_s: float = 0.0
     tries: int = 0
     running: int = 0
     most: int = 0
-    """How many were taken at the same time."""
+    """Largest number taken at the same time."""
 
     async def message(self, message: Inbound) -> Accepted | None:
         """What is meant for the bot and is no command begins a turn."""

@@ -49,7 +49,7 @@ IMPORTED = (
     "tree_sitter",
     "tree_sitter_bash",
 )
-"""What most daemons of tests import, beside all tools; whatever else one needs it imports itself."""
+"""Modules that most daemons of tests import, beside all tools. A daemon imports any other module itself."""
 REQUEST_BYTES = 1 << 18
 
 
@@ -61,7 +61,7 @@ class Life:
     returncode: int | None = None
     _told: bytes = b""
     _whole: bool = False
-    """Whether nothing more will be told."""
+    """True if the output is complete."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send_signal(self, number: int) -> None:

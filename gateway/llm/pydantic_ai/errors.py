@@ -55,7 +55,7 @@ def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy 
         case theirs.UnexpectedModelBehavior():  # an empty stream, invalid chunks
             return ModelError(f"{name} gave no usable answer ({said}).", cure="Ask again.", retryable=True)
         case _:  # for instance a picture or text that the library cannot encode
-            cure = "Dragoman's log tells more; check [model] name."
+            cure = "Check [model] name; see Dragoman's log."
             return ModelError(f"{name} failed: {said}.", cure=cure, about_request=True)
 
 

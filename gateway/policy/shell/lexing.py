@@ -1,6 +1,6 @@
 """Words of a shell script: a second, simple reader that `parsing` compares with the parser, and the removal of quotes.
 
-What two readers understand differently is not known, and never allowed by itself.
+A script that the two read differently counts as unknown and is never allowed automatically.
 """
 
 from __future__ import annotations

@@ -396,7 +396,7 @@ class _Page:
         web_api = self.channel.web_api
         shown: Mapping[SessionId, SessionLine] | None = None
         while True:
-            # Subscribed anew each time, before the read: changes that piled up count as one.
+            # A new subscription each time, before the read: changes that piled up count as one.
             async with web_api.watch(SESSIONS) as events:
                 lines = {line.session.id: line for line in await web_api.sessions(self.owner)}
                 if shown is None:

@@ -21,7 +21,7 @@ from gateway.store.kernel.slots import add_slot
 def escalate(part: Part, timer: Wait, approvers: ApproversOf) -> bool:
     """Show the timer's approvals that are still open to further approvers. Return False when none is open.
 
-    Somebody who may decide no longer is shown nothing. Where a card of an approval stands already, none is added.
+    Skip people who may no longer decide, and conversations that show a card of the approval already.
     """
     session = part.sessions[timer.session].session
     rows = [part.waits.get(wait) for wait in _ids(timer)]

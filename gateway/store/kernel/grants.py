@@ -19,7 +19,7 @@ from gateway.store.kernel.rows import changed
 
 
 def give(part: Part, wait: Wait, request: ApprovalRequest, offer: GrantOffer, new: NewGrant) -> None:
-    """Store what a decided approval grants. Given again for the same calls and place, it begins anew under its id."""
+    """Store what a decided approval grants. Given again for the same calls and place, it is renewed under its id."""
     if wait.decided_by is None:
         return
     turn, session = part.turns[wait.turn].turn, part.sessions[wait.session].session

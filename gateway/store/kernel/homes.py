@@ -228,7 +228,7 @@ def _takes_work(part: Part, row: Mapping[str, Any]) -> bool:
 def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
     """Give a family whose home is away to this node, with an empty workspace; tell its models and people.
 
-    Approvals are asked anew, and calls under way get an unknown outcome. False, and nothing is changed, when its home
+    Approvals are asked again, and calls under way get an unknown outcome. False, and nothing is changed, when its home
     is not away, and while somebody holds one of its turns.
     """
     own, row = _taker(part, node), part.sessions.get(session)

@@ -98,7 +98,7 @@ def _settle(part: Part, row: TurnRow, answer: Answer | None) -> None:
 
 
 def open_slot(part: Part, lease: Lease, slot: NewSlot) -> bool:
-    """Store the slot of an answer being written or of a status line, or its newer text."""
+    """Store or update the slot of a streaming answer or of a status line."""
     row = turns.held(part, lease)
     return row.turn.state is not TurnState.STOPPING and say_early(part, row, slot)
 

@@ -57,7 +57,7 @@ def count_again(part: Part, *, life: int, revisions: int) -> int:
 def doubt_calls(part: Part) -> int:
     """Take planned calls for started ones, whose holder judges them by their effect. Return how many turns had some.
 
-    A call without an approval starts with one row, and that row may be lost. No turn is held. A call that is asked anew
+    A call without an approval starts with one row, and that row may be lost. No turn is held. A call asked again
     stays planned: a person decides about it.
     """
     sessions = dict.fromkeys(part.turns[one].turn.session for one in part.index.ready_turns(part.now, EVERY))
@@ -75,7 +75,7 @@ def _in_doubt(part: Part, row: TurnRow) -> list[int]:
 
 
 def ask_anew(part: Part) -> int:
-    """Ask open approvals anew: each may have been decided, and its cards may say so. Return how many."""
+    """Ask open approvals again: each may have been decided, and its cards may say so. Return how many."""
     asked = part.index.asked_waits()[:AT_ONCE]
     for id_ in asked:
         wait = turns.set_wait(part, id_, state=WaitState.SUPERSEDED)

@@ -106,7 +106,7 @@ def _hold_of(part: Part, name: str) -> tuple[int, datetime, str]:
 
 
 def _hold_fact(fence: int, until: datetime, holder: str) -> Fact:
-    """Return a fact that outlives the lease: a fence must not begin anew."""
+    """Return a fact that outlives the lease: a fence must not restart."""
     return Fact(f"{fence} {to_us(until)} {holder}")
 
 

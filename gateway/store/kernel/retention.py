@@ -32,11 +32,11 @@ ROWS_AT_ONCE = 60
 TURNS_AT_ONCE = 8
 """Old turns that one transition looks at."""
 FAMILY = 200
-"""Turns of a sub-session that are looked at. One that has more stays."""
+"""Turns of a sub-session that are read. A sub-session with more is kept."""
 LOST_FOR = timedelta(days=30)
-"""How long the files of a removed turn are remembered. A node that was away for longer keeps them."""
+"""Retention of the names of removed turns' files. A node that was away for longer keeps its files."""
 EVENTS_KEPT = timedelta(days=15)
-"""How long an event is known at least: platforms repeat one within days."""
+"""Minimum lifetime of an event's deduplication key; platforms repeat an event within days."""
 EVERY_PLACE = 1 << 62
 
 

@@ -119,7 +119,7 @@ class TurnRow:
     queued_rev: int
     """Revision at which it was queued last; the order of the queue."""
     head: bool
-    """Whether its lane's order lets it run: every command, and the oldest model turn of its session."""
+    """True if its lane's order lets it run: every command, and the oldest model turn of its session."""
     node: NodeId | None = None
     fence: int = 0
     lease_until: datetime | None = None

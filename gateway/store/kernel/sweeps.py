@@ -88,7 +88,7 @@ def begin_life(part: Part) -> int:
 
 
 def void_approvals(part: Part) -> int:
-    """Void approvals that were given and not used; their calls are asked anew. Return how many; call it until 0.
+    """Void approvals that were given and not used; their calls are asked again. Return how many; call it until 0.
 
     For a store that lost what came after them. No turn is held, and no wait is past its time.
     """

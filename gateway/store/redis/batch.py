@@ -38,7 +38,7 @@ class Stored:
     row: Any
     """None: there is none."""
     stamp: str = ""
-    """How its value begins; empty when there is none."""
+    """Prefix of its value that names its version; empty when there is none."""
     size: int = 0
     """Characters of its value."""
     sections: tuple[Section, ...] = ()
@@ -123,9 +123,9 @@ class Batch:
     """Rows, answers and changes of one batch of transitions."""
 
     kept: Kept
-    """What earlier batches left; another node may have changed it since."""
+    """Rows left by earlier batches; another node may have changed one since."""
     certain: frozenset[str] = frozenset()
-    """Rows that must be looked at: another run took them for absent, and they were not."""
+    """Rows that must be read: another run took them for absent, and they were not."""
     loaded: dict[str, Stored] = field(default_factory=dict[str, Stored])
     guessed: set[str] = field(default_factory=set[str])
     """Rows that were taken for absent without a look."""

@@ -37,7 +37,7 @@ class Found:
     """Its time in seconds and microseconds."""
     version: tuple[int, ...]
     durability: Durability
-    """What it promises, or what the operator wrote where it does not say."""
+    """Its durability, or the operator's word for it where the server does not say."""
 
 
 def check_url(url: str, terms: StoreTerms) -> Durability:
@@ -145,7 +145,7 @@ def _check_keys(client: Any, url: str, prefix: str, *, half: bool) -> int | None
     if filling and not half:
         raise StoreError(
             f"The store in Redis at {shown(url)} is half filled: a copy into it is under way, or did not end.",
-            cure="Give the same `dragoman migrate` or `dragoman restore` again: it begins anew.",
+            cure="Give the same `dragoman migrate` or `dragoman restore` again: it restarts.",
         )
     return int(found)
 

@@ -26,7 +26,7 @@ Word: TypeAlias = str | int | bytes
 COPYING, CHANGED = "copying", "copying:changed"
 """Keys of a copy under way: its name, and rows that changed since it read them."""
 EVENTS_KEPT = timedelta(days=15)
-"""How long an event is known: platforms repeat one within days."""
+"""Lifetime of an event's deduplication key; platforms repeat an event within days."""
 POISON_KEPT = 10_000
 """Refused events that are kept for a look at them, about."""
 WORDS_AT_ONCE = 2_000

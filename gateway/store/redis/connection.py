@@ -30,7 +30,7 @@ CONNECT_S = 2.0
 ANSWER_S = 5.0
 """Timeouts of connecting and of an answer, in seconds."""
 TRY_FOR_S = 15.0
-"""How long a request is sent again while Redis is away, in seconds."""
+"""Retry window in seconds while Redis is away."""
 BETWEEN_S = 0.1
 """Seconds between two attempts."""
 OPTIONS: dict[str, Any] = {
@@ -54,7 +54,7 @@ DEMOTED = ("READONLY", "UNBLOCKED", "is now a slave")
 NO_WRITES = (*DEMOTED, "NOREPLICAS")
 """Words in errors of a server that reads, and writes nothing."""
 BUSY = "BUSY "
-"""How errors begin while a script runs for long."""
+"""Prefix of errors while a script runs for long."""
 FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 """Options of the URL that name files for TLS, and what the library calls them."""
 PROMOTE = "Point store.url at the primary, or make this one the primary again (`REPLICAOF NO ONE`); nothing is lost."
@@ -118,7 +118,7 @@ class Line:
     def __init__(self) -> None:
         """Begin without a connection."""
         self.is_cut = True
-        """Whether a new connection may be made: its thread looks then which server it is to."""
+        """True if a new connection may be made: its thread then checks which server it reached."""
 
     def made(self, connection: Any) -> None:
         """Take a new connection. Raises `redis.ConnectionError` when the thread does not know of the end of the old."""

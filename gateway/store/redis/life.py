@@ -32,7 +32,7 @@ HAD, ENDED = "had", "ended"
 RUN, ORIGIN = "run", "origin"
 """Fields as well: the id of that server's process; and whether a server was written to itself, or by its primary."""
 COPIED = "copied"
-"""What a replica has as its origin: a server that nodes write to has `own` there, which no replica is sent."""
+"""Origin in a replica. A server that nodes write to has `own` there; its primary never sends that one."""
 JUMP = 1_000_000
 """Revisions that a new life leaves out: more than any node was told of and the server lost."""
 _VOIDS = "!"
@@ -54,7 +54,7 @@ class Life:
     """Id that the store was given when it was begun."""
     number: int
     voids: bool = False
-    """Whether leases and approvals of the life before are being taken back: nothing else is written meanwhile."""
+    """True while leases and approvals of the previous life are voided; nothing else is written."""
 
     def __str__(self) -> str:
         """Return its stored form."""
@@ -81,7 +81,7 @@ class Head:
 
     life: str
     lane: str
-    """What the store keeps of its last request."""
+    """Name of the thread's lane, under which the store keeps its last request."""
     number: int
     """Of this request; 0: it only checks."""
     needs: int
@@ -129,7 +129,7 @@ class Known:
         self.life = life if life.number >= noted.life else Life(store=life.store, number=noted.life)
         self.terms, self.accepts, self.noted = terms, accepts, noted
         self.back_since: datetime | None = None
-        """When a server was first seen that had started anew, or taken over; None for never."""
+        """First sight of a server that had restarted or taken over; None for never."""
         self.trouble: StoreError | None = None
         """Why the store is not the one that it joined; None while it is."""
         self.threads: list[Lives] = []
@@ -204,7 +204,7 @@ class Lives:
 
     @property
     def back_since(self) -> datetime | None:
-        """Return when a server was first seen that had started anew, or taken over."""
+        """Return the time at which a server that had restarted or taken over was first seen."""
         return self._shared.back_since
 
     def until_answered(self, command: Callable[[], T], is_closed: Callable[[], bool] = lambda: False) -> T:

@@ -22,7 +22,7 @@ AT_ONCE = 100
 LONG = 2 * AT_ONCE
 """Turns that stand in a row itself, before, behind or between sections at most."""
 STAYS = timedelta(minutes=10)
-"""How long a section stays that is in no row any more."""
+"""Lifetime of a section after the last row named it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Closed:
     later: frozenset[str]
     """Slots that are due later."""
     accounts: tuple[str, ...]
-    """How conversations begin whose account is left out."""
+    """Prefixes of the conversations of accounts that are left out."""
 
     def is_open(self, lane: str, slots: Sequence[SlotId]) -> bool:
         """Return whether the next of these slots of a conversation may be due."""

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gateway.store.redis.source import RedisSource
 
 PAGE = 100
-"""Places that are looked at together."""
+"""Places read together."""
 _MAY_BE_LOOSE = (f"{MESSAGE.name}:", f"{SLOT.name}:")
-"""How the keys of rows begin that may belong to no turn."""
+"""Key prefixes of rows that may belong to no turn."""
 
 
 def ended_turns(source: RedisSource, session: SessionId, last: int, passed: int, limit: int) -> list[TurnId]:

@@ -1,4 +1,4 @@
-"""Promise of a Redis by its settings: read before a daemon trusts it, and of each other server that it meets later.
+"""Durability settings of a Redis server: read before a daemon trusts it, and from each server it meets later.
 
 Used by `checks` and `life`.
 """

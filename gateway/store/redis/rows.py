@@ -46,7 +46,7 @@ TURNS_OF_SESSION = len(columns.SESSIONS.names)
 NAME = "="
 """Begins the name of a section of them (`long_queues`), and the text of a row that has one."""
 _LISTS_OF_SESSION, _LISTS_OF_TURN = 5, 7
-"""What stands behind the columns."""
+"""Numbers of lists that follow the columns."""
 NEW = UNNUMBERED
 """Score of a place that its row is given once, in the order in which rows are made."""
 

@@ -21,7 +21,7 @@ class NoPrimary(redis.ConnectionError):
 
     cure = ""
     may_pass = False
-    """Whether they may name one later, with the same address."""
+    """True if they may name one later, with the same address."""
 
 
 class Sentinels(Sentinel):

@@ -85,7 +85,7 @@ class RedisSource:
         """Times that the running transition may still raise `Missing`: then its rows are loaded at once."""
         self.may_ask = True
         self.named_the_time = False
-        """Whether a question named the time: it is the same one only at the same time."""
+        """True if a question named the time: it is the same question only at the same time."""
         """False behind a transition that changed something."""
         self.only_new = False
         """True for a claim that runs on the work of its own batch: no index is asked then, and nothing is loaded."""

@@ -27,7 +27,7 @@ FROM grants INDEXED BY grants_held
 WHERE held_by IN (SELECT value FROM json_each(?)) AND ended = 0 ORDER BY granted_at, id;
 
 -- name: live_grants
--- Grants that did not end, newest first, without those of a session that began anew.
+-- Grants that did not end, newest first, without those of a session whose history was reset.
 SELECT g.id, g.tool, g.kind, g.matches, g.risk, g.place, g.session, g.epoch, g.root_kind, g.conversation, g.principal, g.shown, g.wait,
     g.granted_by, g.quorum, g.by_another, g.granted_at, g.expires_at, g.used, g.last_used_at, g.revoked_at, g.revoked_by, g.expired
 FROM grants AS g INDEXED BY grants_live JOIN sessions AS s ON s.id = g.session

@@ -57,11 +57,11 @@ class Frame:
     page: int
     """The page's number, from 1."""
     commits: bool
-    """Whether it is marked as the end of a transaction."""
+    """True if the frame ends a transaction."""
     ours: bool
-    """Whether it has the header's salts: it was written since the log restarted."""
+    """True if its salts match the header: it was written since the log restarted."""
     follows: bool
-    """Whether its checksum matches its content and the checksum stored in the frame before."""
+    """True if its checksum matches its content and the checksum of the frame before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

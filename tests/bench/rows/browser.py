@@ -36,7 +36,7 @@ CALM_S = 1.5
 LOOK_EVERY_S = 0.1
 ENDS_LOOKS = 300
 LIBRARY_MB = 15.0
-"""What playwright's library takes for good once it was imported."""
+"""Memory that playwright's library keeps once it is imported."""
 MS = 1000
 JPEG: dict[str, Any] = {"type": "jpeg", "quality": 60}
 

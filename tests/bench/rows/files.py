@@ -33,7 +33,7 @@ FILES, LINES = 500, 10_000
 GREP_MS, EDIT_MS, FOUND, PAGE_MS = 10.0, 20.0, 90.0, 300.0
 PAGE_BYTES = 1_000_000
 DURABLE_WRITES = 5
-"""What an edit may take where the disk is slow, as a multiple of one durable write of the file."""
+"""Limit of an edit on a slow disk, as a multiple of one durable write of the file."""
 
 
 class _Call(BareCall):

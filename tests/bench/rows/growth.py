@@ -33,7 +33,7 @@ from tests.bench.world import ANSWER, CHILDREN, OWNER, SLOW, SPAWN, Bench, Life
 from tests.support.makers import answer, beginning, inbound, result, said
 
 End: TypeAlias = Callable[[Store, Lease], Awaitable[None]]
-"""What a seeder does with a turn that it claimed."""
+"""Ending of a claimed turn by a seeder."""
 
 NODE = NodeId("bench#growth")
 OWNER_NAME = OwnerName("ann")

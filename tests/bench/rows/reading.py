@@ -25,7 +25,7 @@ hosts = ["127.0.0.1:{port}"]
 approval = "allow"
 """
 MORE_MB = 60.0
-"""What the daemon and its reading room may take more while it is used."""
+"""Growth allowed to the daemon and its reading room while it is used."""
 CALM_S = 1.5
 LOOK_EVERY_S = 0.02
 

@@ -52,7 +52,7 @@ FORGET_EVENTS = (
     "EVAL \"local n = 0 for _, key in ipairs(redis.call('KEYS', '*:event:*')) do n = n + redis.call('DEL', key) end "
     'return n" 0'
 )
-"""What Redis does by itself after 15 days."""
+"""Script for the expiry that Redis does itself after 15 days."""
 BARE = """
 local at = 0
 while at < #ARGV do

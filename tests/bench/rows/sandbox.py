@@ -14,7 +14,7 @@ from tests.bench.world import Bench
 
 ROUNDS, FILES = 40, 200
 BEYOND_MS = 3.0
-"""What `full` may take beyond `basic`: it looks for secret files in the workspace first."""
+"""Time that `full` may take beyond `basic`: it first searches the workspace for secret files."""
 
 
 async def spawns(bench: Bench) -> list[Figure]:

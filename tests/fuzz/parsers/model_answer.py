@@ -24,7 +24,7 @@ PEER = Peer(server="a.example", model="m", api_key="sk-test")
 LIMITS = AnswerLimits(text_chars=50_000, argument_chars=50_000, calls=20)
 TAKEN = frozenset({CallId("call_1")})
 LARGEST = 2**63 - 1
-"""What a store's whole numbers go up to."""
+"""Largest whole number of a store."""
 
 
 def target(data: bytes) -> None:

@@ -108,7 +108,7 @@ class Rule(Part):
     model: str = ""
     """The model that is asked, as the request names it."""
     times: int | None = Field(default=None, ge=1)
-    """How often it answers; then it fits nothing. None: always."""
+    """Times that it answers; then it fits nothing. None: always."""
     reply: Reply
 
     def fits(self, question: Question) -> bool:
@@ -156,7 +156,7 @@ class Question:
     text: str = ""
     """The last user message."""
     nth: int = 0
-    """How many user messages there are."""
+    """Number of user messages."""
     outcomes: tuple[Outcome, ...] = ()
     """The tool results after the last user message."""
     system: str = ""

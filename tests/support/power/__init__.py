@@ -46,7 +46,7 @@ class Record:
     """The place of a write, the size of a cut; for a removal, whether the folder was synced with it."""
     content: bytes
     end: int
-    """Where the recording goes on behind it."""
+    """Offset at which the recording continues."""
 
 
 def read(recording: bytes) -> Iterator[Record]:
@@ -71,7 +71,7 @@ class _Stored:
     certain: bytearray = field(default_factory=bytearray)
     since: list[Change] = field(default_factory=list[Change])
     synced_folder: bool = True
-    """Whether the folder was synced since its name was made: SQLite does so with a journal's first sync."""
+    """True if the folder was synced since its name was made: SQLite does so with a journal's first sync."""
 
     def left(self, fate: Fate, dice: Random) -> bytes:
         content = bytearray(self.certain)

@@ -60,7 +60,7 @@ class Try:
     status: int = 0
     """Of the app's answer over HTTP."""
     answer: Any = None
-    """What came with the acknowledgement."""
+    """Payload of the acknowledgement."""
     no_retry: bool = False
 
 
@@ -76,7 +76,7 @@ class Delivery:
     tries: list[Try] = field(default_factory=list[Try])
     done: bool = False
     before: tuple[int, str] = (0, "")
-    """How often it was sent before, and why that failed: as if Slack had tried and nobody had heard."""
+    """Number of earlier deliveries, and the reason of their failure: as if Slack had tried and got no answer."""
 
     @property
     def acknowledged(self) -> bool:
@@ -121,10 +121,10 @@ class App:
     token_scopes: set[str] = field(default_factory=lambda: {"connections:write"})
     ack_within_s: float = ACK_WITHIN_S
     pauses_s: Sequence[float] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-    """Between attempts. The real ones are at once, a minute and five minutes (three more attempts, then it is lost:
-    https://docs.slack.dev/apis/events-api#retries); here they are shorter and more, so that a restart fits in."""
+    """Pauses between attempts. The real ones: at once, a minute, five minutes; then the event is lost
+    (https://docs.slack.dev/apis/events-api#retries). These are shorter and more, so that a restart fits in."""
     copies: int = 1
-    """How often each event is sent, as if Slack had not seen the acknowledgement; without a retry mark."""
+    """Deliveries of each event, as if Slack had missed the acknowledgement; without a retry mark."""
     unheard: int = 0
     """So many acknowledgements of events are not heard: the app took them, and gets them again as retries."""
     shuffle: random.Random | None = None
@@ -135,7 +135,7 @@ class App:
     given: list[Delivery] = field(default_factory=list[Delivery])
     """Everything that was ever to be delivered."""
     lost: list[Delivery] = field(default_factory=list[Delivery])
-    """What was given up."""
+    """Deliveries that Slack gave up."""
     not_told: list[str] = field(default_factory=list[str])
     """Events that nobody heard of, and why: not subscribed, no scope."""
     _held: list[Delivery] = field(default_factory=list[Delivery])

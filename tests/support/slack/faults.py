@@ -47,10 +47,10 @@ class Fault:
     """A fault of one call. Make one with the functions below."""
 
     wait_s: float = 0.0
-    """Before it acts."""
+    """Delay before it acts."""
     acts: bool = True
     hold_s: float = 0.0
-    """After it acted, before it is answered."""
+    """Delay between its act and the answer."""
     status: int = 0
     """0: the answer that it has by itself."""
     body: bytes = b""

@@ -12,7 +12,7 @@ from tests.support.slack.telling import Teller
 from tests.support.slack.world import Channel, Shown
 
 USES_OF_A_RESPONSE_URL = 5
-"""Within 30 minutes: https://docs.slack.dev/interactivity/handling-user-interaction#message_responses."""
+"""Limit within 30 minutes: https://docs.slack.dev/interactivity/handling-user-interaction#message_responses."""
 _RESPONSE_URL_LIVES_S = 1_800.0
 
 

@@ -10,7 +10,7 @@ from tests.support.slack.faults import Call, Fault, too_many
 from tests.support.slack.wire import METHODS
 
 POSTING = frozenset({"chat.postMessage", "chat.postEphemeral"})
-"""What "one message a second and channel" is about."""
+"""Methods under the limit "one message a second and channel"."""
 _MINUTE_S = 60.0
 
 
@@ -19,7 +19,7 @@ class Pace:
     """The limits, and who went over them."""
 
     tiers: float = 0.0
-    """What the documented calls a minute, method and workspace are multiplied with; 0: no such limit."""
+    """Factor on the documented calls a minute, method and workspace; 0: no such limit."""
     posts_per_s: float = 0.0
     """A channel; the documented number is 1. 0: no such limit."""
     burst: int = 3

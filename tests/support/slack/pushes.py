@@ -32,7 +32,7 @@ class Pushes:
         self.interactivity_url = ""
         self.commands_url = ""
         self.skew_s = 0.0
-        """How far Slack's clock is ahead; a signature is good for five minutes."""
+        """Seconds by which Slack's clock is ahead; a signature is good for five minutes."""
         self.secret: str | None = None
         """Another signing secret than the app's: somebody else posts."""
         self._app = app

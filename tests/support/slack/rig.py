@@ -29,7 +29,7 @@ bot_token = "env:SLACK_BOT_{secret}"
 _SOCKET_KEY = 'app_token = "env:SLACK_APP_{secret}"'
 _HTTP_KEY = 'signing_secret = "env:SLACK_SIGNING_{secret}"'
 ONE = "main"
-"""What the account of a plain `[channels.slack]` is called."""
+"""Name of the account of a plain `[channels.slack]`."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class Teller:
         self.world = world
         self.app = app
         self.echo = True
-        """Whether the app hears of its own messages, as it does in earnest; benchmarks may do without."""
+        """True if the app gets its own messages back, as from the real Slack; benchmarks may do without."""
         self._events = itertools.count(1)
 
     # --- events ---

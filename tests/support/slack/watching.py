@@ -24,7 +24,7 @@ class Fetched:
 
     path: str
     token: str
-    """What stood in the header; empty for none."""
+    """Token in the header; empty for none."""
     encoding: str
     """`Accept-Encoding`."""
 
@@ -59,7 +59,7 @@ class Watching:
     app: App
     hub: Hub
     troubles: list[str]
-    """What people saw of Slack's own complaints about the app."""
+    """Slack's own complaints about the app, as people see them."""
 
     def shown(
         self, channel: str, thread: str | None = None, *, by_bot: bool = True, deleted: bool = False

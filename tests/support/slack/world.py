@@ -68,7 +68,7 @@ class Shown:
     """The `text` as it goes over the wire; people do not see it where there are blocks."""
     blocks: list[Json] = field(default_factory=list[Json])
     markdown: str = ""
-    """What was given as `markdown_text`, or streamed."""
+    """Text given as `markdown_text`, or streamed."""
     thread: str = ""
     """The ts of the thread's first message; empty outside threads."""
     subtype: str = ""
@@ -177,7 +177,7 @@ class View:
     hash: str
     open: bool = True
     errors: dict[str, str] = field(default_factory=dict[str, str])
-    """What Slack wrote under the inputs when the app refused what was submitted; by block."""
+    """Errors under the inputs of a refused form, by block."""
 
     @property
     def text(self) -> str:
@@ -213,7 +213,7 @@ class Workspace:
     prompts: dict[tuple[str, str], list[Json]] = field(default_factory=dict[tuple[str, str], list[Json]])
     scopes: set[str] = field(default_factory=set[str])
     root: str = ""
-    """Where the fake listens."""
+    """Address of the fake."""
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _last_us: int = 0
 

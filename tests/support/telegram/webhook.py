@@ -28,7 +28,7 @@ class Webhook:
         self.secret = ""
         self.connections = 40
         self.pause_factor = 0.01
-        """What the real pauses between tries (2, 4, 8 … seconds) are multiplied with."""
+        """Factor on the real pauses between tries (2, 4, 8 … seconds)."""
         self.tries: list[tuple[int, int]] = []
         """Update and status of each try, in order; 0 when there was no answer."""
         self._updates = updates

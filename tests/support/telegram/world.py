@@ -29,7 +29,7 @@ class Document:
     file_id: str
     photo: bool = False
     path: str | None = None
-    """Where `getFile` says that it is, in place of where it is; empty for nowhere."""
+    """Path in the answer of `getFile`, in place of the real one; empty for none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Shown:
     chat: int
     id: int
     by: int
-    """Who wrote it; the bot's own id for its messages."""
+    """Author's id; the bot's own id for its messages."""
     payload: Json
     """As it goes over the wire."""
     text: str
@@ -151,7 +151,7 @@ class Chats:
     """By scope (as JSON) and language."""
     files: dict[str, Document] = field(default_factory=dict[str, Document])
     query_lives_s: float = 150.0
-    """How old a press may get before it can no longer be answered."""
+    """Lifetime of a press: an older one can no longer be answered."""
 
     def now(self) -> int:
         """The date of a message."""

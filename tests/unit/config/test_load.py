@@ -214,7 +214,7 @@ def test_of_very_many_problems_a_hundred_are_told(tmp_path: Path) -> None:
     told = refusal(tmp_path, "", {"DRAGOMAN_OWNERS__ANN": "telegram:1" + ",x" * 20_000})
     assert told.startswith("The configuration has 20,000 problems:\n")
     assert told.count("owners.ann[") == 100
-    assert told.endswith("\n  and 19,900 more, which are told when some of these are mended.")
+    assert told.endswith("\n  and 19,900 more, shown once some of these are fixed.")
 
 
 WRONG = """

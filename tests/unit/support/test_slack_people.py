@@ -58,7 +58,7 @@ class App:
     session: aiohttp.ClientSession
     got: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     answers: list[Any] = field(default_factory=list[Any])
-    """What interactive envelopes and commands are acknowledged with, in order; a list stands for no answer at all."""
+    """Acknowledgements of interactive envelopes and commands, in order; a list stands for no answer at all."""
 
     async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.slack.bot_token}"}

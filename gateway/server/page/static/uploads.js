@@ -153,7 +153,7 @@ export function remove(id) {
   work();
 }
 
-/** Returns the files for a message that is sent now, and begins anew. */
+/** Returns the files for a message that is sent now, and clears the list. */
 export function takeAll() {
   const files = added.value.map(({ id, name, size }) => ({ id, name, size }));
   forget();

@@ -37,7 +37,7 @@ NEEDED = {
     "message.im": "im:history",
     "message.mpim": "mpim:history",
 }
-"""What Slack wants of an app that subscribes to an event."""
+"""Scope that Slack requires of an app for each event it subscribes to."""
 
 
 def check_keys(node: dict[str, Any], path: str = "") -> None:

@@ -52,7 +52,7 @@ from tests.unit.channels.slack.showings import THREAD, buttons, card, code, file
 
 GOLDEN = Path(__file__).parent / "golden"
 MARKDOWN_CHARS = 12_000
-"""What Slack takes of all markdown blocks of a message together."""
+"""Slack's limit for all markdown blocks of a message together."""
 MODAL_TITLE_CHARS = 24
 LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
 OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(700))

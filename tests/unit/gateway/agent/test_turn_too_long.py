@@ -71,7 +71,7 @@ class Narrow:
     rounds: int
     name: str = "narrow"
     note: str = ""
-    """What its answers say besides: that it stepped in."""
+    """Sentence in its answers that says that it stepped in."""
     read: list[int] = field(default_factory=list[int])
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:

@@ -199,7 +199,7 @@ async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(en
         await ends(engine, await engine.say("again"))
 
     words, well = await engine.texts()
-    assert words == f"Something went wrong inside Dragoman; its log tells more (turn `{turn}`)."
+    assert words == f"Something went wrong inside Dragoman; see its log (turn `{turn}`)."
     assert well == "Well."
     assert engine.metrics.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
 

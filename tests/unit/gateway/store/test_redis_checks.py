@@ -24,7 +24,7 @@ from tests.support.redis_server import RedisServer, certificates
 
 USER = "dragoman"
 RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +info +time +config|get"
-"""What the store needs of a Redis user, as the runbook says."""
+"""Rights that the store needs of a Redis user; the runbook lists the same."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_half_filled_store_is_refused(server: RedisServer, client: Any) -> Non
     client.hset("{dragoman}:meta", mapping={"schema": 1, FILLING: "1"})
     with pytest.raises(StoreError, match=f"{server.url} is half filled: a copy into it") as refused:
         check_store(server.url)
-    assert "begins anew" in refused.value.cure
+    assert "it restarts" in refused.value.cure
 
 
 REFUSED, CORRECT = "refuses this user: ", "Correct user and password in store.url."

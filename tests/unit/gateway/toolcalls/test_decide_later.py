@@ -23,7 +23,7 @@ from tests.unit.gateway.toolcalls.rig import asked, deciding, first, reaching, s
 
 OK, ERROR, DENIED = ResultStatus.OK, ResultStatus.ERROR, ResultStatus.DENIED
 EXPIRED, CANCELLED, UNKNOWN = ResultStatus.EXPIRED, ResultStatus.CANCELLED, ResultStatus.UNKNOWN
-HALF = "Do not assume success or failure; it is not run again unless it is asked for and allowed anew."
+HALF = "Do not assume success or failure; it is not run again unless it is asked for and allowed again."
 
 
 # --- a call that was asked about ------------------------------------------------------------------

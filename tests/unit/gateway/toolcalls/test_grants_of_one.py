@@ -20,9 +20,9 @@ from tests.unit.gateway.toolcalls.rig import asked, deciding, reaching, step, wa
 
 ONE = step()
 GRANTED = [replace(scope_grant("example.org"), place=GrantPlace.CHAT)]
-"""What one person granted."""
+"""Grants of one person."""
 APPROVED = [replace(scope_grant("example.org"), place=GrantPlace.SESSION, quorum=2, by_another=True)]
-"""What the approval of a host became."""
+"""Grants made of the approval of a host."""
 MORE_DECIDE = [
     pytest.param(ApproverRules(quorum=2), id="quorum"),
     pytest.param(ApproverRules(requester_may_approve=False), id="not-the-requester"),

@@ -1,4 +1,4 @@
-"""Hooks around calls: each fires, a change is checked and decided anew, and whatever fails refuses."""
+"""Hooks around calls: each fires, a change is checked and decided again, and whatever fails refuses."""
 
 from __future__ import annotations
 

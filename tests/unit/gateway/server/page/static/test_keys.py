@@ -11,7 +11,7 @@ from tests.support.fakes import ANN_PAGE, calls
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 COMPOSED = [{"isComposing": True}, {"keyCode": 229}]
-"""How a key that belongs to an input method is marked: by the standard, and by Safari, whose Enter ends it first."""
+"""Marks of a key that belongs to an input method: the standard's, and Safari's, whose Enter ends it first."""
 KEY = """(target, event) => !target.dispatchEvent(
     new KeyboardEvent("keydown", {bubbles: true, cancelable: true, ...event}))"""
 """Press a key as an input method does; tell whether the page took it."""

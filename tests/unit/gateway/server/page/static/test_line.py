@@ -32,7 +32,7 @@ HURRY = """() => {
     AbortSignal.timeout = ms => real.call(AbortSignal, ms / 50); }"""
 """From now on what is given up after ten seconds is given up at once."""
 DROP = "() => dispatchEvent(new Event('offline')) && undefined"
-"""What a browser says when its network goes."""
+"""Event of a browser whose network goes."""
 FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
 FORBIDDEN = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no', 'SecurityError') }})"
 

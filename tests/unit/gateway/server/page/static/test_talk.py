@@ -57,7 +57,7 @@ DEPTH = """async text => {
     renderMarkdown(root, text);
     const depth = node => 1 + Math.max(0, ...[...node.children].map(depth));
     return depth(root); }"""
-"""How many elements of an answer stand within each other."""
+"""Depth of nested elements in an answer."""
 SLOW = """async ([texts, most]) => {
     const {renderMarkdown} = await import("/static/markdown.js");
     const taken = text => {
@@ -75,7 +75,7 @@ CHATTED = """async () => {
     const {store, entries} = sessionState("main:ann");
     const at = store.list.findIndex(row => row.type === "approval" && row.state !== "open");
     return [at, store.more, entries.value.map(entry => entry.kind === "card" ? "card" : entry.row.text)]; }"""
-"""Where in main's rows a decided approval is, whether there are more, and what is drawn of them."""
+"""Index of a decided approval in main's rows, `more`, and the drawn entries."""
 OLDER = """async () => {
     const own = name => import(new URL(name, document.querySelector("script[type=module]").src));
     const {sessionState} = await own("state.js");
@@ -106,7 +106,7 @@ TRIM = """async () => {
     trim(short, 2);
     found.push(drawn(short));
     return found; }"""
-"""What is drawn, and from where on, when rows far up change and old ones are let go of; whether there are more."""
+"""Drawn entries and their start, before and after rows far up change and old ones are trimmed; `more`."""
 
 BELOW = """async () => {
     const {applyFrame, emptyStore, entriesOf} = await import("/static/rows.js");
@@ -117,7 +117,7 @@ BELOW = """async () => {
         applyFrame(store, {rows: [{...step, ord: 1, rev: 1}, {...card, ord: 2, rev: 2}], rev: 2, more: false}, true);
         return entriesOf(store).map(entry => [entry.kind, Boolean(entry.step)]); };
     return [below("denied", "denied"), below("consumed", "ok"), below("superseded", "ok")]; }"""
-"""Whether a call that has ended stands below its card: a grant or a rule may allow what was to be asked again."""
+"""True for a call that has ended and stands below its card: a grant or a rule may allow a repeated call."""
 
 CUT_OFF = """async () => {
     const {redeem} = await import("/static/actions.js");
@@ -126,7 +126,7 @@ CUT_OFF = """async () => {
     await redeem("code").catch(() => null);
     window.fetch = kept;
     return document.documentElement.hasAttribute("data-signing-in"); }"""
-"""Whether a sign-in whose answer breaks off goes on for the script that waits for its end."""
+"""True if a sign-in whose answer breaks off continues for the script that waits for its end."""
 
 
 HOME = """async () => {
@@ -149,7 +149,7 @@ HOME = """async () => {
     anchor.end();
     scroller.remove();
     return found; }"""
-"""Whether the end is followed by who scrolled there, and then to the beginning; where that one is after a change."""
+"""Positions of a reader who scrolled to the end, then to the beginning, and after a change."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
