@@ -33,12 +33,12 @@ from config.settings import (
     WebSettings,
 )
 from config.tools import table_of
-from config.values import spoken
+from config.values import DURATION, spoken
 from config.voice import VoiceSettings
 from gateway.ports import ChannelSpec
 
 _DURATION: dict[str, Any] = {
-    "anyOf": [{"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhd]?$"}, {"type": "number", "exclusiveMinimum": 0}]
+    "anyOf": [{"type": "string", "pattern": f"^{DURATION.pattern}$"}, {"type": "number", "exclusiveMinimum": 0}]
 }
 _SECRET: dict[str, Any] = {"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"}
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}

@@ -17,7 +17,7 @@ from gateway.domain.nesting import levels
 from gateway.domain.text import cut
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
 """Largest secret file in bytes."""
@@ -47,7 +47,7 @@ def duration(value: object) -> timedelta:
     cure = 'Write a number with its unit, for instance "90s", "2m", "1h" or "30d"'
     seconds = math.nan
     if isinstance(value, str):
-        found = _DURATION.fullmatch(value.strip())
+        found = DURATION.fullmatch(value.strip())
         seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value

@@ -8,6 +8,7 @@ from datetime import timedelta
 from gateway.domain.steps import StepKind
 from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
+from gateway.system.figures import duration
 from gateway.toolcalls.subsessions import tokens_used
 
 ANSWERS_BEYOND_CALLS = 5
@@ -53,7 +54,7 @@ def out_of_time(view: TurnView, limits: TurnLimits) -> str:
     """Return the text of a turn that has used up its working time."""
     may = active_limit(view, limits)
     otherwise = "a longer timeout, or for a smaller task" if may < limits.child_active else "a smaller task"
-    return _stopped(view, lambda what: f"{what} worked for {_span(may)}", otherwise)
+    return _stopped(view, lambda what: f"{what} worked for {duration(may)}", otherwise)
 
 
 def _stopped(view: TurnView, why: Callable[[str], str], otherwise: str) -> str:
@@ -61,10 +62,3 @@ def _stopped(view: TurnView, why: Callable[[str], str], otherwise: str) -> str:
     if view.session.lineage is None:
         return f"Stopped: {why('this turn')}. Write again to go on."
     return f"Stopped: {why('this sub-session')}. What it did so far holds; spawn another one with {otherwise}."
-
-
-def _span(span: timedelta) -> str:
-    seconds = round(span.total_seconds())
-    if seconds < 60 or seconds % 60:
-        return f"{seconds:,} s"
-    return "a minute" if seconds == 60 else f"{seconds // 60} minutes"

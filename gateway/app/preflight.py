@@ -1,4 +1,4 @@
-"""Preflight checks of `dragoman check`: the start-up steps that leave no trace."""
+"""Preflight of `dragoman check`: tries the start-up steps that leave no trace. `machine_checks` has the rest."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, CallScope, Risk, SubjectKind
-from gateway.domain.waits import GRANTED, ApprovalRequest, Vote, Wait, WaitState
+from gateway.domain.waits import EXPIRED_TEXT, GRANTED, ApprovalRequest, Vote, Wait, WaitState
 from gateway.policy.routing import AllowedPeople
 from gateway.policy.rules import place_of
 from gateway.policy.shell import LINES_AT_MOST, parse, part_verdicts
@@ -162,7 +162,10 @@ _ALLOWED: Mapping[str, str] = MappingProxyType(
 
 
 def outcome_line(wait: Wait, people: AllowedPeople) -> str:
-    """Return the outcome of an approval in one line; empty while it is open."""
+    """Return the outcome of an approval in one line; empty while it is open.
+
+    The web page writes the `HH:MM UTC` in it as the reader's own time (`outcomeOf` in `page/static/views/card.js`).
+    """
     others = [vote.person for vote in Vote.of(wait) if vote.principal != wait.decided_by]
     who = name_of(wait.decided_by, people)
     at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
@@ -176,7 +179,7 @@ def outcome_line(wait: Wait, people: AllowedPeople) -> str:
         WaitState.APPROVED: f"{all_of_them} {allowed}{at}",
         WaitState.CONSUMED: f"{all_of_them} {allowed}{at}",
         WaitState.DENIED: f"{who} denied{at}{reason}",
-        WaitState.EXPIRED: "Expired; nothing was run",
+        WaitState.EXPIRED: EXPIRED_TEXT,
         WaitState.CANCELLED: "Withdrawn; nothing was run",
         WaitState.SUPERSEDED: "Expired while Dragoman was down; it is asked again",
         WaitState.ANSWERED: "",

@@ -13,7 +13,7 @@ from gateway.approvals.action import render
 from gateway.domain.approvers import ApproverRules
 from gateway.domain.grants import GrantKind, GrantOffer, GrantPlace, NewGrant
 from gateway.domain.waits import GRANTS, ApprovalRequest, PressVerdict, Verb, Wait, WaitState
-from gateway.system.figures import count
+from gateway.system.figures import duration
 
 QUOTED_CHARS = 100
 """Characters of what a grant matches that the question repeats; the card shows a longer one above."""
@@ -80,9 +80,3 @@ def question(wait: Wait, offer: GrantOffer | None, lasts: timedelta) -> str:
 def _examples(offer: GrantOffer) -> str:
     names = [render(one.partition(":")[2])[:30] for one in offer.matches[:EXAMPLES]]
     return f"Examples: {', '.join(names)}."
-
-
-def duration(lasts: timedelta) -> str:
-    """Return a lifetime in whole days, or hours when it is shorter: `30 days`."""
-    hours = round(lasts.total_seconds() / 3600)
-    return count(hours // 24, "day") if hours >= 24 else count(max(1, hours), "hour")

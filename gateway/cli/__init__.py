@@ -420,9 +420,9 @@ def check(options: Options) -> int:
     """Check the configuration and this machine, and print the settings. Exit code 1 when there are problems."""
     from config.describe import lines
     from gateway.app.channel_loader import import_channels
+    from gateway.app.machine_checks import CheckResult, Level, look
     from gateway.app.preflight import refusals
     from gateway.app.tool_loader import check_tools
-    from gateway.cli.check import CheckResult, Level, look
     from gateway.domain.tools import SandboxPolicy
 
     loaded = _load(options)

@@ -88,7 +88,10 @@ class Attachment:
 
 
 NEXT_PART_WITHIN = timedelta(seconds=1.5)
-"""Time after a message that its platform cut off in which the next part follows."""
+"""Time after a message that its platform cut off in which the next part follows.
+
+`store/message_parts.py` has the most that a turn waits for all parts.
+"""
 NEXT_OF_ALBUM_WITHIN = timedelta(seconds=1)
 """Delay after one message of an album before its turn may begin."""
 

@@ -289,13 +289,15 @@ class PressResult(StrEnum):
 TOO_LATE = frozenset({PressResult.ALREADY, PressResult.EXPIRED})
 """Results of an authorised press that came after the wait was closed. The card should have been updated before."""
 
+EXPIRED_TEXT = "Expired; nothing was run"
+"""Outcome of an expired approval: on its card, and in the reply to a press."""
 PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
     {
         PressResult.APPROVED: "Allowed.",
         PressResult.DENIED: "Denied; nothing was run.",
         PressResult.DUPLICATE: "This press was handled before.",
         PressResult.ALREADY: "Already decided.",
-        PressResult.EXPIRED: "Expired; nothing was run.",
+        PressResult.EXPIRED: f"{EXPIRED_TEXT}.",
         PressResult.COUNTED: "Noted. Another approver must allow this too.",
         PressResult.ASK_REASON: "Reply to this card with the reason.",
         PressResult.ASK_ALWAYS: "Nothing is granted yet. Read the question on the card and choose.",

@@ -18,9 +18,9 @@ from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, W
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
-from gateway.inbound.drop_replies import drop_text
 from gateway.inbound.late_answers import late_answer
 from gateway.inbound.message_rate import MessageRate
+from gateway.inbound.reply_texts import WAITING, drop_text
 from gateway.inbound.typed_reasons import TypedReasons
 from gateway.inbound.why import WhyReplies
 from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
@@ -35,20 +35,12 @@ from gateway.ports import (
     KeyValue,
     Queries,
     UsageStore,
-    Waiting,
 )
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.registry import Registry
-
-WAITING = Waiting(
-    decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
-    answer="Noted. This conversation waits for an answer to the question above. Your message is read after that.",
-    children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
-)
-
 
 _ENDS_JOBS = frozenset({ControlEffect.STOP, ControlEffect.RESET})
 

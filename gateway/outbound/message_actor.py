@@ -45,7 +45,8 @@ LONGEST_DELAY_S = 86_400.0
 """Longest delay in seconds before a retry: dates have an end, and limits and bans may have been lifted."""
 RETRY_S = 1.0
 STORE_RETRIES = 30
-LIMITS = RetryLimits(attempts=6)
+SEND_LIMITS = RetryLimits(attempts=6)
+"""Attempts to send one version of a slot, the first included; then the slot is dead."""
 EDIT_EVERY_S = 1.0
 """Minimum interval in seconds between two changes in a chat when the second is an edit."""
 EDIT_PATIENCE_S = 5.0
@@ -405,7 +406,7 @@ class _Attempt:
             return
         uncertain = outcome is SendOutcome.UNCERTAIN and failed.creating
         second = uncertain and slot.uncertain and not self._parts and not failed.answered
-        decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, LIMITS)
+        decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, SEND_LIMITS)
         if outcome is SendOutcome.DEAD or (second and slot.kind is not SlotKind.CARD) or isinstance(decision, GiveUp):
             # An uncertain create is repeated once, marked; a second one without an answer is not worth a third copy.
             await self._give_up(failed.message)

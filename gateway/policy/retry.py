@@ -1,4 +1,7 @@
-"""Retry policy with backoff. Used after failed requests to models and platforms; pure."""
+"""Retry policy with backoff. Used after failed requests to models (`llm.attempts`) and platforms; pure.
+
+Each user has its own limits: `outbound.message_actor.SEND_LIMITS` for messages.
+"""
 
 from __future__ import annotations
 

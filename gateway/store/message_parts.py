@@ -1,6 +1,7 @@
 """Rules for messages in several parts, cut off or of one album: which parts join, and how long their turn waits.
 
-Pure. Used by the intake transitions of every store.
+Pure. Used by the intake transitions of every store. The wait for one part is `NEXT_PART_WITHIN` (1.5 s), for one
+message of an album `NEXT_OF_ALBUM_WITHIN` (1 s), both in `domain/messages.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gateway.domain.turns import TurnKind, TurnState
 HOLD_IN_ALL = timedelta(seconds=6)
 """Maximum wait of a turn from its first part on, so that endless long texts do not block a lane."""
 PARTS = 8
+"""Maximum parts of one message that its turn waits for."""
 ALBUM_PARTS = 10
 """Maximum messages of one album that its turn waits for."""
 

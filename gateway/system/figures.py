@@ -17,7 +17,7 @@ def money(micros: int, currency: str) -> str:
 
 
 def duration(time: timedelta) -> str:
-    """Return a duration for people: `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Return a duration for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `30 days`."""
     seconds = max(round(time.total_seconds()), 0)
     if seconds < 60:
         return f"{seconds} s"
@@ -25,7 +25,10 @@ def duration(time: timedelta) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{count(days, 'day')} {hours} h" if hours else count(days, "day")
 
 
 def count(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-/** State changes from frames and from the person's actions. Views call only these functions, never the wire. */
+/** State changes from frames and from the person's actions, and notices (`tell`). Views call only these functions, never the wire. */
 import { batch } from "./html.js";
 import { Following } from "./follow.js";
 import { plural } from "./format.js";
@@ -173,12 +173,14 @@ export function wake() {
   wire.check(following.ask(state));
 }
 
+/** Time in ms for which a notice is shown. */
+const NOTICE_MS = 5000;
 let toastTimer = 0;
-/** Shows a line for some seconds. @param {string} text */
+/** Shows a notice. @param {string} text */
 export function tell(text) {
   toast.value = text;
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => (toast.value = ""), 5000);
+  toastTimer = setTimeout(() => (toast.value = ""), NOTICE_MS);
 }
 
 // ---- frames ---------------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ async def test_fifteen_minutes_count_in_one_holding_too(engine: Engine) -> None:
     await engine.run(await engine.claim())
 
     assert (state(engine, turn), len(model.requests)) == (TurnState.FAILED, 4)
-    assert await engine.texts() == ["Stopped: this turn worked for 15 minutes. Write again to go on."]
+    assert await engine.texts() == ["Stopped: this turn worked for 15 min. Write again to go on."]
 
 
 async def test_a_failure_is_shown_in_the_chat_too_when_nobody_has_the_page_open(engine: Engine) -> None:

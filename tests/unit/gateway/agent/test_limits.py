@@ -39,7 +39,7 @@ def child_wait(payload: Mapping[str, Any], state: WaitState = WaitState.ANSWERED
         (ROOT, 1, 10, 1, ""),
         (ROOT, 6, 10, 900, ""),
         (ROOT, 7, 1, 1, "Stopped: the model was asked 7 times in this turn. Write again to go on."),
-        (ROOT, 1, 10, 901, "Stopped: this turn worked for 15 minutes. Write again to go on."),
+        (ROOT, 1, 10, 901, "Stopped: this turn worked for 15 min. Write again to go on."),
         (ROOT, 1, 1_000, 1, "Stopped: this turn used 1,000 tokens; its limit is 1,000. Write again to go on."),
         (CHILD, 1, 99, 90, ""),
         (
@@ -47,8 +47,8 @@ def child_wait(payload: Mapping[str, Any], state: WaitState = WaitState.ANSWERED
             1,
             10,
             91,
-            "Stopped: this sub-session worked for 90 s. What it did so far holds; spawn another one with a longer "
-            "timeout, or for a smaller task.",
+            "Stopped: this sub-session worked for 1 min 30 s. What it did so far holds; spawn another one with a "
+            "longer timeout, or for a smaller task.",
         ),
         (
             CHILD,

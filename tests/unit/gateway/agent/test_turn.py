@@ -207,7 +207,7 @@ async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_c
     await engine.store.finish_step(lease, 3, result())
     await engine.run(lease)
     assert (await turn_of(engine, lease)).state is TurnState.FAILED
-    assert (await engine.texts())[-1] == "Stopped: this turn worked for 15 minutes. Write again to go on."
+    assert (await engine.texts())[-1] == "Stopped: this turn worked for 15 min. Write again to go on."
 
 
 # --- steering -----------------------------------------------------------------------------------

@@ -376,7 +376,7 @@ async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_s
     for n in (1, 2):
         found = await engine.result(turn, n)
         assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled: the turn's time is over")
-    assert "Stopped: this turn worked for a minute. Write again to go on." in await engine.texts()
+    assert "Stopped: this turn worked for 1 min. Write again to go on." in await engine.texts()
 
 
 async def test_a_model_that_answers_beyond_the_turns_time_is_cut_and_the_next_turn_runs(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ async def test_a_model_that_answers_beyond_the_turns_time_is_cut_and_the_next_tu
         await ends(engine, await engine.say("go on"))
 
     assert await engine.texts() == [
-        "Stopped: this turn worked for a minute. Write again to go on.",
+        "Stopped: this turn worked for 1 min. Write again to go on.",
         "That is all.",
     ]
 

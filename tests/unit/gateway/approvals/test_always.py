@@ -9,7 +9,6 @@ import pytest
 
 from gateway.approvals import Approvals, ButtonTokens
 from gateway.approvals.action import outcome_line
-from gateway.approvals.always import duration
 from gateway.domain.approvers import OWNERS_DECIDE, ApproverRules
 from gateway.domain.grants import GRANT_LASTS, GrantKind, GrantOffer, GrantPlace, NewGrant
 from gateway.domain.ids import Handle, Principal
@@ -145,19 +144,6 @@ def test_a_decided_row_asks_nothing(state: WaitState) -> None:
 def test_the_outcome_says_where_it_was_granted(place: str, words: str) -> None:
     decided = replace(wait(WaitState.APPROVED, who=ANN_TELEGRAM), payload={GRANTED: place})
     assert outcome_line(decided, PEOPLE) == words
-
-
-@pytest.mark.parametrize(
-    ("lasts", "words"),
-    [
-        (GRANT_LASTS, "30 days"),
-        (timedelta(days=1), "1 day"),
-        (timedelta(hours=12), "12 hours"),
-        (timedelta(minutes=5), "1 hour"),
-    ],
-)
-def test_a_duration_has_whole_units(lasts: timedelta, words: str) -> None:
-    assert duration(lasts) == words
 
 
 # --- the press ------------------------------------------------------------------------------------

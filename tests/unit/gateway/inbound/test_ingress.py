@@ -14,8 +14,7 @@ from gateway.domain.tools import Effect, Risk
 from gateway.domain.turns import STOPPED_TEXT, TurnKind, TurnState
 from gateway.domain.waits import PressResult, Verb, WaitState
 from gateway.errors import NotKnownYet
-from gateway.inbound.drop_replies import stranger_text
-from gateway.inbound.ingress import WAITING
+from gateway.inbound.reply_texts import WAITING, stranger_text
 from tests.support.engine import Engine
 from tests.support.fakes import (
     ANN_PAGE,

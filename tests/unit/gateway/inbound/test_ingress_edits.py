@@ -10,7 +10,7 @@ from gateway.domain.messages import Conversation, Inbound, Refused, RefusedReaso
 from gateway.domain.prompts import UserText
 from gateway.domain.tools import Risk
 from gateway.inbound.commands import GREETING
-from gateway.inbound.drop_replies import stranger_text
+from gateway.inbound.reply_texts import stranger_text
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, NODE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound

@@ -10,8 +10,8 @@ import pytest
 from gateway.domain.ids import Principal
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.slots import SlotKind
-from gateway.inbound.drop_replies import TOO_FAST
 from gateway.inbound.message_rate import PEOPLE_KEPT, MessageRate
+from gateway.inbound.reply_texts import TOO_FAST
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, NODE, PEOPLE

@@ -38,6 +38,10 @@ def test_money(micros: int, currency: str, text: str) -> None:
         (200, "3 min 20 s"),
         (3600, "1 h"),
         (7500, "2 h 5 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 day"),
+        (2 * 86_400 + 7500, "2 days 2 h"),
+        (30 * 86_400, "30 days"),
     ],
 )
 def test_duration(seconds: float, text: str) -> None:

@@ -12,15 +12,8 @@ const SETTLE = 400;
 /** Lines of an action before its block scrolls by itself. */
 const TALL = 24;
 const RISKS = { none: "this session only", read: "reads", write: "writes", execute: "executes", network: "network" };
-/** @type {Record<string, [string, string]>} */
-const ENDS = {
-  approved: ["Allowed, about to run", "check"],
-  consumed: ["Allowed", "check"],
-  denied: ["Denied", "cross"],
-  expired: ["Expired, nothing was run", "clock"],
-  cancelled: ["Withdrawn, nothing was run", "stop"],
-  superseded: ["Asked again below", "down"],
-};
+/** Icon of an outcome by its state. @type {Record<string, string>} */
+const ENDS = { approved: "check", consumed: "check", denied: "cross", expired: "clock", cancelled: "stop", superseded: "down" };
 
 /** Card that had the focus when it was decided: its line gets the focus. */
 const hadFocus = { card: "" };
@@ -148,13 +141,13 @@ function Said({ row, otherwise }) {
   return html`<p class=${said ? "said" : ""}>${words}</p>`;
 }
 
-/** Outcome in the reader's time zone. @param {import("../types.js").ApprovalRow} row */
+/** Outcome in the reader's time zone: `outcome_line` in `gateway/approvals/action.py` writes `, HH:MM UTC`. @param {import("../types.js").ApprovalRow} row */
 const outcomeOf = ({ outcome, decided_at: at }) =>
   at ? outcome.replace(`, ${at.slice(11, 16)} UTC`, `, ${clockTime(at)}`) : outcome;
 
 /** One line. @param {{row: import("../types.js").ApprovalRow}} props */
 function Decided({ row }) {
-  const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
+  const icon = ENDS[row.state] ?? "none";
   const ref = useRef(/** @type {any} */ (null));
   useLayoutEffect(() => {
     if (hadFocus.card !== row.id) return;
@@ -165,7 +158,7 @@ function Decided({ row }) {
   return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
     <summary ref=${ref}>
       <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
-      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${outcomeOf(row) || word}</span>
+      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${outcomeOf(row)}</span>
     </summary>
     <pre class="action" tabindex="0">${row.rendered}</pre>
     ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}

@@ -1,4 +1,4 @@
-/** Overlays: connection state, keyboard help, notices. */
+/** Overlays: connection state, keyboard help, notices; `tell` in actions.js shows a notice, for `NOTICE_MS`. */
 import { retryNow } from "../actions.js";
 import { html, useEffect, useState } from "../html.js";
 import { assertive, connection, helpOpen, now, outbox, polite, toast } from "../state.js";

@@ -1,7 +1,8 @@
-"""Replies to dropped messages: the text that the sender gets, by `domain.routes.DropReason`. Used by ingress. Pure.
+"""Replies of ingress: to a dropped message by its `domain.routes.DropReason`, to one for a turn that waits. Pure.
 
 `policy.routing` finds the reason, and `ingress` that of a sender who is too fast. `Drop.told` says whether the sender
-gets a reply: in a direct chat, never in a group. `store.kernel.drops` limits how often.
+gets a reply: in a direct chat, never in a group. `store.kernel.drops` limits how often. `control_replies` has the
+replies to control commands, `domain.waits` (`PRESSED_TEXT`) those to presses, `domain.turns` the texts of stops.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ from gateway.domain.ids import Principal
 from gateway.domain.messages import Inbound
 from gateway.domain.routes import DropReason
 from gateway.domain.text import as_code
+from gateway.ports import Waiting
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
 TOO_FAST = "You write faster than I read. This message and others were not read: send them again in a minute."
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+WAITING = Waiting(
+    decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
+    answer="Noted. This conversation waits for an answer to the question above. Your message is read after that.",
+    children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
+)
+"""Replies to a message for a turn that is parked."""
 
 
 def drop_text(reason: DropReason, message: Inbound) -> str:

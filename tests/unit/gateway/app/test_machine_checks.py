@@ -1,4 +1,4 @@
-"""`dragoman check` on the state folder, the store's folder and the port; `test_cli.py` has the rest."""
+"""`dragoman check` on the state folder, the store's folder and the port; `cli/test_cli.py` has the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.check import CheckResult, Level, look
+from gateway.app.machine_checks import CheckResult, Level, look
 from gateway.errors import BadRequest
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path

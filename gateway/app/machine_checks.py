@@ -1,4 +1,7 @@
-"""Machine checks of `dragoman check`. Changes nothing."""
+"""Machine checks of `dragoman check`: Python, SQLite, folders, disk, port, sandbox. Changes nothing.
+
+`preflight` tries the start-up steps. The command prints the results (`gateway/cli`).
+"""
 
 from __future__ import annotations
 
