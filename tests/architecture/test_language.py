@@ -26,6 +26,8 @@ NOT_FIRST = re.compile(
 TEXT = re.compile(r'^ *r?"+(.*)', re.MULTILINE)
 """Line that begins with a text, and its first words."""
 TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+RELATIVE_NAME = re.compile(r"test_(?:who|what|whether|where|how|which|whose|whom|whatever|whoever|wherever)(?:_|$)")
+"""Names of tests that begin with a relative clause in place of a subject."""
 NAME_LENGTH = 60
 SUBJECT_LENGTH = 72
 SUBJECT = re.compile(r"[a-z][a-z0-9_/., -]*: \S")
@@ -112,12 +114,21 @@ def long_names(modules: Mapping[str, str]) -> Iterator[Found]:
                 yield file, name
 
 
+def relative_names(modules: Mapping[str, str]) -> Iterator[Found]:
+    """Yield names of tests that do not begin with their subject."""
+    for file, source in modules.items():
+        for name in TEST_NAME.findall(source):
+            if RELATIVE_NAME.match(name):
+                yield file, name
+
+
 Rule: TypeAlias = Callable[[Mapping[str, str]], Iterator[Found]]
 RULES: Mapping[str, tuple[Rule, Sequence[str]]] = {
     "heads": (bad_heads, (*PRODUCT, "tests")),
     "docstrings": (bad_docstrings, PRODUCT),
     "values": (bad_values, (*PRODUCT, "tests")),
     "test_names": (long_names, ("tests",)),
+    "test_subjects": (relative_names, ("tests",)),
 }
 """Each rule by its table in `[tool.dragoman.language]`, with the folders it holds for."""
 
@@ -225,6 +236,22 @@ def test_opening_word_is_recognised(docstring: str, good: bool) -> None:
     modules = {"a/b.py": "\n".join(f"{'    ' * depth}{line}" for depth, line in zip(depths, lines, strict=True))}
     found = [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings, bad_values)]
     assert found == ([0, 0, 0] if good else [1, 1, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("test_denied_page_is_not_opened", (0, 0)),
+        ("test_what_is_denied_is_not_opened", (0, 1)),
+        ("test_how", (0, 1)),
+        ("test_whatsapp_is_unknown", (0, 0)),
+        ("test_" + "x" * 55, (0, 0)),
+        ("test_" + "x" * 56, (1, 0)),
+    ],
+)
+def test_form_of_a_test_name_is_recognised(name: str, bad: tuple[int, int]) -> None:
+    modules = {"tests/x.py": f"async def {name}() -> None: ..."}
+    assert (len(list(long_names(modules))), len(list(relative_names(modules)))) == bad
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ OTHER = Change(function="gateway.policy.routing.route", old="1", new="3")
         (SAME, 1, 1, 0, 0, 1),
     ],
 )
-def test_what_counts_as_noticed(
+def test_mutant_outcome_is_counted(
     change: Change, code: int | None, killed: int, equivalent: int, survived: int, stale: int
 ) -> None:
     area, found = Area(name="a", files=(), tests=(), equivalent={SAME: "It is the same."}), Found()
@@ -72,7 +72,7 @@ def test_what_counts_as_noticed(
         ('said(a, "it is loaded")', 'said(a, "XXit is loadedXX")', False),
     ],
 )
-def test_what_is_said_to_developers_is_no_gap(old: str, new: str, same: bool) -> None:
+def test_mutant_of_a_developers_message_is_equivalent(old: str, new: str, same: bool) -> None:
     change, found = Change(function="gateway.store.open_store", old=old, new=new), Found()
     count(found, Area(name="a", files=(), tests=(), equivalent={}), change, 0)
     assert (found.equivalent, len(found.survivors)) == (int(same), int(not same))
@@ -94,7 +94,7 @@ def test_the_bar(killed: int, survived: int, good: bool) -> None:
     assert mutants.say(area, Found(killed=killed, survivors=[(OTHER, "")] * survived)) is good
 
 
-def test_what_decides_about_commands_has_a_higher_bar() -> None:
+def test_command_policy_areas_have_a_higher_bar() -> None:
     assert {name for name, area in AREAS.items() if area.bar >= 0.95} >= {"grants", "layers", "rules", "shell"}
     assert Found(bar=0.95, killed=95, survivors=[(OTHER, "")] * 5).good
     assert not Found(bar=0.95, killed=94, survivors=[(OTHER, "")] * 6).good

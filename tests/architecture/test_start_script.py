@@ -103,7 +103,7 @@ def test_more_is_added_once_and_stays(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["nosuch"], ["providers", "../x"]])
-def test_what_cannot_be_added_is_refused_with_what_can(checkout: Checkout, names: list[str]) -> None:
+def test_unknown_extra_is_refused_with_the_known_ones(checkout: Checkout, names: list[str]) -> None:
     done = checkout.run("add", *names)
     assert done.returncode == 1
     assert "providers, slack, telegram" in done.stderr
@@ -129,7 +129,7 @@ def test_checks_install_the_developers_tools_and_every_extra(checkout: Checkout)
     assert checkout.asked() == before
 
 
-def test_what_was_interrupted_is_made_afresh(checkout: Checkout) -> None:
+def test_interrupted_environment_is_recreated(checkout: Checkout) -> None:
     (checkout.tools / "broken").touch()
     failed = checkout.run()
     assert failed.returncode == 1

@@ -173,7 +173,7 @@ class ChannelContract(CardContract, FileContract):
         assert rig.asked() == words
         assert [one.text for one in rig.shown(where)] == [f"Answer {n}." for n in range(12)]
 
-    async def test_what_cannot_be_read_blocks_nothing(self, rig: Rig) -> None:
+    async def test_unreadable_event_blocks_nothing(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         rig.script("Still here.")
         for event in rig.unreadable:
@@ -184,7 +184,7 @@ class ChannelContract(CardContract, FileContract):
         assert (rig.channel.trouble(), rig.task.done()) == ("", False)
 
     @needs(Can.NOBODY)
-    async def test_what_nobody_says_is_refused_with_a_row(self, rig: Rig) -> None:
+    async def test_message_of_no_person_is_refused_with_a_row(self, rig: Rig) -> None:
         events = await rig.from_nobody()
         await rig.until(lambda: all(rig.acknowledged(event) for event in events))
         reasons = [one.reason for one in rig.store.refused]

@@ -54,7 +54,7 @@ class FileContract:
         await rig.until(lambda: len(rig.asked()) == 1)
 
     @needs(Can.FILES)
-    async def test_what_its_reader_raises_ends_the_reading(self, rig: Rig) -> None:
+    async def test_error_of_the_files_reader_ends_the_fetch(self, rig: Rig) -> None:
         """Nothing of it is taken for the platform's failure."""
         file = await _sent(rig, "look", "notes.txt")
 

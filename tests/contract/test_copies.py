@@ -317,7 +317,7 @@ def _cut(path: Path) -> None:
         (_write, "no SQLite database"),
     ],
 )
-async def test_what_cannot_be_copied_leaves_nothing(spoil: Callable[[Path], object], says: str, tmp_path: Path) -> None:
+async def test_failed_copy_leaves_nothing(spoil: Callable[[Path], object], says: str, tmp_path: Path) -> None:
     await _filled(f"sqlite://{tmp_path}/dragoman.db", FakeClock())
     spoil(tmp_path / "dragoman.db")
     with pytest.raises(DragomanError, match=says) as refused:

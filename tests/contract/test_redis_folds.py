@@ -165,7 +165,7 @@ def earlier(rows: dict[str, str]) -> str:
     return "1" + base64.b85encode(compressor.compress(text.encode()) + compressor.flush()).decode()
 
 
-async def test_what_is_not_settled_is_not_folded(scene: FamilyScene) -> None:
+async def test_unsettled_turn_is_not_folded(scene: FamilyScene) -> None:
     lease = await scene.running()
     given = [one.id for one in (await scene.view(lease.turn)).inputs]
     assert await scene.store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=[said()], timers=[])

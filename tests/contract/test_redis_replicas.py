@@ -297,7 +297,7 @@ async def test_a_replica_with_weaker_settings_is_refused(
         await store.close()
 
 
-async def test_what_a_replica_that_took_over_may_lose_is_told(clock: FakeClock, tmp_path: Path) -> None:
+async def test_terms_follow_a_replica_that_took_over(clock: FakeClock, tmp_path: Path) -> None:
     """The operator accepts the weaker one of two, and is told from when on it is used."""
     accepts = StoreTerms(durability=Durability.ONE_SECOND)
     second = ("--appendfsync", "everysec")

@@ -108,7 +108,7 @@ async def test_the_same_edit_twice_is_no_harm(scene: Scene, how: str) -> None:
 
 
 @IN_DOUBT
-async def test_what_is_shown_once_more_is_not_for_ever(scene: Scene, how: str) -> None:
+async def test_repeats_of_a_version_are_bounded(scene: Scene, how: str) -> None:
     """On a platform that never answers the first try."""
     lease = await _begun(scene)
     await _ends(scene, lease)
@@ -123,7 +123,7 @@ async def test_what_is_shown_once_more_is_not_for_ever(scene: Scene, how: str) -
     await _nothing_more(scene)
 
 
-async def test_what_is_new_is_not_there_yet(scene: Scene) -> None:
+async def test_new_version_does_not_count_as_shown(scene: Scene) -> None:
     """A card is decided while it waits to be shown once more: that must not be lost."""
     asked = await scene.parked(2)
     await _send(scene)
@@ -225,7 +225,7 @@ async def test_running_answer_is_not_shown_once_more(scene: Scene) -> None:
     await _nothing_more(scene)
 
 
-async def test_what_is_sent_later_anyway_is_not_sent_twice(scene: Scene) -> None:
+async def test_retried_edit_is_not_sent_twice(scene: Scene) -> None:
     edit = await _editing(scene)
     await scene.store.slot_retry(edit, seconds(SETTLED_S + 5), uncertain=False, unsettled=True)
     scene.clock.advance(SETTLED_S + 10)
@@ -234,7 +234,7 @@ async def test_what_is_sent_later_anyway_is_not_sent_twice(scene: Scene) -> None
     await _nothing_more(scene)
 
 
-async def test_what_is_on_its_way_meanwhile_is_followed_by_it(scene: Scene) -> None:
+async def test_version_under_way_is_followed_by_a_repeat(scene: Scene) -> None:
     """It may have been sent before the edit was made."""
     asked = await scene.parked(2)
     await _send(scene)

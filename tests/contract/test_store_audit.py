@@ -108,7 +108,7 @@ async def test_a_call_that_is_run_again_has_a_row_for_each_start(scene: Scene, c
     assert (call.row, call.started_at) == (second, clock.now())
 
 
-async def test_what_does_not_start_has_no_row(scene: Scene, clock: FakeClock) -> None:
+async def test_call_that_does_not_start_has_no_audit_row(scene: Scene, clock: FakeClock) -> None:
     """Refused, too late, stopped, without its approval, or begun already."""
     asked = await scene.asked(3)
     await scene.press(asked.waits[0], deny())

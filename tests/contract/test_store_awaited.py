@@ -53,7 +53,7 @@ async def said(scene: FamilyScene, session: SessionId = MAIN) -> list[tuple[Conv
         ("replaced", 5, Away.REPLACED),
     ],
 )
-async def test_who_waits_for_files_is_told_once(scene: FamilyScene, how: str, within_s: int, why: Away) -> None:
+async def test_chat_waiting_for_files_is_notified_once(scene: FamilyScene, how: str, within_s: int, why: Away) -> None:
     """In the chat that waits, and in another one of the family; by any node, and not at once."""
     await waits(scene, how)
     await pass_time(scene, within_s, OTHER_NODE, step_s=5)
@@ -70,7 +70,7 @@ async def test_who_waits_for_files_is_told_once(scene: FamilyScene, how: str, wi
 
 
 @pytest.mark.parametrize("how", ["lives", "works", "neighbour", "parked", "own"])
-async def test_who_waits_for_no_files_is_told_nothing(scene: FamilyScene, how: str) -> None:
+async def test_chat_not_waiting_for_files_gets_no_notice(scene: FamilyScene, how: str) -> None:
     """The home lives; it ends what it has begun; another node is there; nothing is to do; the node is the home."""
     await both(scene)
     asked, third = await parked_at_home(scene), NodeId("third#1")

@@ -93,7 +93,7 @@ async def test_a_used_up_budget_refuses(scene: Scene, used: int, outcome: Reserv
     assert found.line is None or "session main:ann 0 tokens" not in await _used(scene), "in none of them"
 
 
-async def test_what_is_reserved_is_not_given_twice(scene: Scene) -> None:
+async def test_reserved_tokens_are_not_given_twice(scene: Scene) -> None:
     """A second request waits for the first one's answer."""
     first, second = await _lease(scene), await _lease(scene, 1)
     assert await _reserve(scene, first, tokens=600) is RESERVED

@@ -94,7 +94,7 @@ async def test_session_leaves_the_step_to_its_caller(scene: FamilyScene) -> None
     await scene.came(lease, 1, result("begun"))
 
 
-async def test_whoever_claims_is_woken(scene: FamilyScene) -> None:
+async def test_spawn_wakes_a_claimer(scene: FamilyScene) -> None:
     """A child begins at once."""
     lease = await scene.at_work()
     async with scene.store.live.subscribe(TURNS) as events:

@@ -62,7 +62,7 @@ def _texts(slots: Sequence[Slot]) -> list[str]:
 # --- turns ----------------------------------------------------------------------------------
 
 
-async def test_what_is_there_is_taken_without_waiting(scene: Scene) -> None:
+async def test_claim_returns_due_turns_without_waiting(scene: Scene) -> None:
     """Twice in a row: the second finds what came between."""
     for to in (route(), GROUP):
         accepted = await scene.say(to=to)
@@ -118,7 +118,7 @@ async def test_a_duplicate_is_handed_to_nobody(scene: Scene) -> None:
     assert claim.result() == []
 
 
-async def test_what_is_beyond_the_limit_is_left_for_the_next_claim(scene: Scene) -> None:
+async def test_turn_beyond_the_claims_limit_is_left_for_the_next(scene: Scene) -> None:
     """It need not wait."""
     async with waiting(scene, limit=1) as claim:
         one, two = await scene.say(), await scene.say(to=GROUP)
@@ -146,7 +146,7 @@ async def test_a_wake_up_makes_a_claim_look_by_the_clock(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-async def test_what_is_due_by_time_alone_is_found_by_who_waits_again(scene: Scene) -> None:
+async def test_turn_due_by_time_alone_is_found_by_a_repeated_claim(scene: Scene) -> None:
     """The delay is about a second."""
     held = await scene.say(cut=True)
     assert await scene.store.claim(NODE, wait_s=SHORT_S) == []

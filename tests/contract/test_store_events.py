@@ -45,7 +45,7 @@ async def _accept(
 # --- what a message came with ---------------------------------------------------------------
 
 
-async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) -> None:
+async def test_message_is_stored_with_all_its_details(store: Store, scene: Scene) -> None:
     """The quotation, what it answers, what cannot be read, and that it was cut."""
     message = replace(inbound("look"), quoted="said before", reply_to="17", unread="a photo", cut=True)
     await _accept(store, message)
@@ -72,7 +72,7 @@ async def test_unreadable_message_gets_a_reply_a_stranger_a_refusal(
     assert (slot.kind, slot.text) == (kind, "No.")
 
 
-async def test_what_cannot_be_read_is_told_each_time(store: Store) -> None:
+async def test_unreadable_message_is_answered_each_time(store: Store) -> None:
     """A person who sends two pictures hears twice, also right after a refusal."""
     stranger = Drop(reason=DropReason.STRANGER, told=True)
     assert await store.drop(inbound(), stranger, "No.")
@@ -89,7 +89,7 @@ async def test_the_same_picture_twice_is_told_once(store: Store) -> None:
     assert await _told(store) == ["Write it."]
 
 
-async def test_who_writes_too_fast_is_told_once_a_minute(store: Store, clock: FakeClock) -> None:
+async def test_too_fast_sender_is_answered_once_a_minute(store: Store, clock: FakeClock) -> None:
     """Every message is stored; other refusals are not held back by it."""
     too_fast = Drop(reason=DropReason.TOO_FAST, told=True)
     told: list[list[str]] = []

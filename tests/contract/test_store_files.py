@@ -23,7 +23,7 @@ PAPER = attachment("paper", source="f2")
 # --- what comes with a message ----------------------------------------------------------------
 
 
-async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
+async def test_attachments_are_stored_with_their_message(scene: Scene) -> None:
     """In its order, and nobody looked yet."""
     await scene.say("look", attachments=(PHOTO, PAPER))
     lease = await scene.claim()
@@ -32,7 +32,7 @@ async def test_what_came_with_a_message_is_kept_with_it(scene: Scene) -> None:
     assert await scene.received("look") == received
 
 
-async def test_what_was_heard_is_shown_once(scene: Scene) -> None:
+async def test_transcript_is_shown_once(scene: Scene) -> None:
     """Its slot is stored with it; a repeated transcription shows nothing."""
     await scene.say("", attachments=(replace(PHOTO, spoken=True, seconds=3),))
     lease = await scene.claim()
@@ -66,7 +66,7 @@ async def test_a_message_without_files_has_none(scene: Scene) -> None:
     assert (received.message.attachments, received.files) == ((), None)
 
 
-async def test_what_is_said_beside_the_bot_keeps_its_files_too(scene: Scene) -> None:
+async def test_overheard_message_keeps_its_attachments(scene: Scene) -> None:
     """Nobody fetches those, but the model is told of them."""
     group = route(SessionId("chat:g"))
     await scene.say("look", to=group, attachments=(PHOTO,), unread="a voice message")
@@ -75,7 +75,7 @@ async def test_what_is_said_beside_the_bot_keeps_its_files_too(scene: Scene) -> 
 
 
 @pytest.mark.conformance
-async def test_what_became_of_them_is_stored_and_seen(scene: Scene) -> None:
+async def test_fetched_files_are_stored_and_seen_by_every_reader(scene: Scene) -> None:
     """By the turn's view, the session's rows and whoever follows the session."""
     await scene.say("look", attachments=(PHOTO, PAPER))
     lease = await scene.claim()

@@ -108,7 +108,7 @@ async def at_home_beside(scene: FamilyScene) -> Lease:
 
 
 @pytest.mark.conformance
-async def test_who_has_the_store_alone_takes_every_turn(scene: FamilyScene) -> None:
+async def test_sole_node_of_a_store_takes_every_turn(scene: FamilyScene) -> None:
     """It names no home: it gives none, and takes the turns of every one, oldest first."""
     started = await scene.started()
     await scene.came(started, 1, result())
@@ -183,7 +183,7 @@ async def test_the_first_act_that_leaves_a_file_makes_the_home(scene: FamilyScen
     assert [one.turn for one in await claim(scene)] == [command.turn]
 
 
-async def test_what_leaves_no_file_gives_no_home(scene: FamilyScene) -> None:
+async def test_turn_without_files_gives_no_home(scene: FamilyScene) -> None:
     """A file that could not be fetched, and a plain answer."""
     await scene.say(attachments=(attachment(),))
     (lease,) = await claim(scene)
@@ -300,7 +300,7 @@ async def test_a_call_under_way_there_has_an_unknown_outcome(scene: FamilyScene)
     assert again.turn == lease.turn
 
 
-async def test_what_is_no_matter_of_files_goes_on(scene: FamilyScene) -> None:
+async def test_takeover_keeps_questions_and_children(scene: FamilyScene) -> None:
     """A question stays open, and a child works at the new home; the family is told in each of its sessions."""
     await both(scene)
     lease = await _planned(scene, 2)

@@ -382,7 +382,7 @@ async def test_without_words_nobody_is_told_to_wait(scene: Scene) -> None:
     assert await scene.slots(kind=SlotKind.REPLY) == []
 
 
-async def test_what_is_said_names_what_is_waited_for(store: Store, clock: FakeClock) -> None:
+async def test_waiting_reply_names_what_the_turn_waits_for(store: Store, clock: FakeClock) -> None:
     """No card is open while a turn waits for nothing but its sub-sessions; one that is open comes first."""
     family = FamilyScene(store, clock)
     lease = await family.at_work()

@@ -58,14 +58,14 @@ async def test_a_rest_that_is_cut_too_waits_again(scene: Scene, clock: FakeClock
     assert (await scene.claim()).turn == first.turn
 
 
-async def test_what_comes_after_the_rest_is_a_turn_of_its_own(scene: Scene) -> None:
+async def test_message_after_the_last_part_begins_its_own_turn(scene: Scene) -> None:
     """The last input is whole."""
     first = await scene.say("a", cut=True)
     await scene.say("b")
     assert (await scene.say("c")).turn != first.turn
 
 
-async def test_what_comes_when_the_wait_is_over_is_a_turn_of_its_own(scene: Scene, clock: FakeClock) -> None:
+async def test_message_after_the_wait_for_parts_begins_its_own_turn(scene: Scene, clock: FakeClock) -> None:
     """A turn may be queued for hours behind another: a later word does not go on with it."""
     await scene.running()
     first = await scene.say("a", cut=True)
@@ -89,9 +89,7 @@ async def test_only_the_same_person_in_the_same_place_goes_on(
 
 @pytest.mark.parametrize("more", [{"reply_to": "7"}, {"quoted": "a forwarded text"}, {"unread": "a photo"}])
 @KINDS
-async def test_what_brings_something_of_its_own_does_not_go_on(
-    scene: Scene, kind: TurnKind, more: dict[str, Any]
-) -> None:
+async def test_message_with_more_than_text_is_no_next_part(scene: Scene, kind: TurnKind, more: dict[str, Any]) -> None:
     """A platform cuts plain text into plain text: a reply, a quote or a picture is a message of its own."""
     first = await scene.say("a", cut=True, kind=kind)
     other = await scene.say("b", **more)
@@ -119,7 +117,7 @@ async def test_another_message_of_the_person_ends_the_wait(scene: Scene) -> None
 
 
 @pytest.mark.parametrize(("follows", "joins"), [("m7", True), ("m8", False), ("", True)])
-async def test_where_messages_are_numbered_only_the_next_one_goes_on(scene: Scene, follows: str, joins: bool) -> None:
+async def test_next_part_has_the_next_number_where_messages_count(scene: Scene, follows: str, joins: bool) -> None:
     """On other platforms time alone decides."""
     first = await scene.say("a", cut=True, event_key="m7")
     assert ((await scene.say("b", follows=follows)).turn == first.turn) is joins
@@ -150,7 +148,7 @@ async def test_eight_parts_are_one_message_at_most(scene: Scene) -> None:
     assert (await scene.claim()).turn == first.turn
 
 
-async def test_what_was_overheard_is_no_part(scene: Scene) -> None:
+async def test_overheard_message_is_no_part(scene: Scene) -> None:
     """A turn that is given talk of the group may still have its eight parts."""
     for _ in range(8):
         await scene.overhear("beside", to=GROUP)

@@ -55,7 +55,7 @@ async def test_a_claimed_slot_is_being_sent(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
+async def test_due_slots_agree_with_the_next_claim(scene: Scene) -> None:
     """Not what is for other channels, is being sent, or stands behind what is tried again later; others go on."""
     assert not await scene.store.any_due(CHANNELS)
     await _say(scene, "a", "b")
@@ -324,7 +324,7 @@ async def test_version_before_the_first_send_is_sent_with_it(scene: Scene) -> No
 
 
 @pytest.mark.conformance
-async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> None:
+async def test_newer_version_is_repeated_after_a_stale_edit(scene: Scene) -> None:
     """Another machine's edit, which no row tells of, may stand over it; there may be many."""
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
@@ -339,7 +339,7 @@ async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> No
     assert (await _one(scene)).version == 4
 
 
-async def test_what_is_to_be_sent_anyway_is_not_sent_twice(scene: Scene) -> None:
+async def test_version_due_anyway_is_not_sent_twice(scene: Scene) -> None:
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
     assert await scene.store.slot_overwritten(shown.id, 1)

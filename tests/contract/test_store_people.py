@@ -73,7 +73,7 @@ async def test_a_cookie_lasts_its_time(store: Store, clock: FakeClock, after_s: 
     assert await store.signed_in("cookie") == owner
 
 
-async def test_who_signs_out_is_out(store: Store) -> None:
+async def test_sign_out_ends_one_cookie(store: Store) -> None:
     """That cookie only; twice is safe."""
     for n in "12":
         await store.add_code(ANN, f"code{n}", HOUR)

@@ -22,7 +22,7 @@ GROUP = route(SessionId("chat:g"))
 
 
 @pytest.mark.conformance
-async def test_what_is_not_there_is_not_there(store: Store) -> None:
+async def test_missing_rows_read_as_none(store: Store) -> None:
     """None or nothing; a turn that is named must exist."""
     assert await store.session(MAIN) is None
     assert await store.wait(WaitId("w")) is None

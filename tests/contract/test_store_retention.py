@@ -155,7 +155,7 @@ async def test_turns_go_in_order_over_histories(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-async def test_what_has_not_ended_is_never_removed(scene: Scene, clock: FakeClock) -> None:
+async def test_unended_turn_is_never_removed(scene: Scene, clock: FakeClock) -> None:
     """Queued, running, parked; and an ended turn with a message to send."""
     parked = await scene.parked()
     command = await scene.running(kind=TurnKind.COMMAND)
@@ -285,7 +285,7 @@ async def test_an_approval_stays_with_its_grant(scene: Scene, clock: FakeClock) 
 
 
 @pytest.mark.conformance
-async def test_what_belongs_to_no_turn_goes_too(scene: Scene, clock: FakeClock) -> None:
+async def test_rows_without_a_turn_are_removed_too(scene: Scene, clock: FakeClock) -> None:
     """Control commands with their replies, once they are older than every turn that stays."""
     await scene.stop()
     await settled(scene)

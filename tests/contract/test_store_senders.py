@@ -61,7 +61,7 @@ async def test_a_later_life_of_the_sender_sends_on(scene: Scene) -> None:
     assert await scene.store.claim_slots(NodeId("here#2"), ["telegram"], 5)
 
 
-async def test_whoever_leaves_makes_room_for_another_sender(scene: Scene) -> None:
+async def test_released_sender_wakes_another(scene: Scene) -> None:
     """And for another holder of what it held."""
     await _say(scene, "a", "b")
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)

@@ -203,7 +203,7 @@ async def test_an_unknown_wait_starts_nothing(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("state", ["open", "approved", "denied", "expired"])
-async def test_what_was_asked_never_starts_without_its_wait(scene: Scene, clock: FakeClock, state: str) -> None:
+async def test_asked_call_never_starts_without_its_wait(scene: Scene, clock: FakeClock, state: str) -> None:
     """Leaving the wait out is no way around a decision, in this life of the turn or the next."""
     asked = await scene.asked(ttl_s=60)
     if state == "approved":

@@ -419,7 +419,7 @@ async def test_a_card_with_one_open_row_is_shown_again_whole(scene: Scene) -> No
     assert [slot.waits for slot in cards] == [asked.waits, asked.waits]
 
 
-async def test_what_expired_in_a_downtime_is_asked_anew(scene: Scene, clock: FakeClock) -> None:
+async def test_approval_expired_in_a_downtime_is_superseded(scene: Scene, clock: FakeClock) -> None:
     """The approval is superseded, its call planned again and its turn queued; nobody could have pressed it."""
     asked = await scene.parked(ttl_s=60)
     await scene.send_all()

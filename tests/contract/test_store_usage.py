@@ -72,7 +72,7 @@ async def test_all_of_a_history_can_be_summed_up(scene: Scene) -> None:
     assert await _history(scene) == [turn]
 
 
-async def test_whoever_reads_a_turn_reads_the_summary_too(scene: Scene) -> None:
+async def test_every_read_of_a_turn_has_the_latest_summary(scene: Scene) -> None:
     """As it is now, though the turn ended, and was read, before it was made."""
     first, second = await scene.ended(), await scene.ended()
     assert await _history(scene) == [first, second]
@@ -221,7 +221,7 @@ async def test_days_end_at_midnight_in_utc(scene: Scene, clock: FakeClock) -> No
     assert await scene.store.spent(tomorrow + timedelta(days=1)) == []
 
 
-async def test_what_a_child_spends_is_spent_by_the_person_it_works_for(store: Store, clock: FakeClock) -> None:
+async def test_tokens_of_a_child_count_for_its_person(store: Store, clock: FakeClock) -> None:
     """That is the person of the spawning turn."""
     family = FamilyScene(store, clock)
     held = await family.work(await family.born(await family.at_work(who=BOB)))

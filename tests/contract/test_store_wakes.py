@@ -162,9 +162,7 @@ async def test_a_lost_press_wakes_nobody(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("where", "being_sent", "wakes"), [(CHAT, False, True), (CHAT, True, False), (PAGE, False, False)]
 )
-async def test_what_says_something_else_is_to_be_sent_again(
-    scene: Scene, where: Conversation, being_sent: bool, wakes: bool
-) -> None:
+async def test_changed_slot_wakes_the_sender(scene: Scene, where: Conversation, being_sent: bool, wakes: bool) -> None:
     """While it is being sent the sender sees it afterwards; the page reads rows."""
     lease = await scene.running()
     early = NewSlot(conversation=where, kind=SlotKind.ANSWER, text="On", n=0, id=SlotId("early"))
@@ -245,7 +243,7 @@ async def test_an_answer_alone_is_announced(scene: Scene) -> None:
 
 
 @pytest.mark.conformance
-async def test_what_is_announced_can_be_read(scene: Scene) -> None:
+async def test_announced_change_is_readable(scene: Scene) -> None:
     """The wake-up comes after the commit: whoever reads on it sees the change."""
     turn = asyncio.get_running_loop().create_future()
     seen: list[TurnState] = []

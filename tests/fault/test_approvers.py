@@ -49,7 +49,7 @@ async def test_two_owners_must_press_on_telegram(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("presser", [ANN, BOB])
 @pytest.mark.sampled(1)
-async def test_what_nobody_decided_is_shown_to_others(presser: int, tmp_path: Path) -> None:
+async def test_undecided_approval_is_shown_to_further_approvers(presser: int, tmp_path: Path) -> None:
     """An approver who is no owner is asked like an owner. The first press wins, and every card is edited."""
     async with telegram_rig.wire(tmp_path) as one:
         one.shell, one.expiry, telegram = FIRST_JOE, "12s", one.telegram

@@ -101,7 +101,7 @@ async def test_a_name_that_changes_its_address_leads_nowhere(siege: Siege) -> No
 @pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 @contained
 @pytest.mark.parametrize("lie", LIES)
-async def test_what_a_page_forges_is_never_said_in_our_name(siege: Siege, lie: str) -> None:
+async def test_forged_page_text_is_marked_untrusted(siege: Siege, lie: str) -> None:
     """What stands outside of the block of strangers' words is ours: an error's text had the page's words in it."""
     ann = siege.session()
     for result in [
@@ -149,7 +149,7 @@ async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
 @pytest.mark.parametrize(
     "kept", ["[]", '{"cookies": [{"name": "x"}]}', '{"cookies": [], "origins": [{"origin": "x"}]}']
 )
-async def test_what_cannot_be_given_back_costs_a_sign_in_and_not_the_place(siege: Siege, kept: str) -> None:
+async def test_bad_saved_cookie_costs_a_sign_in_only(siege: Siege, kept: str) -> None:
     """One cookie that Chromium does not take shut the session out for as long as it was kept."""
     states = siege.state / "tools" / "browser" / "states"
     states.mkdir(exist_ok=True)
@@ -160,7 +160,7 @@ async def test_what_cannot_be_given_back_costs_a_sign_in_and_not_the_place(siege
 
 
 @contained
-async def test_a_download_that_is_too_large_to_be_kept_is_in_the_workspace(siege: Siege) -> None:
+async def test_download_above_the_artifact_limit_is_in_the_workspace(siege: Siege) -> None:
     """Between what the tool and what the gateway took for 50 MB it was said to have failed."""
     ann = siege.session()
     result = await ann.done("download", url=f"http://{siege.page}/file?size=51000000", path="all.bin")

@@ -166,7 +166,7 @@ async def test_a_damaged_log_is_told(daemon: Daemon) -> None:
     figure("F06", LOST, len(set(SAID) - set(await found(daemon.state))), 0, of=len(SAID))
 
 
-async def test_what_lies_before_the_damage_is_kept_by_the_runbooks_step(daemon: Daemon) -> None:
+async def test_runbook_step_keeps_frames_before_the_damage(daemon: Daemon) -> None:
     """As written there: the state is copied away, the log's whole part moved into the database, and work goes on."""
     files = await killed_after(daemon, SAID)
     flipped(60, 600)(daemon.state)
@@ -190,7 +190,7 @@ async def test_what_lies_before_the_damage_is_kept_by_the_runbooks_step(daemon: 
 
 
 @pytest.mark.whole("the store's own tests of what a power cut leaves stay")
-async def test_what_a_power_cut_can_leave_opens_and_is_told(daemon: Daemon) -> None:
+async def test_log_torn_by_a_power_cut_opens_with_a_note(daemon: Daemon) -> None:
     """The last transaction is not whole, and no index says more: the rest is there, and a line in the log says so."""
     files = await killed_after(daemon, SAID)
     ended_by_a_commit(daemon.state)

@@ -98,7 +98,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             await daemon.kill()
 
 
-async def test_what_was_accepted_is_answered(world: World) -> None:
+async def test_accepted_message_is_answered_on_a_filling_disk(world: World) -> None:
     """Messages while it fills: each is taken and answered, or refused in words; sent again, those are taken too."""
     pid = world.daemon.process.pid if world.daemon.process else 0
     taken: list[str] = []

@@ -150,7 +150,7 @@ def no_history(call: Call) -> Fault | None:
     return faults.error("missing_scope", needed="im:history") if call.method.startswith("conversations.") else None
 
 
-async def test_what_cannot_be_looked_up_comes_again_marked(tmp_path: Path) -> None:
+async def test_unverifiable_message_is_repeated_and_marked(tmp_path: Path) -> None:
     """Without leave to look, what may stand there already is sent once more, and says so."""
     async with wire(tmp_path) as one:
         slack = one.slack
@@ -168,7 +168,7 @@ async def test_what_cannot_be_looked_up_comes_again_marked(tmp_path: Path) -> No
         assert texts == ["You said: hello", f"{RESENT} You said: hello"]
 
 
-async def test_a_lookup_that_fails_is_made_again_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_failed_lookup_is_repeated_before_any_send(tmp_path: Path) -> None:
     """While Slack does not say what stands there nothing is sent; then it is found."""
     async with wire(tmp_path) as one:
         slack, left = one.slack, [faults.broken(503)]

@@ -102,7 +102,7 @@ async def test_a_banned_channel_delays_no_other_and_is_not_forgotten(tmp_path: P
 
 
 @pytest.mark.whole("waits for seconds; the banned channel stays")
-async def test_a_banned_lookup_holds_up_what_is_in_doubt_and_nothing_else(tmp_path: Path) -> None:
+async def test_banned_lookup_delays_only_the_message_in_doubt(tmp_path: Path) -> None:
     """Slack limits how often it can be asked what stands in a conversation: that is no ban on writing in another."""
     async with wire(tmp_path) as one:
         slack = one.slack
@@ -157,7 +157,7 @@ async def test_banned_methods_are_not_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", [faults.broken(), faults.too_many(1), faults.drop()], ids=["500", "429", "cut"])
-async def test_a_colleagues_question_survives_that_slack_does_not_say_who_asks(tmp_path: Path, fault: Fault) -> None:
+async def test_colleagues_question_survives_a_failed_lookup(tmp_path: Path, fault: Fault) -> None:
     """In a channel that was allowed: nobody names the colleague, so that they are a stranger unless Slack says more."""
     async with wire(tmp_path) as one:
         slack = one.slack

@@ -228,7 +228,7 @@ def asked_too_early(slack: FakeSlack) -> list[Call]:
     ("refusal", "cure"),
     [("invalid_auth", "does not accept the app_token"), ("link_disabled", "Socket Mode is off")],
 )
-async def test_what_a_person_has_to_mend_is_said(refusal: str, cure: str, tmp_path: Path) -> None:
+async def test_refusal_of_the_socket_names_its_cure(refusal: str, cure: str, tmp_path: Path) -> None:
     """Readiness names the cure, and so is the owner told, as long as anything can be said."""
     async with wire(tmp_path) as one:
         slack = one.slack

@@ -254,7 +254,7 @@ async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path) -> N
 
 
 @pytest.mark.whole("waits for seconds; the cards offered again stay")
-async def test_what_expired_in_a_long_absence_is_asked_anew(tmp_path: Path) -> None:
+async def test_approval_expired_in_a_long_absence_is_asked_again(tmp_path: Path) -> None:
     """The old button is told why it does nothing; the new card decides, once."""
     async with wire(tmp_path) as one:
         one.expiry = "2s"

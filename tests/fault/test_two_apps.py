@@ -39,7 +39,7 @@ async def ended(two: Pair, turns: int = 1, owner: str = "owner", within_s: float
             await asyncio.sleep(0.02)
 
 
-async def test_a_suspended_holder_writes_nothing_and_its_tool_is_killed(tmp_path: Path) -> None:
+async def test_suspended_holder_writes_nothing_and_loses_its_tool(tmp_path: Path) -> None:
     """The other takes the turn and tells that the outcome is unknown; awake again, the first one only cleans up."""
     clock = FakeClock()
     marker = f"8{time.monotonic_ns() % 10**9}"
@@ -106,7 +106,7 @@ async def test_a_models_late_answer_is_not_stored(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
-async def test_what_one_gives_up_the_other_takes(tmp_path: Path) -> None:
+async def test_turn_of_a_stopping_node_is_taken_over_at_once(tmp_path: Path) -> None:
     """An orderly stop in the middle of an answer: the other is asked at once, long before a lease would run out."""
     replies = [Reply(text="one two three", chunks=3, delay_s=5), Reply(text="Here.")]
     async with ScriptedModel(replies) as model, pair(tmp_path, SystemClock(), MODEL.format(url=model.base_url)) as two:
@@ -191,7 +191,7 @@ async def test_the_same_event_at_both_is_one_message(tmp_path: Path) -> None:
         assert len([item for item in await two.items() if isinstance(item, Slot)]) == 1
 
 
-async def test_who_missed_wake_ups_looks_again(tmp_path: Path) -> None:
+async def test_subscriber_that_missed_wake_ups_reads_again(tmp_path: Path) -> None:
     """A machine that was away hears of no change from then, and is told that it missed some. Each looks for itself."""
     async with pair(tmp_path, FakeClock()) as two:
         one, other = (machine.way.live for machine in two.machines)

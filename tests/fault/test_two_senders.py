@@ -86,7 +86,7 @@ async def test_a_stale_sender_changes_nothing(tmp_path: Path) -> None:
         assert "(re-sent)" in telegram.shown(ANN)[1].text
 
 
-async def test_what_a_turn_writes_reaches_its_sender_alone(tmp_path: Path) -> None:
+async def test_answer_deltas_reach_their_sender_alone(tmp_path: Path) -> None:
     """Whichever machine runs the turn. Without a sender, that one."""
     async with FakeTelegram().serve() as telegram, pair(tmp_path, FakeClock(), _config(tmp_path, telegram)) as two:
         buses = [one.way.live for one in two.machines]

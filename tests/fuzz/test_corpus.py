@@ -37,7 +37,7 @@ def test_every_kept_input_is_taken(parser: Parser) -> None:
 @pytest.mark.timeout(LONG_S + 120)
 @each
 @pytest.mark.whole("new inputs; the kept ones stay")
-def test_what_is_made_of_the_kept_inputs_is_taken(parser: Parser) -> None:
+def test_mutations_of_the_corpus_are_accepted(parser: Parser) -> None:
     mutator = Mutator(Random(f"{parser.name} {SEED}"), corpus.read(parser.name), parser.words, SHORT)
     for _ in range(MUTATIONS):
         _taken(parser, mutator.made())

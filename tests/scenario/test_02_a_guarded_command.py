@@ -111,7 +111,7 @@ async def test_a_forged_button_does_nothing(daemon: Daemon) -> None:
 
 
 @pytest.mark.whole("the same path; the command that runs once stays")
-async def test_what_is_long_is_kept_whole_in_a_file(daemon: Daemon) -> None:
+async def test_long_output_is_kept_whole_in_a_file(daemon: Daemon) -> None:
     """Head and tail are shown; everything can be opened from the page."""
     async with page_of(daemon) as page:
         await page.say("/shell env seq 1 100000")

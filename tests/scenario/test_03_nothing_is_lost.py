@@ -26,7 +26,7 @@ async def test_the_waiting_button_still_works_once(daemon: Daemon) -> None:
 
 
 @pytest.mark.whole("a browser for a second; test_line has the page while the daemon stops")
-async def test_what_is_written_while_it_is_down_arrives(daemon: Daemon) -> None:
+async def test_message_written_during_a_downtime_arrives_once(daemon: Daemon) -> None:
     """A message sent to a dead daemon waits in the page and is taken once when it is back."""
     async with at_the_page(daemon) as owner:
         await daemon.kill()

@@ -51,7 +51,7 @@ async def test_another_owners_session_stays_closed(two_owners: Daemon) -> None:
         assert "main:ann" not in {row["id"] for frame in bob.frames for row in frame.get("sessions", [])}
 
 
-async def test_who_is_no_owner_any_more_is_signed_out(two_owners: Daemon) -> None:
+async def test_former_owner_is_signed_out(two_owners: Daemon) -> None:
     """A cookie and a link outlive a change of the configuration; the rights do not."""
     async with signed_in(two_owners, "bob") as bob:
         link = await two_owners.link("bob")
@@ -76,7 +76,7 @@ async def test_an_open_page_ends_with_its_sign_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("swap", SWAPS)
 @pytest.mark.sampled(1)
-async def test_what_was_allowed_in_a_folder_runs_in_no_other(tmp_path: Path, swap: str) -> None:
+async def test_command_allowed_in_one_folder_runs_in_no_other(tmp_path: Path, swap: str) -> None:
     """One allowed command puts something else in the place of the folder that the card of the next one names."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -188,7 +188,7 @@ async def test_a_name_of_megabytes_is_not_repeated(tmp_path: Path, model: Script
 
 
 @pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
-async def test_guessing_through_a_proxy_is_counted_by_what_the_proxy_says(daemon: Daemon) -> None:
+async def test_sign_in_guesses_count_by_the_trusted_proxys_header(daemon: Daemon) -> None:
     """A sender writes forwarding headers of its own; what the trusted proxy adds below them counts."""
     await daemon.stop()
     await daemon.start({"DRAGOMAN_HTTP__TRUSTED_PROXIES": "127.0.0.1"})

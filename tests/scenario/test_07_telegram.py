@@ -191,7 +191,7 @@ async def test_a_stranger_gets_one_line_and_costs_nothing(world: World) -> None:
 
 
 @pytest.mark.sampled(1)
-async def test_what_came_while_it_was_down_is_answered_in_order(world: World) -> None:
+async def test_messages_of_a_downtime_are_answered_in_order(world: World) -> None:
     """The backlog is neither dropped nor doubled; a card that waited works once."""
     telegram = world.telegram
     telegram.say(ANN, "/shell env echo before the crash")
@@ -230,7 +230,7 @@ async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
 
 
 @pytest.mark.sampled(1)
-async def test_what_cannot_be_read_is_said_and_commands_are_known(world: World) -> None:
+async def test_unreadable_message_is_answered_and_commands_are_listed(world: World) -> None:
     """An honest line for what is neither words nor a file; the menu of commands by kind of chat; /start greets."""
     telegram = world.telegram
     sender, chat = telegram.person(ANN), telegram.private(ANN).payload()

@@ -150,7 +150,7 @@ async def once(card: Locator) -> None:
 
 
 @pytest.mark.whole("waits for seconds; the three sub-sessions stay")
-async def test_which_kernel_is_this_and_how_full_is_the_disk(world: World) -> None:
+async def test_two_commands_share_a_card_and_run_once_each(world: World) -> None:
     """The answer streams; one card asks for both commands, here and on the page; each runs once; it goes on."""
     telegram, model = world.telegram, world.model
     looking = "Let me look at both, the kernel's version and the disk, side by side. I need your word for that."

@@ -118,7 +118,7 @@ def when(asked: str, answer: str, think_s: float = 0) -> Rule:
 
 
 @pytest.mark.sampled(1)
-async def test_all_that_an_owner_says_is_one_session_and_a_friend_has_another(world: World) -> None:
+async def test_owner_has_one_session_everywhere_and_a_friend_another(world: World) -> None:
     """What is said in one workspace is known in the other and on the page; each answer goes where it was asked for."""
     slack, garden, model = world.slack, world.garden, world.model
     async with page_of(world.daemon) as page:
@@ -191,7 +191,7 @@ async def test_a_mention_begins_a_thread_and_the_thread_is_a_session(world: Worl
 
 
 @pytest.mark.sampled(1)
-async def test_what_a_thread_asks_for_is_decided_by_the_owner_and_told_in_the_thread(world: World) -> None:
+async def test_thread_asks_the_owner_and_gets_the_answer(world: World) -> None:
     """A command, and a sub-session with one of its own: the cards come to the owner, what came of it to the thread."""
     slack, model = world.slack, world.model
     ran = Call(name="shell", arguments=json.dumps({"command": "uname -s"}))
@@ -363,7 +363,7 @@ async def test_files(world: World) -> None:
 
 
 @pytest.mark.sampled(1)
-async def test_killed_with_a_card_open_and_a_message_stored_but_not_acknowledged(world: World) -> None:
+async def test_card_and_unacknowledged_message_survive_a_kill(world: World) -> None:
     """Slack says it again, and it is answered once; the card works once, and the thread goes on where it was."""
     slack, model = world.slack, world.model
     model.rules += [when("rye", "Forty minutes."), when("how hot", "230.")]

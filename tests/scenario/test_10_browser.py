@@ -281,7 +281,7 @@ async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: Scrip
 # --- what is kept from it -----------------------------------------------------------------------
 
 
-async def test_what_is_denied_is_not_opened(world: World) -> None:
+async def test_denied_page_is_not_opened(world: World) -> None:
     """Nothing reaches the host, and the model is told."""
     world.model.replies.extend([Reply(calls=(call("open", url=f"{world.pages.here}/tables"),)), Reply(text="A pity.")])
     await world.press(await world.asked(QUESTION), "deny")
@@ -291,7 +291,7 @@ async def test_what_is_denied_is_not_opened(world: World) -> None:
 
 
 @pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
-async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_hand: World) -> None:
+async def test_allowed_host_leads_to_no_other_until_allowed(by_hand: World) -> None:
     """Its link is stopped with the address named; that host has a button of its own; `/new` forgets both."""
     pages = by_hand.pages
     other = f"{pages.elsewhere}/other"

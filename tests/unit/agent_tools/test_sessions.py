@@ -132,7 +132,7 @@ def line(title: str, *, depth: int = 1, state: TurnState = TurnState.RUNNING, wa
     )  # fmt: skip
 
 
-def test_what_they_are() -> None:
+def test_specs_of_the_session_tools() -> None:
     spawn, listed, stop = sessions_spawn.SPEC, sessions_list.SPEC, sessions_stop.SPEC
 
     assert [spec.name for spec in (spawn, listed, stop)] == ["sessions_spawn", "sessions_list", "sessions_stop"]
@@ -187,7 +187,7 @@ def test_nothing_else_can_be_asked(args: dict[str, Any]) -> None:
         sessions_spawn.Args.model_validate(args)
 
 
-async def test_what_was_allowed_reads_back_as_it_was() -> None:
+async def test_stored_arguments_of_a_spawn_validate_again() -> None:
     """The arguments that an approval keeps are validated again before they run."""
     args = sessions_spawn.Args.model_validate({"task": "x", "timeout": 7, "tools": []})
 
@@ -253,7 +253,7 @@ async def test_stopping_twice_is_safe_and_says_so(call: Call) -> None:
 
 
 @pytest.mark.parametrize("session", ["main:ann", "child:t9.9", "chat:telegram/default/-1003", "'; drop table"])
-async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, session: str) -> None:
+async def test_session_outside_the_family_cannot_be_stopped(call: Call, session: str) -> None:
     found = await sessions_stop.run(call, sessions_stop.Args(session=session))
 
     assert (found.status, found.code, call.family.stopped) == (ResultStatus.ERROR, "not_found", [])
@@ -377,7 +377,7 @@ async def test_history_that_has_nothing_says_so(call: Call) -> None:
     assert (found.text, found.hint, found.untrusted) == ("", "There is nothing before that.", False)
 
 
-def test_what_a_model_is_shown_of_all_tools_is_short() -> None:
+def test_schemas_of_all_tools_are_short() -> None:
     """The first request with every tool stays within 12 KB, most of it the system prompt."""
     modules = (sessions_spawn, sessions_list, sessions_stop, shell)
     tools = [

@@ -63,7 +63,7 @@ def call(tmp_path: Path, machine: Containment) -> Call:
     return Call(workspace, machine)
 
 
-def test_what_it_is() -> None:
+def test_spec_of_the_shell() -> None:
     spec = shell.SPEC
     assert (spec.name, spec.availability, spec.risk, spec.effect) == (
         "shell", Availability.MAIN, Risk.EXECUTE, Effect.UNSAFE

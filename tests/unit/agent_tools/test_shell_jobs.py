@@ -140,14 +140,14 @@ async def test_a_command_in_a_terminal_runs_to_its_end(tmp_path: Path, machine: 
         (JobEnd.STOPPED, "job_stopped", ResultStatus.CANCELLED),
     ],
 )
-def test_how_a_job_ended_is_its_result(end: JobEnd, code: str, status: ResultStatus) -> None:
+def test_result_names_the_end_of_a_job(end: JobEnd, code: str, status: ResultStatus) -> None:
     job = JobState(id="j1", end=end, exit_code=None, output="x", why="Because.", seconds=3, output_path=".d/o.txt")
     result = result_of(job)
     assert (result.status, result.code, result.text) == (status, code, "x")
     assert result.hint == "The job j1 is over. Because. All its output is in .d/o.txt."
 
 
-def test_what_they_are() -> None:
+def test_specs_of_the_job_tools() -> None:
     for module, risk, effect in (
         (shell_poll, Risk.READ, Effect.UNSAFE),
         (shell_kill, Risk.NONE, Effect.IDEMPOTENT),

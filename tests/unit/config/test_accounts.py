@@ -32,7 +32,7 @@ def test_one_table_is_one_account_and_several_have_names() -> None:
         ({"accounts": {"home": {}}, "token": 1}, "Move these keys into [channels.somewhere.accounts.main]"),
     ],
 )
-def test_what_is_no_account_is_one_problem(raw: object, told: str) -> None:
+def test_malformed_account_table_is_one_problem(raw: object, told: str) -> None:
     reader = TableReader(file="config.toml", variables={}, environ={})
     assert account_tables(raw, AT, reader, needs="a token") == {}
     (problem,) = reader.problems
@@ -51,6 +51,6 @@ def test_what_is_no_account_is_one_problem(raw: object, told: str) -> None:
         ("", False, False),
     ],
 )
-def test_what_leaves_this_machine_is_encrypted(url: str, safe: bool, in_clear: bool) -> None:
+def test_address_off_this_machine_needs_encryption(url: str, safe: bool, in_clear: bool) -> None:
     assert is_safe_to_send_to(url) is safe
     assert is_in_clear(url) is in_clear

@@ -111,7 +111,7 @@ def test_a_mistake_is_told_with_its_cure(tmp_path: Path, text: str, told: str) -
         ),
     ],
 )
-def test_what_some_requests_cannot_meet_is_a_warning(tmp_path: Path, text: str, told: str) -> None:
+def test_approver_rule_that_cannot_be_met_is_a_warning(tmp_path: Path, text: str, told: str) -> None:
     assert any(line.startswith(told) for line in loaded(tmp_path, text + "\n").warnings)
 
 

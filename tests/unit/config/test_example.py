@@ -178,7 +178,7 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     assert settings_of(loaded, "slack") == SlackSettings(accounts={"main": slack}), "the defaults, again"
 
 
-def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
+def test_example_explains_every_key_and_has_fewer_than_150() -> None:
     explained = set(keys_of_file(tomllib.loads(uncommented())))
     # The table of one of several accounts has the keys of the table of the only one, and stands in its place.
     whole = schema()

@@ -61,7 +61,7 @@ def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
     assert loaded.warnings == ()
 
 
-def test_the_file_is_the_named_one_then_the_variables_then_the_users(tmp_path: Path) -> None:
+def test_configuration_is_named_then_from_variables_then_xdg(tmp_path: Path) -> None:
     places = {name: tmp_path / name / "dragoman" / "config.toml" for name in ("named", "variable", "xdg", ".config")}
     for n, place in enumerate(places.values()):
         place.parent.mkdir(parents=True)
@@ -75,7 +75,7 @@ def test_the_file_is_the_named_one_then_the_variables_then_the_users(tmp_path: P
     assert load(places["named"], None, environ, SPECS).settings.http.port == 1
 
 
-def test_the_state_folder_is_the_named_one_then_the_variables_then_the_users(tmp_path: Path) -> None:
+def test_state_folder_is_named_then_from_variables_then_xdg(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "xdg")}
     assert load(None, None, environ, SPECS).state == tmp_path / "xdg" / "dragoman"
     environ |= {"DRAGOMAN_STATE": "~/variable"}
@@ -417,14 +417,14 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
     assert tools["browser"].actions == {"download": 600, "open": 60}
 
 
-def test_what_a_tool_says_of_its_approval_lies_under_what_is_set(tmp_path: Path) -> None:
+def test_configured_approval_overrides_the_tools_own(tmp_path: Path) -> None:
     assert read(tmp_path).tools["spawn"].approval == {"dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK}
     told = read(tmp_path, '[tools.spawn]\napproval = { dm = "deny", main = "ask" }\n').tools["spawn"].approval
     assert told == {"main": ApprovalMode.ASK, "dm": ApprovalMode.DENY, "non-main": ApprovalMode.ASK}
     assert set(read(tmp_path, '[tools.spawn]\napproval = "allow"\n').tools["spawn"].approval.values()) == {"allow"}
 
 
-def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
+def test_dangerous_or_useless_setting_is_warned_of(tmp_path: Path) -> None:
     loaded = read(
         tmp_path,
         '[tools.shell]\npermission = "always"\napproval = "allow"\n[model]\nbase_url = "http://example.org/v1"\n'
@@ -468,7 +468,7 @@ def test_a_secret_that_everyone_may_read_is_warned_of(tmp_path: Path) -> None:
     assert told == [f"{key} holds a secret that every user of this machine can read; run: chmod o-r {key}"]
 
 
-def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
+def test_settings_are_described_without_secrets(tmp_path: Path) -> None:
     loaded = read(
         tmp_path,
         '[model]\nname = "openai:x"\napi_key = "env:KEY"\n[sessions]\napproval_expiry_main = "2h"\n',
@@ -487,6 +487,6 @@ def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
     assert loaded.settings.sessions.approval_expiry_main == timedelta(hours=2)
 
 
-def test_a_place_on_a_channel_that_is_not_configured_is_warned_of(tmp_path: Path) -> None:
+def test_place_on_an_unconfigured_channel_is_warned_of(tmp_path: Path) -> None:
     loaded = read(tmp_path, '[chats]\nallow = ["slack:T0AA/C0CC"]\n')
     assert loaded.warnings == ("slack: the channel is not configured, so nobody can write there yet.",)

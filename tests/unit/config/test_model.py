@@ -53,7 +53,7 @@ def test_of_two_models_of_one_name_one_is_to_be_called_otherwise(tmp_path: Path)
 # --- instructions ---------------------------------------------------------------------------
 
 
-def test_instructions_are_read_in_order_from_beside_the_configuration(tmp_path: Path) -> None:
+def test_instructions_are_read_in_order_beside_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes("\ufeff  Be kind. \r\n".encode())
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "b.md").write_text("Bé brief.\n\n")
@@ -182,7 +182,7 @@ def test_an_agents_model_is_one_of_those_configured(tmp_path: Path) -> None:
     assert "[[model.fallback]]" in error.cure
 
 
-def test_an_agents_model_is_not_judged_by_a_model_that_is_wrong_itself(tmp_path: Path) -> None:
+def test_bad_model_is_reported_once_and_not_for_its_agents(tmp_path: Path) -> None:
     error = refusal(tmp_path, '[model]\nname = "x"\n[agents.scout]\ndescription = "Looks."\nmodel = "openai:x"\n')
     assert "agents.scout" not in error.message
 

@@ -12,7 +12,7 @@ from config.places import find_config, find_state, misplaced, users_config
 from gateway.errors import ConfigError
 
 
-def test_a_folder_that_cannot_be_entered_is_not_taken_for_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_folder_is_not_taken_for_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: Path) -> os.stat_result:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 

@@ -103,7 +103,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         ("[channels.slak]\n", "channels.slak", 'Did you mean "slack"?'),
     ],
 )
-def test_what_is_wrong_is_told_with_key_and_cure(tmp_path: Path, toml: str, key: str, words: str) -> None:
+def test_bad_setting_is_refused_with_key_and_cure(tmp_path: Path, toml: str, key: str, words: str) -> None:
     told = refusal(tmp_path, toml)
     assert told.startswith(f"{tmp_path}/config.toml: {key}: ")
     assert words in told
@@ -116,7 +116,7 @@ def test_by_http_it_needs_an_address_that_slack_reaches(tmp_path: Path) -> None:
     assert loaded.warnings == ()
 
 
-def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
+def test_dangerous_or_useless_setting_is_warned_of(tmp_path: Path) -> None:
     toml = ONE + 'api_root = "http://slack.example.org/api"\nsigning_secret = "env:SIGNING"\n'
     assert read(tmp_path, toml).warnings == (
         "channels.slack: the tokens of main go to http://slack.example.org/api/ without TLS.",
@@ -170,7 +170,7 @@ def test_the_manifest_is_that_of_the_account(tmp_path: Path) -> None:
         ("http = 5\n", None, "http: it is not a table"),
     ],
 )
-def test_what_is_in_the_way_of_a_manifest_is_told(tmp_path: Path, toml: str, account: str | None, told: str) -> None:
+def test_obstacle_to_a_manifest_is_named(tmp_path: Path, toml: str, account: str | None, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(tmp_path, toml, account)
     assert told in str(caught.value)

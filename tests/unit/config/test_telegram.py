@@ -106,7 +106,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         (f'{WEBHOOK}[http]\npublic_url = "http://a.org"\n', "channels.telegram.mode", "come through TLS"),
     ],
 )
-def test_what_is_wrong_is_told_with_key_and_cure(tmp_path: Path, toml: str, key: str, words: str) -> None:
+def test_bad_setting_is_refused_with_key_and_cure(tmp_path: Path, toml: str, key: str, words: str) -> None:
     told = refusal(tmp_path, toml)
     assert told.startswith(f"{tmp_path}/config.toml: {key}: ")
     assert words in told
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_told_with_key_and_cure(tmp_path: Path, toml: str, key:
 
 
 @pytest.mark.parametrize("token", ["x", "1001", ":x", "1001:", "0:x", "a:x", "1001:x y", "1001:x\ny", "1001:x/../y"])
-def test_what_is_no_token_is_refused_and_not_repeated(tmp_path: Path, token: str) -> None:
+def test_malformed_token_is_refused_and_not_repeated(tmp_path: Path, token: str) -> None:
     told = refusal(tmp_path, ONE, {"TOKEN": token})
     assert "channels.telegram.token: it is not a bot's token. Take it from @BotFather" in told
 
@@ -132,7 +132,7 @@ def test_a_wrong_public_url_is_told_once(tmp_path: Path) -> None:
     assert "channels.telegram" not in refusal(tmp_path, f'{WEBHOOK}[http]\npublic_url = "x"\n')
 
 
-def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
+def test_dangerous_or_useless_setting_is_warned_of(tmp_path: Path) -> None:
     toml = ONE + 'api_root = "http://bots.example.org"\nwebhook_secret = "env:SECRET"\n[owners]\nann = ["telegram:1"]\n'
     told = read(tmp_path, toml).warnings
     assert told == (

@@ -71,7 +71,7 @@ def test_they_come_from_variables_too(tmp_path: Path) -> None:
         ("[tools.plain]\nline = 4\n", "tools.plain.line: unknown key"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_cure(toml: str, told: str, tmp_path: Path) -> None:
+def test_bad_setting_is_refused_with_its_cure(toml: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, toml)
     assert told in str(caught.value)

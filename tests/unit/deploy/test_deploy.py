@@ -150,7 +150,7 @@ def test_a_replica_that_leads_follows_nobody_again(tmp_path: Path, monkeypatch: 
             assert leads.info("replication")["role"] == "master"
 
 
-async def test_what_compose_starts_works(valkey: tuple[str, str], tmp_path: Path) -> None:
+async def test_compose_file_starts_working_nodes(valkey: tuple[str, str], tmp_path: Path) -> None:
     """Two of its daemons with its environment: ready for the proxy, which asks by a name of theirs.
 
     The replica has all they wrote. It is refused as a store until it leads.

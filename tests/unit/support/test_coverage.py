@@ -8,5 +8,5 @@ import pytest
 
 
 @pytest.mark.no_cover
-def test_what_is_not_measured_is_not_traced() -> None:
+def test_unmeasured_run_is_not_traced() -> None:
     assert sys.gettrace() is None

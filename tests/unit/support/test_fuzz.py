@@ -50,7 +50,7 @@ print(json.dumps([len(told), report.held, report.runs, report.slowest_s, report.
 """
 
 
-def test_what_is_taken_well_is_counted_and_timed() -> None:
+def test_accepted_input_is_counted_and_timed() -> None:
     ran = alone("-c", TAKEN_WELL)
     assert (ran.returncode, ran.stderr) == (0, b"")
     told, held, runs, slowest_s, peak_mb = json.loads(ran.stdout)
@@ -60,7 +60,7 @@ def test_what_is_taken_well_is_counted_and_timed() -> None:
     assert 10 < peak_mb < MEMORY_AT_MOST_MB
 
 
-def test_what_is_raised_is_a_fault_and_named_once() -> None:
+def test_raised_error_is_a_fault_named_once() -> None:
     def reads(data: bytes) -> None:
         if data:
             raise KeyError("nobody said so")

@@ -46,7 +46,7 @@ def disk() -> Disk:
     return disk
 
 
-def test_what_was_not_synced_is_forgotten(disk: Disk) -> None:
+def test_unsynced_write_is_forgotten(disk: Disk) -> None:
     done(disk, "write", number=3, content=b"two")
     assert left(disk) == {"a": b"one"}
     assert left(disk, Fate.KEPT) == {"a": b"onetwo"}

@@ -123,7 +123,7 @@ def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
     assert f"| warm turn | 11 ms | 2 | ≤ 10 | {NO} |" in rest
 
 
-def test_a_budget_that_a_decision_allows_to_miss_is_said_and_is_no_miss() -> None:
+def test_budget_miss_allowed_by_a_decision_is_noted_as_no_miss() -> None:
     cpu = Decision(number="0026", times=4.65, of="floor")
     known: dict[str, Any] = {
         "what": "warm turn, CPU",
@@ -171,7 +171,7 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     assert worth in page(proof([], faults=faults, soak={**soak, "per_s": 8}))
 
 
-def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
+def test_page_lists_the_mutants_and_failing_areas_first() -> None:
     same = Change(function="gateway.policy.routing.route", old="1", new="2")
     good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)
     poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"], sampled_from=3_000)
@@ -183,7 +183,7 @@ def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
     assert "Its tests must notice 85%." in text
 
 
-def test_what_other_commands_wrote_is_read(tmp_path: Path) -> None:
+def test_results_of_other_commands_are_read(tmp_path: Path) -> None:
     file = tmp_path / "mutants.json"
     file.write_text(json.dumps(as_json({})))
     options = prove.parsed(["--mutants", str(file)])
@@ -191,7 +191,7 @@ def test_what_other_commands_wrote_is_read(tmp_path: Path) -> None:
     assert prove.read(options.fuzz) is None
 
 
-def test_what_a_larger_run_found_counts_too() -> None:
+def test_findings_of_a_larger_run_count_too() -> None:
     made = {"unit": "", "bar": 0, "least": False, "held": True, "fault": "F01", "seed": 7, "test": "test_kills.py"}
     lost = [{**made, "what": LOST, "value": 0, "of": of} for of in (5, 10_000)]
     killed = {"fault": "F01", "what": KILLS, "count": 1_000, "test": "test_kills.py", "seed": 7}
@@ -203,7 +203,7 @@ def test_what_a_larger_run_found_counts_too() -> None:
     assert "The figures of `./run proof --only F01 --large` are among those below; 2026-01-02, commit abc" in text
 
 
-def test_a_larger_run_that_is_not_there_is_refused_with_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_of_a_larger_run_is_refused_with_a_cure(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prove.parsed(["--larger", "nowhere.json"])
     assert "./run proof --only FAULT --large --json nowhere.json writes it" in capsys.readouterr().err
@@ -262,7 +262,7 @@ def test_a_miss_that_was_mended_goes_and_a_new_one_comes() -> None:
     assert "Every bar held." in again
 
 
-def test_what_other_commands_found_is_renewed_too() -> None:
+def test_results_of_other_commands_are_renewed() -> None:
     budget = {"what": "warm turn", "value": 11.0, "unit": "ms", "floor": 2, "budget": 10.0, "at_least": False}
     slow, green = measured({**budget, "holds": "NO"}), ("I06", "an approval counts twice", False)
     old = page(proof(lost("F01", 5), bench=slow, twins=[green]))
@@ -278,7 +278,7 @@ def test_what_other_commands_found_is_renewed_too() -> None:
     assert renewed(old, [], FAULTS).count("did not hold") == 1
 
 
-def test_what_a_page_never_had_is_said_or_stands_in_its_place() -> None:
+def test_section_missing_in_the_old_page_is_added_in_its_place() -> None:
     old = page(proof(lost("F14", 3), faults=FAULTS[1:2]))
     run = proof(lost("F14", 4), faults=FAULTS[1:2]).as_json()
     assert "## Not tried yet\n\n- F01: kill -9 at every point. Its tests were not run for this page.\n- F31" in (

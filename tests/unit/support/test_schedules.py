@@ -103,7 +103,7 @@ def test_nothing_of_a_suspended_place_runs() -> None:
     assert len(beats) >= 4
 
 
-def test_what_cannot_go_on_is_said() -> None:
+def test_deadlock_is_reported() -> None:
     async def for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -115,7 +115,7 @@ def test_what_cannot_go_on_is_said() -> None:
 
 
 @pytest.mark.whole("of a helper of tests; it computes for seconds")
-def test_what_goes_on_for_ever_is_said() -> None:
+def test_endless_loop_is_reported() -> None:
     async def spin() -> None:
         while True:  # noqa: ASYNC110 - that is the fault
             await asyncio.sleep(0)
@@ -126,7 +126,7 @@ def test_what_goes_on_for_ever_is_said() -> None:
     loop.bury()
 
 
-def test_what_nobody_handles_is_kept() -> None:
+def test_unhandled_exception_is_kept() -> None:
     loop = ScheduledLoop(1)
 
     def fail() -> None:

@@ -131,7 +131,7 @@ def test_modals_are_checked_too(view: Any, message: str) -> None:
     assert message in refused.value.messages[0]
 
 
-def test_what_people_read_in_blocks() -> None:
+def test_text_of_blocks_as_people_read_it() -> None:
     line: list[dict[str, Any]] = [
         {"type": "text", "text": "see "},
         {"type": "link", "url": "https://example.org"},

@@ -140,7 +140,7 @@ SURPRISING: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("method", "arguments", "error"), REFUSED)
-async def test_what_the_real_one_refuses(
+async def test_call_refused_by_slack_is_refused(
     slack: FakeSlack, api: Api, method: str, arguments: dict[str, Any], error: str
 ) -> None:
     assert (await api(method, **arguments))["error"] == error
@@ -149,7 +149,7 @@ async def test_what_the_real_one_refuses(
 
 
 @pytest.mark.parametrize(("method", "arguments", "surprise"), SURPRISING)
-async def test_what_only_this_one_refuses_is_a_surprise(
+async def test_call_refused_by_the_fake_alone_is_a_surprise(
     slack: FakeSlack, api: Api, method: str, arguments: dict[str, Any], surprise: str
 ) -> None:
     assert not (await api(method, **arguments))["ok"]
@@ -177,7 +177,7 @@ async def test_a_message_is_edited_and_taken_away_by_its_author_alone(slack: Fak
     assert (await api("chat.update", channel=GENERAL, ts=ts, text="x"))["error"] == "message_not_found"
 
 
-async def test_threads_keep_together_and_show_their_metadata_when_asked(slack: FakeSlack, api: Api) -> None:
+async def test_thread_keeps_together_and_has_metadata_on_request(slack: FakeSlack, api: Api) -> None:
     root = slack.say(ANN, "a question", channel=GENERAL)
     metadata = {"event_type": "slot", "event_payload": {"slot": "s1"}}
     ts = (await api.ok("chat.postMessage", channel=GENERAL, text="a", thread_ts=root.ts, metadata=metadata))["ts"]
@@ -225,7 +225,7 @@ async def test_a_stream_grows_and_ends_once(slack: FakeSlack, api: Api) -> None:
     assert slack.surprises == []
 
 
-async def test_an_ephemeral_message_is_for_one_person_and_stays_as_it_is(slack: FakeSlack, api: Api) -> None:
+async def test_ephemeral_message_is_for_one_person_and_unchangeable(slack: FakeSlack, api: Api) -> None:
     ts = (await api.ok("chat.postEphemeral", channel=GENERAL, user=ANN, text="only you"))["message_ts"]
     assert [note.text for note in slack.notes(ANN)] == ["only you"]
     assert slack.shown(GENERAL) == []

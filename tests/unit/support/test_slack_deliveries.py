@@ -104,7 +104,7 @@ async def test_a_mention_is_told_twice_and_others_once(slack: FakeSlack, session
     assert "channel_type" not in events[1]
 
 
-async def test_what_is_not_acknowledged_comes_again_and_is_lost_in_the_end(
+async def test_unacknowledged_event_comes_again_and_is_lost_in_the_end(
     slack: FakeSlack, session: aiohttp.ClientSession
 ) -> None:
     slack.app.ack_within_s = 0.05
@@ -118,7 +118,7 @@ async def test_what_is_not_acknowledged_comes_again_and_is_lost_in_the_end(
     assert len({e["envelope_id"] for e in envelopes}) == 4
 
 
-async def test_what_a_closed_socket_had_goes_to_another(slack: FakeSlack, session: aiohttp.ClientSession) -> None:
+async def test_event_of_a_closed_socket_goes_to_another(slack: FakeSlack, session: aiohttp.ClientSession) -> None:
     async with connected(slack, session) as first, connected(slack, session) as second:
         slack.say(ANN, "hello")
         assert (await first.next())["retry_attempt"] == 0
@@ -383,7 +383,7 @@ async def test_presses_and_commands_are_forms(slack: FakeSlack) -> None:
     assert (await slack.see_note(ANN, "noted")).channel == GENERAL
 
 
-async def test_what_was_under_way_goes_on_after_an_outage(session: aiohttp.ClientSession) -> None:
+async def test_delivery_under_way_continues_after_an_outage(session: aiohttp.ClientSession) -> None:
     slack = FakeSlack()
     async with slack.serve():
         slack.say(ANN, "hello")

@@ -75,7 +75,7 @@ def test_an_hour_is_one_of_a_message_a_second() -> None:
     assert life.rss.an_hour == pytest.approx(3)
 
 
-def test_a_plan_that_is_faster_has_as_much_of_everything_in_less_time() -> None:
+def test_faster_plan_has_as_much_in_less_time() -> None:
     hour = Plan(minutes=60, seed=1)
     quick = faster(hour, 4)
     assert (quick.per_s * quick.gust_s, quick.per_s * quick.warm_up_s) == (hour.gust_s, hour.warm_up_s)
@@ -95,12 +95,12 @@ def test_a_short_life_says_nothing_of_an_hour() -> None:
     assert [bar.what for bar in bars if "memory" in bar.what] == []
 
 
-def test_what_is_held_at_rest_may_not_grow() -> None:
+def test_growth_at_rest_is_a_miss() -> None:
     bars = bars_of_lives([], [(rest(1), rest(1, 21)), (rest(2), rest(2, 24))])
     assert [bar.value for bar in bars if not bar.held] == [2]
 
 
-def test_what_a_rest_has_more_is_told_by_its_ports() -> None:
+def test_new_connection_is_named_by_its_ports() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         here, there = client.getsockname()[1], server.getsockname()[1]
         assert {f"{there} to 0, 0A", f"{here} to {there}, 01"} <= set(connections(os.getpid()))
@@ -156,7 +156,7 @@ def test_a_call_without_its_result_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("words", [["--minutes", "0"], ["--minutes", "99999"], ["--seed", "-1"]])
-def test_what_cannot_be_used_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_option_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(words)
     assert words[0] in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from tests.support.stopwatch import Stopwatch, waited_s
 
 
-def test_what_computes_and_what_sleeps_is_counted() -> None:
+def test_computing_and_sleeping_time_is_counted() -> None:
     watch, before = Stopwatch(lambda: None), time.thread_time()
     time.sleep(0.1)
     while (computed := time.thread_time() - before) < 0.1:
@@ -20,7 +20,7 @@ def test_what_computes_and_what_sleeps_is_counted() -> None:
     assert watch.seconds() >= 0.1 + computed - 0.02
 
 
-def test_what_waits_for_a_processor_is_not_counted() -> None:
+def test_time_waiting_for_a_processor_is_not_counted() -> None:
     """Two busy processes have one processor between them: each waits as long as it computes."""
     one = min(os.sched_getaffinity(0))
     busy = f"import os, time; os.sched_setaffinity(0, {{{one}}})\nwhile time.process_time() < 0.4: pass"

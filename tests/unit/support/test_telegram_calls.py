@@ -176,7 +176,7 @@ async def test_a_send_is_refused_as_in_earnest(
 
 
 @pytest.mark.parametrize(("method", "parameters", "why"), SURPRISING)
-async def test_what_the_real_one_might_let_pass_is_a_surprise(
+async def test_doubtful_call_is_a_surprise(
     telegram: FakeTelegram, bot: Bot, method: str, parameters: dict[str, Any], why: str
 ) -> None:
     answer = await bot(method, chat_id=ANN, **parameters)
@@ -228,7 +228,7 @@ async def test_an_edit_replaces_text_and_buttons(telegram: FakeTelegram, bot: Bo
     assert too_long["description"] == "Bad Request: MESSAGE_TOO_LONG"
 
 
-async def test_what_is_gone_cannot_be_edited_or_deleted(telegram: FakeTelegram, bot: Bot) -> None:
+async def test_deleted_message_cannot_be_edited_or_deleted(telegram: FakeTelegram, bot: Bot) -> None:
     sent = await bot.ok("sendMessage", chat_id=ANN, text="one")
     said = telegram.say(ANN, "mine")
     where = {"chat_id": ANN, "message_id": sent["message_id"]}

@@ -31,7 +31,7 @@ async def forked(stem: Stem, log: Path, *words: str, **env: str) -> Life:
         return await stem.fork(words, cwd=ROOT, env={**environment(), **env}, log=file.fileno())
 
 
-async def test_several_at_once_have_words_output_and_an_end_of_their_own(stem: Stem, tmp_path: Path) -> None:
+async def test_parallel_lives_have_their_own_arguments_output_and_end(stem: Stem, tmp_path: Path) -> None:
     good = await forked(stem, tmp_path / "good", "--version")
     wrong = await forked(stem, tmp_path / "wrong", "no-such-command")
 
@@ -76,7 +76,7 @@ async def test_a_daemon_is_killed_and_lives_again(tmp_path: Path) -> None:
         await daemon.kill()
 
 
-async def test_without_what_it_is_forked_from_there_is_an_error_and_no_silence(stem: Stem, tmp_path: Path) -> None:
+async def test_life_without_its_stem_is_an_error(stem: Stem, tmp_path: Path) -> None:
     life = await forked(stem, tmp_path / "log", "--state", str(tmp_path), "run", DRAGOMAN_HTTP__PORT="0")
     assert stem.pid is not None
     os.kill(stem.pid, signal.SIGKILL)

@@ -97,7 +97,7 @@ async def test_elements_that_cannot_be_used_say_why(desk: Desk) -> None:
     assert "Call log" not in result.text
 
 
-async def test_what_is_covered_says_so(desk: Desk) -> None:
+async def test_covered_element_is_reported(desk: Desk) -> None:
     await desk.open("/covered")
     result = await desk("click", ref=await desk.ref("Beneath"))
     assert (result.code, result.text) == ("covered", "Another element covers it.")

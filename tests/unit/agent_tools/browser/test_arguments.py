@@ -31,7 +31,7 @@ def problem(**given: Any) -> str:
     return "; ".join(error["msg"] for error in caught.value.errors())
 
 
-def test_what_it_is() -> None:
+def test_spec_of_the_browser() -> None:
     spec = browser.SPEC
     assert (spec.name, spec.risk, spec.availability, spec.sandbox) == (
         "browser", Risk.NETWORK, Availability.MAIN, SandboxPolicy.AUTO
@@ -117,7 +117,7 @@ def test_an_action_that_is_blocked_is_not_offered(evaluate: Literal["blocked", "
         ({"action": "upload", "host": "a.example", "ref": "e1", "path": "a\0b"}, "NUL"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(given: dict[str, Any], words: str) -> None:
+def test_missing_or_wrong_argument_is_named(given: dict[str, Any], words: str) -> None:
     assert re.search(words, problem(**given))
 
 

@@ -51,7 +51,7 @@ async def test_a_download_arrives_whole(desk: Desk, how: str) -> None:
     assert desk.url.endswith("/files")
 
 
-async def test_what_a_browser_would_show_is_stored(desk: Desk) -> None:
+async def test_displayable_download_is_stored(desk: Desk) -> None:
     await desk.open("/files")
     result = await desk("download", ref=await desk.ref("A picture"), path="pictures/one.png")
     assert result.text.startswith("pictures/one.png (20 bytes)")

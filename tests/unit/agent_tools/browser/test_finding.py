@@ -44,9 +44,7 @@ def test_a_configured_one_that_cannot_run_is_not_replaced(
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_playwrights_own_before_the_systems_and_the_newest_of_them(
-    tmp_path: Path, machine: dict[str, str], named: bool
-) -> None:
+def test_newest_playwright_chromium_precedes_the_systems(tmp_path: Path, machine: dict[str, str], named: bool) -> None:
     put(tmp_path / "bin/chromium")
     folder = tmp_path / ("browsers" if named else ".cache/ms-playwright")
     environ = {**machine, "PLAYWRIGHT_BROWSERS_PATH": str(folder)} if named else machine
@@ -97,7 +95,7 @@ def test_a_snap_is_none(tmp_path: Path, machine: dict[str, str]) -> None:
         (None, "-m playwright install chromium."),
     ],
 )
-def test_where_there_is_none_the_cure_is_this_systems_command(
+def test_missing_chromium_has_this_systems_command_as_cure(
     tmp_path: Path, machine: dict[str, str], release: str | None, command: str
 ) -> None:
     file = tmp_path / "os-release"

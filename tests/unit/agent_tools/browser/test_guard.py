@@ -81,14 +81,14 @@ async def test_another_host_in_a_frame_is_the_gates_matter(desk: Desk) -> None:
     assert "stopped" not in result.text
 
 
-async def test_what_is_no_page_of_a_host_is_taken_away(desk: Desk) -> None:
+async def test_page_without_a_host_is_emptied(desk: Desk) -> None:
     await desk.open("/lead?to=/plain")
     result = await desk.click("Blob")
     assert "blob words" not in result.text + (await desk("snapshot")).text
 
 
 @pytest.mark.parametrize("action", ["text", "snapshot", "screenshot", "pdf"])
-async def test_a_tab_that_is_elsewhere_by_any_means_is_emptied_before_it_is_read(desk: Desk, action: str) -> None:
+async def test_tab_outside_the_scope_is_emptied_before_it_is_read(desk: Desk, action: str) -> None:
     await desk.open("/other")
     desk.session.scopes = Scopes()
     first = await desk(action)
@@ -143,7 +143,7 @@ async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
     assert "A plain page" in result.text
 
 
-async def test_where_nobody_is_asked_a_page_may_lead_anywhere_the_gate_lets_it(desk: Desk) -> None:
+async def test_page_may_lead_to_hosts_that_the_rules_allow(desk: Desk) -> None:
     desk.session.scopes = Scopes(by_rules=lambda _: Verdict.ALLOW)
     assert (await desk.open("/form")).status is ResultStatus.OK
     assert (await desk("snapshot")).status is ResultStatus.OK

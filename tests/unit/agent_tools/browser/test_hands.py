@@ -165,7 +165,7 @@ async def test_a_pointer_says_that_a_click_is_of_use() -> None:
     assert listed(TREE, [save], 1000) == ""
 
 
-async def test_what_no_line_shows_is_listed_until_the_limit() -> None:
+async def test_clickables_missing_in_the_tree_are_listed_up_to_a_limit() -> None:
     found = [Clickable(ref=f"x{n}", kind="clickable", tag="i", near="Bin", uses="click") for n in range(100)]
     more = listed(TREE, found, 500)
     assert more.startswith(f'{HEADING}- clickable [ref=x0] [near="Bin"] [click]\n')

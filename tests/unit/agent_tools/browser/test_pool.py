@@ -188,7 +188,7 @@ def drivers() -> list[int]:
     return found
 
 
-async def test_two_first_calls_start_one_browser_and_see_nothing_of_each_other(tmp_path: Path, site: Site) -> None:
+async def test_parallel_first_calls_share_one_browser_and_no_cookies(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         async with asyncio.TaskGroup() as group:
             group.create_task(browsers.title("ann", f"{site}/sign-in?name=ann"))
@@ -234,7 +234,7 @@ async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: 
         assert await browsers.asks("ann", site) == "who=ann"  # bob gives way
 
 
-async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
+async def test_seat_in_use_is_kept_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path, sessions=1) as browsers:
         async with browsers.pool.session("ann", SandboxMode.OFF) as session:
             second = asyncio.create_task(browsers.asks("ann", site))
@@ -256,9 +256,7 @@ async def asks_until_anew(browsers: Browsers, site: Site, count: int) -> None:
             assert await browsers.asks("ann", site) == "nobody"
 
 
-async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_call_alone(
-    tmp_path: Path, site: Site
-) -> None:
+async def test_crash_ends_the_call_under_way_and_no_later_one(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         await browsers.asks("ann", site)
         browsers.place.enclosures[0].crash()
@@ -275,7 +273,7 @@ async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_cal
         assert await browsers.asks("ann", site) == "nobody"
 
 
-async def test_a_browser_that_took_long_to_start_is_not_ended_as_unused(tmp_path: Path, site: Site) -> None:
+async def test_slow_starting_browser_is_not_ended_as_idle(tmp_path: Path, site: Site) -> None:
     said: list[str] = []
     async with served(tmp_path) as browsers:
 
@@ -334,7 +332,7 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
         assert len(browsers.place.enclosures) == 1
 
 
-async def test_a_place_whose_tab_cannot_be_closed_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
+async def test_seat_with_a_stuck_tab_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         assert await browsers.title("ann", f"{site}/sign-in?name=ann") == ""
         async with browsers.pool.session("ann", SandboxMode.OFF) as first:
@@ -369,7 +367,7 @@ async def test_nor_does_one_that_stops_at_any_moment_around_it(tmp_path: Path, s
                 await browsers.asks("ann", site)
 
 
-async def test_a_daemon_that_stops_does_not_wait_for_a_browser_that_only_starts(tmp_path: Path, site: Site) -> None:
+async def test_stop_does_not_wait_for_a_starting_browser(tmp_path: Path, site: Site) -> None:
     program = tmp_path / "never-ready"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o700)
@@ -413,9 +411,7 @@ class _Driver:
 
 
 @pytest.mark.parametrize("cuts", [1, 2])
-async def test_a_driver_that_comes_when_nobody_waits_for_it_any_more_is_ended(
-    monkeypatch: pytest.MonkeyPatch, cuts: int
-) -> None:
+async def test_driver_that_starts_after_its_caller_left_is_ended(monkeypatch: pytest.MonkeyPatch, cuts: int) -> None:
     made = _Driver(takes_s=0.5)
     monkeypatch.setattr(chromium, "async_playwright", lambda: made)
     monkeypatch.setattr(chromium, "DRIVER_S", 0.1 if cuts == 1 else 3.0)
@@ -434,9 +430,7 @@ async def test_a_driver_that_comes_when_nobody_waits_for_it_any_more_is_ended(
     assert made.begun == 1
 
 
-async def test_a_stop_ends_those_that_start_while_it_waits_for_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_ends_browsers_that_start_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.asynccontextmanager
     async def fake(_place: object, _settings: object, sandbox: SandboxMode | None) -> AsyncGenerator[tuple[Any, Any]]:
         try:

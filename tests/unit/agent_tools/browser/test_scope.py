@@ -56,7 +56,7 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
 
 
 @pytest.mark.parametrize("action", get_args(ActionName))
-def test_what_each_action_reaches(action: str) -> None:
+def test_call_scope_of_each_action(action: str) -> None:
     given, expected = REACHES[action]
     assert worst(Args.model_validate({"action": action, **given}), BrowserSettings(evaluate="ask")) == expected
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agent_tools.browser.settings import BrowserSettings
 
 
-def test_what_holds_without_a_word() -> None:
+def test_defaults_of_the_browser_settings() -> None:
     settings = BrowserSettings()
     assert (settings.hosts, settings.executable, settings.evaluate) == ((), None, "blocked")
     assert (settings.sessions, settings.idle, settings.download_mb) == (6, timedelta(minutes=5), 100)
@@ -41,7 +41,7 @@ def test_a_host_of_the_private_network(host: str) -> None:
         ("profile", "x"),
     ],
 )  # fmt: skip
-def test_what_is_refused(key: str, value: Any) -> None:
+def test_bad_browser_setting_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         BrowserSettings.model_validate({key: value})
     assert refused.value.errors()[0]["loc"][0] == key

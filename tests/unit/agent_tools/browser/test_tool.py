@@ -93,7 +93,7 @@ async def test_a_session_at_the_browser(tmp_path: Path) -> None:
         assert (await ann("close")).text == "Closed; cookies are kept."
 
 
-async def test_what_keeps_it_from_starting_is_a_result_with_a_cure(tmp_path: Path) -> None:
+async def test_unstartable_browser_is_a_result_with_a_cure(tmp_path: Path) -> None:
     async with kept(tmp_path, executable=str(tmp_path / "none")) as (tool, _):
         result = await Session(tool, tmp_path)("open", url="https://example.org/")
         assert (result.status, result.code) == (ResultStatus.ERROR, "browser")

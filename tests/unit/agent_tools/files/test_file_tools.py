@@ -331,7 +331,7 @@ async def test_undo_refuses_a_file_that_changed_since(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("tool", [write, apply_patch])
-async def test_what_people_sent_is_not_changed(bench: Bench, tool: ModuleType) -> None:
+async def test_inbox_file_cannot_be_changed(bench: Bench, tool: ModuleType) -> None:
     arguments = {"path": "inbox/a.txt", "content": "x"}
     if tool is apply_patch:
         arguments = {"patch": "*** Begin Patch\n*** Add File: inbox/a.txt\n+x\n*** End Patch"}

@@ -70,5 +70,5 @@ def test_an_address_that_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["about:blank", "data:text/html,x", "chrome-error://chromewebdata/", "http://[", ""])
-def test_what_has_no_host_has_no_scope(url: str) -> None:
+def test_url_without_a_host_has_no_scope(url: str) -> None:
     assert scope_of(url) == ""

@@ -267,7 +267,7 @@ async def test_an_http_address_is_asked_for_by_https(
     assert result.text.startswith(f"{asked[-1]} (200")
 
 
-async def test_what_https_refuses_is_not_asked_by_http(tmp_path: Path) -> None:
+async def test_page_refused_over_https_is_not_asked_over_http(tmp_path: Path) -> None:
     ctx = Recording(tmp_path, BadRequest("It leads to https://www.evil.example/."))
     with pytest.raises(BadRequest, match="It leads to"):
         await web_tool(tmp_path).run(ctx, webfetch.Args(url="http://example.org/a"))

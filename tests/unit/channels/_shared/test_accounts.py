@@ -51,7 +51,7 @@ async def test_an_account_that_breaks_begins_again(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == ["the Somewhere account bad broke"] * 2
 
 
-def test_what_is_wrong_is_said_of_each() -> None:
+def test_trouble_names_each_failing_account() -> None:
     one, two, three = Shaky("one", wrong="One."), Shaky("two", wrong=""), Shaky("three", wrong="Three.")
     assert channel(one, two, three).trouble() == "One. Three."
     assert channel(two).trouble() == ""

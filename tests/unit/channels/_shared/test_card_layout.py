@@ -69,7 +69,7 @@ def test_once_is_only_for_what_is_shown_exactly(text: str, whole: bool) -> None:
     assert verbs(row) == [*([Verb.ONCE] if whole else []), Verb.DENY, Verb.DENY_REASON]
 
 
-def test_what_nobody_asks_for_any_more_cannot_be_allowed() -> None:
+def test_row_without_a_request_cannot_be_allowed() -> None:
     row = row_of()
     assert not one(replace(row, wait=replace(row.wait, approval=None))).whole(clean)
 

@@ -47,7 +47,7 @@ async def answered(head: str, body: bytes) -> AsyncGenerator[aiohttp.ClientRespo
 
 @pytest.mark.parametrize("size", [0, 1, len(DATA)])
 @pytest.mark.parametrize("length", [f"200 OK\r\nContent-Length: {len(DATA)}", "200 OK"])
-async def test_a_file_comes_in_pieces_however_large_somebody_said_that_it_is(length: str, size: int) -> None:
+async def test_file_comes_in_pieces_whatever_its_announced_size(length: str, size: int) -> None:
     taken = Taken()
     async with answered(length, DATA) as answer:
         check_file("Somewhere", answer)
@@ -56,7 +56,7 @@ async def test_a_file_comes_in_pieces_however_large_somebody_said_that_it_is(len
     assert max(map(len, taken.pieces)) <= 65_536
 
 
-async def test_where_its_end_can_be_seen_a_file_may_be_smaller_than_somebody_said() -> None:
+async def test_file_with_a_visible_end_may_be_smaller_than_announced() -> None:
     for head, body in ((f"200 OK\r\nContent-Length: {len(DATA)}", DATA), (CHUNKED, chunk(DATA) + chunk(b""))):
         taken = Taken()
         async with answered(head, body) as answer:
@@ -78,7 +78,7 @@ async def test_half_a_file_is_none() -> None:
 
 
 @pytest.mark.parametrize("body", [DATA, DATA * 100])
-async def test_whoever_writes_can_end_it_and_hears_of_the_own_error(body: bytes) -> None:
+async def test_error_of_the_writer_ends_the_download_and_is_raised(body: bytes) -> None:
     taken = Taken(full_at=100_000)
     async with answered("200 OK", body) as answer:
         with pytest.raises(OSError, match="the disk is full"):
@@ -101,7 +101,7 @@ async def test_whoever_writes_can_end_it_and_hears_of_the_own_error(body: bytes)
         ),
     ],
 )
-async def test_what_has_no_file_in_it_says_why(head: str, why: str, later: bool) -> None:
+async def test_answer_without_a_file_is_a_failure_with_its_reason(head: str, why: str, later: bool) -> None:
     async with answered(head, b"") as answer:
         with pytest.raises(FetchFailed) as caught:
             check_file("Somewhere", answer)

@@ -60,7 +60,7 @@ def test_an_object_knows_its_place_and_its_kind() -> None:
         Updates({"a": {"b": [5]}}).object("a").objects("b", most=2)
 
 
-def test_what_no_store_can_keep_is_replaced() -> None:
+def test_unstorable_characters_are_replaced() -> None:
     assert PayloadFields({"a": "x\x00y\ud83dz"}).text("a") == "x\ufffdy\ufffdz"
 
 
@@ -71,7 +71,7 @@ def test_what_no_store_can_keep_is_replaced() -> None:
         (LARGEST + 1, 0), (2**70, 0),
     ],
 )  # fmt: skip
-def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
+def test_impossible_size_is_none(given: object, counted: int) -> None:
     assert PayloadFields({"a": given}).count("a") == counted
 
 
@@ -109,7 +109,7 @@ def test_a_number_that_is_longer_than_can_be_written_is_nothing() -> None:
     assert as_ascii({"a": 10**5000}, None) == ""
 
 
-def test_a_payload_that_is_nested_deeper_than_can_be_written_is_nothing() -> None:
+def test_payload_nested_too_deep_to_write_is_empty() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]

@@ -26,7 +26,7 @@ def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
     assert too_large("Somewhere") == "(the file is too large for Somewhere)"
 
 
-def test_what_is_not_there_has_no_size(tmp_path: Path) -> None:
+def test_missing_file_has_no_size(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert size_of(tmp_path / "a") == 3
     assert [size_of(path) for path in (None, tmp_path, tmp_path / "b", tmp_path / "a" / "b")] == [-1, -1, -1, -1]

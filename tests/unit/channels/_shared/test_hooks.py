@@ -56,5 +56,5 @@ async def test_a_call_is_read_up_to_a_limit(place: URL, told: bool) -> None:
     assert await answer(place, b"x" * (BODY_AT_MOST + 1), told=told) == (413, "")
 
 
-async def test_what_is_not_stored_is_to_come_again(place: URL) -> None:
+async def test_unstored_event_is_answered_with_503(place: URL) -> None:
     assert await answer(place, b"later") == (503, "1")

@@ -100,7 +100,7 @@ async def test_a_file_comes_packed_as_it_was_sent(client: aiohttp.ClientSession)
         assert await file.read() == packed
 
 
-async def test_where_nobody_is_nothing_was_done(client: aiohttp.ClientSession) -> None:
+async def test_request_to_an_unreachable_server_was_not_sent(client: aiohttp.ClientSession) -> None:
     found = await lost(client, f"http://127.0.0.1:9/{SECRET}")
     told = "Somewhere cannot be reached at 127.0.0.1:9 for sendThat: no connection can be made. Check"
     assert found == NoAnswer(sent=False, why=f"{told} the network.")
@@ -135,7 +135,7 @@ async def test_without_tls_nothing_was_done(client: aiohttp.ClientSession) -> No
         assert not found.sent, found.why
 
 
-async def test_what_a_proxy_does_not_let_through_was_not_sent(client: aiohttp.ClientSession) -> None:
+async def test_request_refused_by_a_proxy_was_not_sent(client: aiohttp.ClientSession) -> None:
     async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         await writer.drain()
@@ -212,9 +212,7 @@ async def test_a_file_of_which_nothing_more_is_taken_is_given_up(client: aiohttp
 
 
 @pytest.mark.usefixtures("quick")
-async def test_whoever_took_a_file_whole_has_as_long_for_it_as_it_may_be_under_way(
-    client: aiohttp.ClientSession, tmp_path: Path
-) -> None:
+async def test_upload_taken_at_once_keeps_its_full_time_limit(client: aiohttp.ClientSession, tmp_path: Path) -> None:
     """A server of one's own takes it all at once, and sends it on over a slow line before it answers."""
 
     async def all_of_it(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -230,7 +228,7 @@ async def test_whoever_took_a_file_whole_has_as_long_for_it_as_it_may_be_under_w
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_file_that_was_taken_whole_and_not_answered_in_all_its_time_is_a_doubt(
+async def test_upload_without_an_answer_in_time_is_in_doubt(
     client: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def a_second(_: int) -> float:

@@ -44,7 +44,7 @@ async def test_each_event_has_its_own_tries(poison: Poison, sink: FakeSink) -> N
     assert [refused.event_key for refused in sink.refused] == ["b"]
 
 
-async def test_what_cannot_be_put_aside_comes_again(poison: Poison, sink: FakeSink, told: list[str]) -> None:
+async def test_event_that_cannot_be_put_aside_comes_again(poison: Poison, sink: FakeSink, told: list[str]) -> None:
     sink.fail = lambda _: StoreError("the disk is full")
     assert not any([await poison.put_aside("a", "", BUG) for _ in range(TRIES)])
     assert told == []

@@ -57,7 +57,7 @@ def test_a_server_is_an_address_with_a_path(text: str, host: str, port: int | No
         ("https://a.example#x", "there is more in it than a server and a path"),
     ],
 )
-def test_what_is_no_server_is_refused(text: str, why: str) -> None:
+def test_malformed_server_address_is_refused(text: str, why: str) -> None:
     assert refusal(text) == why
 
 

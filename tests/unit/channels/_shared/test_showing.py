@@ -81,7 +81,7 @@ def told() -> Told:
     return Told()
 
 
-async def test_what_is_missing_is_added_and_told_but_for_the_last(board: Board, told: Told) -> None:
+async def test_missing_parts_are_added_and_reported_but_the_last(board: Board, told: Told) -> None:
     assert await board.show(parts("a", "b", "c"), "", told) == "101,102,103"
     assert told.ids == ["101", "101,102"]
     assert board.did == ["make 101 for 0", "make 102 for 1", "make 103 for 2"]
@@ -93,7 +93,7 @@ async def test_a_showing_goes_on_where_one_was_interrupted(board: Board, told: T
     assert board.did == ["make 101 for 0", "make 102 for 1"], "what is shown already is not sent"
 
 
-async def test_what_changed_is_changed_and_what_is_too_much_goes(board: Board, told: Told) -> None:
+async def test_changed_part_is_edited_and_a_surplus_part_deleted(board: Board, told: Told) -> None:
     await board.show(parts("a", "b", "c"), "", told)
     told.ids.clear()
     assert await board.show(parts("a", "x"), "101,102,103", told) == "101,102"
@@ -109,7 +109,7 @@ async def test_after_a_restart_nothing_is_known(told: Told) -> None:
     assert board.did == ["change 101, not known"]
 
 
-async def test_what_cannot_be_changed_is_shown_anew_before_the_old_one_goes(board: Board, told: Told) -> None:
+async def test_uneditable_part_is_replaced_before_it_is_deleted(board: Board, told: Told) -> None:
     await board.show(parts("a", "b"), "", told)
     board.gone = {"101"}
     told.ids.clear()
@@ -118,7 +118,7 @@ async def test_what_cannot_be_changed_is_shown_anew_before_the_old_one_goes(boar
     assert told.ids == ["103,102"]
 
 
-async def test_what_was_shown_anew_stays_where_it_cannot_be_taken_away(board: Board, told: Told) -> None:
+async def test_replacement_stays_when_it_cannot_be_deleted(board: Board, told: Told) -> None:
     await board.show(parts("a"), "", told)
     board.gone, board.fails = {"101"}, "delete"
     assert await board.show(parts("x"), "101", told) == "102"

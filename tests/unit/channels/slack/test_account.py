@@ -46,9 +46,7 @@ async def test_a_direct_message_is_taken_acknowledged_and_marked(slack: FakeSlac
     assert scene.points[0] == "J3"
 
 
-async def test_a_mention_begins_a_thread_in_which_the_bot_is_meant_from_then_on(
-    slack: FakeSlack, scene: Scene, mode: str
-) -> None:
+async def test_mention_begins_a_thread_in_which_the_bot_is_addressed(slack: FakeSlack, scene: Scene, mode: str) -> None:
     slack.channel("C0CC", members=[ANN, BOB])
     async with running(scene, mode):
         root = slack.mention(ANN, "look here", channel="C0CC")
@@ -76,7 +74,7 @@ async def test_the_threads_are_known_after_a_restart(slack: FakeSlack, scene: Sc
     assert scene.sink.messages[1].addressed
 
 
-async def test_what_the_bot_itself_says_leaves_no_row(slack: FakeSlack, scene: Scene) -> None:
+async def test_own_message_leaves_no_row(slack: FakeSlack, scene: Scene) -> None:
     slack.channel("C0CC", members=[ANN])
     async with running(scene) as account:
         made = await account.client.call("chat.postMessage", {"channel": "C0CC", "text": "hello"})
@@ -105,7 +103,7 @@ async def test_guests_and_people_of_other_workspaces_are_outsiders(slack: FakeSl
     assert found == {f"slack:{slack.team}/U0GG": True, "slack:T0ZZ/U0FF": True}
 
 
-async def test_whoever_cannot_be_asked_about_is_an_outsider(slack: FakeSlack, scene: Scene) -> None:
+async def test_user_that_cannot_be_looked_up_is_an_outsider(slack: FakeSlack, scene: Scene) -> None:
     slack.script(refusing("users.info", faults.broken()))
     async with running(scene):
         slack.say(ANN, "hello")
@@ -115,7 +113,7 @@ async def test_whoever_cannot_be_asked_about_is_an_outsider(slack: FakeSlack, sc
     assert len(slack.calls("users.info")) == 1
 
 
-async def test_what_hangs_on_who_speaks_is_told_again_and_asked_about_anew(slack: FakeSlack, scene: Scene) -> None:
+async def test_message_of_an_unknown_user_is_repeated_and_looked_up(slack: FakeSlack, scene: Scene) -> None:
     slack.channel("C0CC", members=[ANN])
     slack.script(refusing("users.info", faults.broken(), 1))
     unsure = [NotKnownYet()]
@@ -175,7 +173,7 @@ async def test_edits_and_deletions_amend(slack: FakeSlack, scene: Scene) -> None
 # --- once, in order -----------------------------------------------------------------------------
 
 
-async def test_what_comes_twice_or_late_is_one_event(slack: FakeSlack, scene: Scene, mode: str) -> None:
+async def test_repeated_or_late_delivery_is_one_event(slack: FakeSlack, scene: Scene, mode: str) -> None:
     slack.app.copies = 3
     async with running(scene, mode):
         slack.say(ANN, "hello")
@@ -185,7 +183,7 @@ async def test_what_comes_twice_or_late_is_one_event(slack: FakeSlack, scene: Sc
     assert scene.sink.texts == ["hello"]
 
 
-async def test_what_is_not_stored_comes_again(slack: FakeSlack, scene: Scene, mode: str) -> None:
+async def test_unstored_message_comes_again(slack: FakeSlack, scene: Scene, mode: str) -> None:
     left = [StoreError("the disk is full"), StoreError("the disk is full")]
     scene.sink.fail = lambda _key: left.pop() if left else None
     slack.app.ack_within_s, slack.app.pauses_s = 0.3, (0.0, 0.05, 0.1)
@@ -221,7 +219,7 @@ async def test_a_slack_that_does_not_say_who_speaks_is_not_waited_for(slack: Fak
     assert slack.app.given[-1].tries[0].took_s < 2.5
 
 
-async def test_what_breaks_us_is_put_aside_and_the_owners_are_told(slack: FakeSlack, scene: Scene) -> None:
+async def test_poisonous_event_is_put_aside_and_reported_to_the_owners(slack: FakeSlack, scene: Scene) -> None:
     scene.sink.fail = lambda key: RuntimeError() if not key.startswith("b") else None
     slack.app.ack_within_s, slack.app.pauses_s = 0.1, (0.0, 0.05, 0.1)
     async with running(scene):
@@ -296,7 +294,7 @@ async def test_a_press_is_stored_then_acknowledged(slack: FakeSlack, scene: Scen
 @pytest.mark.parametrize(
     "result", [PressResult.NOT_ALLOWED, PressResult.NOT_VALID, PressResult.EXPIRED, PressResult.ALREADY]
 )
-async def test_whoever_may_not_press_is_told_alone(
+async def test_refused_presser_alone_sees_the_reason(
     slack: FakeSlack, scene: Scene, mode: str, result: PressResult
 ) -> None:
     scene.sink.result = result
@@ -410,7 +408,7 @@ async def test_the_panel_has_prompts_a_title_and_a_status(slack: FakeSlack, scen
     assert scene.sink.refused == []
 
 
-async def test_what_need_not_arrive_may_be_refused(slack: FakeSlack, scene: Scene) -> None:
+async def test_optional_call_may_be_refused(slack: FakeSlack, scene: Scene) -> None:
     slack.script(lambda call: faults.error("missing_scope") if call.method == "reactions.add" else None)
     async with running(scene) as account:
         for n in range(3):

@@ -185,9 +185,7 @@ async def test_a_refusal_for_good_is_certain(
     assert (found.member, found.certain) == (False, True)
 
 
-async def test_where_something_waits_for_it_a_failure_is_not_remembered(
-    slack: FakeSlack, known: SlackDirectory
-) -> None:
+async def test_failed_lookup_is_not_cached_when_a_message_waits_for_it(slack: FakeSlack, known: SlackDirectory) -> None:
     slack.person(ANN)
     slack.script(refusing("users.info", faults.broken(), 1))
     await known.standing(slack.team, ANN)
@@ -221,7 +219,7 @@ async def test_a_direct_conversation_is_opened_once(slack: FakeSlack, known: Sla
 # --- queues -------------------------------------------------------------------------------------
 
 
-async def test_a_lane_is_first_come_first_served_and_forgotten_when_it_is_empty() -> None:
+async def test_ordered_queue_is_fifo_and_forgotten_when_empty() -> None:
     lanes = OrderedQueue()
     done: list[str] = []
 

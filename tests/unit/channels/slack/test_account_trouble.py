@@ -120,7 +120,7 @@ async def test_connections_that_end_are_replaced_and_nothing_is_lost(slack: Fake
     assert slack.app.lost == []
 
 
-async def test_a_socket_mode_that_is_switched_off_is_said_with_its_cure(slack: FakeSlack, scene: Scene) -> None:
+async def test_disabled_socket_mode_is_reported_with_its_cure(slack: FakeSlack, scene: Scene) -> None:
     async with running(scene) as account:
         await until(lambda: len(slack.sockets) == 2)
         slack.script(refusing("apps.connections.open", faults.drop()))
@@ -144,9 +144,7 @@ async def test_connections_that_are_refused_are_said(
     assert "ticket=" not in caplog.text
 
 
-async def test_after_an_outage_a_connection_that_stood_begins_with_short_pauses_again(
-    slack: FakeSlack, scene: Scene
-) -> None:
+async def test_lasting_connection_resets_the_pauses_after_an_outage(slack: FakeSlack, scene: Scene) -> None:
     slack.script(refusing("apps.connections.open", faults.drop(), 8))
     growing = SlackPauses(first=0.01, longest=30.0, token=30.0, broken=30.0, steady=30.0)
     async with running(scene, pauses=growing):
@@ -155,9 +153,7 @@ async def test_after_an_outage_a_connection_that_stood_begins_with_short_pauses_
         await until(lambda: len(slack.line.sockets.ever) == 3, within_s=1.0)
 
 
-async def test_one_connection_that_fails_is_no_trouble_at_once_while_another_stands(
-    slack: FakeSlack, scene: Scene
-) -> None:
+async def test_one_failing_connection_is_no_immediate_trouble(slack: FakeSlack, scene: Scene) -> None:
     async with running(scene, timing=replace(TIMING, one_told_after=30.0)) as account:
         await until(lambda: len(slack.sockets) == 2)
         slack.script(refusing("apps.connections.open", faults.broken(500)))

@@ -71,9 +71,7 @@ async def test_a_thread_is_always_kept(slack: FakeSlack, channel: SlackChannel) 
     assert len(slack.uploads(CHAT)) == 1
 
 
-async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
-    slack: FakeSlack, channel: SlackChannel
-) -> None:
+async def test_edit_changes_the_message_and_an_equal_one_asks_nothing(slack: FakeSlack, channel: SlackChannel) -> None:
     first = showing("one", CHAT)
     ts = await channel.show(first, Kept())
     second = after(first, ts, "two")
@@ -84,7 +82,7 @@ async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
     assert len(slack.calls("chat.update")) == 1
 
 
-async def test_what_is_shown_once_more_stands_over_a_late_edit(slack: FakeSlack, scene: Scene) -> None:
+async def test_repeated_version_replaces_a_late_edit(slack: FakeSlack, scene: Scene) -> None:
     """Though this channel showed it last, for all that it knows; its file is left as it is."""
     channel, late = build(scene.context()), build(scene.context())
     first = showing(LONG, CHAT)
@@ -107,9 +105,7 @@ async def test_a_long_answer_is_a_beginning_and_a_file(slack: FakeSlack, channel
     assert "in the file below" in slack.shown(CHAT)[0].text
 
 
-async def test_an_answer_that_grows_out_of_a_message_is_taken_up_where_it_ended(
-    slack: FakeSlack, channel: SlackChannel
-) -> None:
+async def test_growing_answer_continues_its_message(slack: FakeSlack, channel: SlackChannel) -> None:
     first = showing("A long", CHAT)
     ts = await channel.show(first, Kept())
     shown = await channel.show(after(first, ts, LONG), Kept())
@@ -186,9 +182,7 @@ def unanswered(method: str, times: int = 1) -> Any:
     return refusing(method, Fault(acts=True, closes=True), times)
 
 
-async def test_what_was_sent_without_an_answer_is_found_and_not_sent_again(
-    slack: FakeSlack, channel: SlackChannel
-) -> None:
+async def test_unanswered_message_is_found_and_not_sent_again(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(unanswered("chat.postMessage"))
     first = showing("Hello", CHAT)
     error = await failed(channel, first)
@@ -199,7 +193,7 @@ async def test_what_was_sent_without_an_answer_is_found_and_not_sent_again(
     assert len(slack.calls("chat.postMessage")) == 1
 
 
-async def test_what_is_found_is_made_to_show_what_it_should_now(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_found_message_is_edited_to_the_current_text(slack: FakeSlack, channel: SlackChannel) -> None:
     root = slack.say(ANN, "look here", channel=CHAT)
     slack.script(unanswered("chat.postMessage"))
     first = showing("Hel", CHAT, thread=root.ts)
@@ -209,7 +203,7 @@ async def test_what_is_found_is_made_to_show_what_it_should_now(slack: FakeSlack
     assert [message.text for message in slack.shown(CHAT)] == ["Hello you"]
 
 
-async def test_what_never_arrived_is_sent_without_a_mark(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_message_that_never_arrived_is_sent_without_a_mark(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(refusing("chat.postMessage", faults.drop(), 1))
     first = showing("Hello", CHAT)
     assert (await failed(channel, first)).outcome is SendOutcome.UNCERTAIN
@@ -218,9 +212,7 @@ async def test_what_never_arrived_is_sent_without_a_mark(slack: FakeSlack, chann
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
 
 
-async def test_doubt_after_doubt_is_waited_out_where_it_can_be_looked_up(
-    slack: FakeSlack, channel: SlackChannel
-) -> None:
+async def test_second_doubt_waits_where_it_can_be_looked_up(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(unanswered("chat.postMessage", 2))
     first = showing("Hello", CHAT, uncertain=True)
     assert (await failed(channel, first)).outcome is SendOutcome.WAIT
@@ -243,7 +235,7 @@ def waits_s(scene: Scene, outage: list[SendFailed]) -> list[float]:
 
 @pytest.mark.parametrize("fault", DOWN)
 @pytest.mark.parametrize("method", ["conversations.history", "chat.postMessage"])
-async def test_what_is_in_doubt_outlives_any_outage(slack: FakeSlack, scene: Scene, fault: Fault, method: str) -> None:
+async def test_message_in_doubt_outlives_any_outage(slack: FakeSlack, scene: Scene, fault: Fault, method: str) -> None:
     scene.clock = FakeClock()
     channel = build(scene.context())
     slack.script(refusing(method, fault, OUTAGE))
@@ -282,7 +274,7 @@ async def test_the_bytes_of_a_file_outlive_any_outage(slack: FakeSlack, scene: S
     assert len(slack.uploads(CHAT)) == 1
 
 
-async def test_what_cannot_be_looked_up_is_marked(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_unverifiable_message_is_marked(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.world.scopes -= {"channels:history"}
     await channel.show(showing("Hello", CHAT, uncertain=True), Kept())
     assert slack.shown(CHAT)[0].text.startswith("(re-sent)")
@@ -311,7 +303,7 @@ async def test_a_file_in_doubt_is_looked_up_too(slack: FakeSlack, channel: Slack
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("other", ["B", "A"])
-async def test_a_file_in_doubt_is_not_taken_for_another_of_its_name_and_length(
+async def test_file_in_doubt_is_not_confused_with_a_similar_one(
     slack: FakeSlack, scene: Scene, restarted: bool, other: str
 ) -> None:
     """Not even for one that says the same: each answer has its own."""
@@ -392,7 +384,7 @@ async def test_a_wait_of_which_nothing_is_told_is_no_short_one(slack: FakeSlack,
     assert (found.outcome, (found.until - scene.clock.now()).total_seconds()) == (SendOutcome.WAIT, 30)
 
 
-async def test_a_token_that_is_refused_is_trouble_until_something_is_sent(
+async def test_refused_token_is_trouble_until_a_message_is_sent(
     slack: FakeSlack, scene: Scene, channel: SlackChannel
 ) -> None:
     task = asyncio.create_task(channel.run(scene.sink), name="channel")
@@ -480,7 +472,7 @@ async def test_a_channel_that_streams_says_so(channel: SlackChannel) -> None:
     assert "not connected yet" in channel.trouble()
 
 
-async def test_what_is_written_but_not_answered_passes_j17(slack: FakeSlack, scene: Scene) -> None:
+async def test_unanswered_create_passes_j17(slack: FakeSlack, scene: Scene) -> None:
     calls: list[Call] = []
     slack.script(lambda call: calls.append(call))
     await build(scene.context()).show(showing("Hello", CHAT), Kept())

@@ -57,13 +57,13 @@ def test_a_recording_of_the_persons_own_is_speech(fields: dict[str, Any], text: 
         ({"type": "app_mention", "channel": "C0X", "channel_type": "channel"}, "1795248720.000100"),
     ],
 )
-def test_files_come_in_direct_messages_in_threads_and_with_mentions(fields: dict[str, Any], place: str) -> None:
+def test_attachments_come_directly_in_threads_and_with_mentions(fields: dict[str, Any], place: str) -> None:
     found = said(**fields, text="<@U0DRAGO> read this", files=[FILE])
     assert (found.attachments, found.unread, found.text) == ((NOTES,), "", "read this")
     assert (found.conversation.thread, found.addressed) == (place, True)
 
 
-def test_talk_beside_the_bot_keeps_its_files_and_is_not_meant_for_it() -> None:
+def test_overheard_message_keeps_its_attachments() -> None:
     found = said(subtype="file_share", channel="C0X", channel_type="channel", text="look", files=[FILE])
     assert (found.addressed, found.attachments) == (False, (NOTES,))
 
@@ -82,12 +82,12 @@ def test_talk_beside_the_bot_keeps_its_files_and_is_not_meant_for_it() -> None:
         ({"id": ["F0NOTES"], "mimetype": "audio/webm"}, "an audio file"),
     ],
 )
-def test_what_cannot_be_had_is_said(fields: dict[str, Any], told: str) -> None:
+def test_unavailable_file_is_named(fields: dict[str, Any], told: str) -> None:
     assert sent({**FILE, **fields}) == ((), told)
     assert sent(FILE, {**FILE, **fields}) == ((NOTES,), told)
 
 
-def test_of_another_workspaces_file_the_rest_is_asked_for_when_it_is_fetched() -> None:
+def test_details_of_a_foreign_workspaces_file_are_fetched_later() -> None:
     assert sent({"id": "F0CONNECT", "file_access": "check_file_info"}) == (
         (Attachment(source="F0CONNECT", name=UNNAMED, media_type="", size=0),),
         "",
@@ -95,7 +95,7 @@ def test_of_another_workspaces_file_the_rest_is_asked_for_when_it_is_fetched() -
 
 
 @pytest.mark.parametrize("url", ["url_private", "url_private_download"])
-def test_where_a_message_says_that_a_file_is_does_not_matter(url: str) -> None:
+def test_file_url_in_a_message_is_ignored(url: str) -> None:
     assert sent({**FILE, url: "https://evil.example/x"}) == ((NOTES,), "")
     assert sent({**FILE, url: None}) == ((NOTES,), "")
 
@@ -132,11 +132,11 @@ def test_a_size_that_is_none_counts_as_not_told() -> None:
 
 
 @pytest.mark.parametrize("files", [7, "F0NOTES", {"id": "F0NOTES"}, [7], [None], [FILE] * 101])
-def test_what_is_no_list_of_files_is_refused_with_the_field(files: object) -> None:
+def test_malformed_list_of_files_is_refused_with_the_field(files: object) -> None:
     assert refused(event(subtype="file_share", files=files)).detail.startswith("event.files: ")
 
 
-def test_what_was_taken_back_brings_no_files() -> None:
+def test_deleted_message_brings_no_attachments() -> None:
     before = {"type": "message", "user": "U0BOB", "text": "", "ts": "1795248720.000100", "files": [FILE]}
     payload = event(subtype="message_deleted", deleted_ts="1795248720.000100", previous_message=before)
     found = read(payload, ME, NOW, MEMBER)
@@ -145,7 +145,7 @@ def test_what_was_taken_back_brings_no_files() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner)))
-def test_whatever_stands_in_a_file_something_true_is_said_of_it(value: object) -> None:
+def test_malformed_file_is_an_attachment_or_a_note(value: object) -> None:
     for field in FILE:
         files, unread = sent({**FILE, field: value})
         assert len(files) + bool(unread) == 1

@@ -45,9 +45,7 @@ async def test_a_ban_is_known_to_the_next_life(notes: FakeNotes, clock: FakeCloc
     assert await Bans("main", notes, clock).left_s(LOOKUP) == 0
 
 
-async def test_what_was_kept_is_not_lost_to_what_is_learnt_before_it_is_read(
-    notes: FakeNotes, clock: FakeClock
-) -> None:
+async def test_stored_bans_survive_new_bans_before_the_first_read(notes: FakeNotes, clock: FakeClock) -> None:
     await Bans("main", notes, clock).learn(LOOKUP, 20)
     await Bans("main", notes, clock).learn(UPLOAD, 30)
     third = Bans("main", notes, clock)
@@ -69,7 +67,7 @@ async def test_a_short_ban_costs_no_write(notes: FakeNotes, clock: FakeClock) ->
     assert notes.kept == {}
 
 
-async def test_what_is_over_is_dropped_and_there_are_never_many(notes: FakeNotes, clock: FakeClock) -> None:
+async def test_expired_ban_is_dropped_and_bans_are_bounded(notes: FakeNotes, clock: FakeClock) -> None:
     known = Bans("main", notes, clock)
     await known.learn("over.soon", 10)
     await known.learn("lasts.long", 1_000)
@@ -115,7 +113,7 @@ UNTIL = "2026-01-01T00:10:00+00:00"
         json.dumps({f"method.{n}": [UNTIL, 20] for n in range(bans.METHODS_AT_MOST + 1)}),
     ],
 )
-async def test_what_was_stored_wrongly_is_no_ban_and_said(
+async def test_malformed_stored_bans_are_ignored_and_logged_once(
     clock: FakeClock, stored: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     notes = FakeNotes(kept={KEY: stored})

@@ -86,7 +86,7 @@ async def test_every_payload_is_taken_once_and_acknowledged(door: BoltDispatch, 
 
 
 @pytest.mark.parametrize("payload", [*KINDS, *ODD], ids=str)
-async def test_what_is_not_stored_is_not_acknowledged_nor_taken_twice(
+async def test_unstored_event_is_neither_acknowledged_nor_taken_twice(
     door: BoltDispatch, taker: Taker, payload: object
 ) -> None:
     taker.answer = SlackAck(stored=False)

@@ -63,7 +63,7 @@ async def test_again_is_safe_and_an_empty_file_is_no_bytes(slack: FakeSlack, cha
     assert len(slack.fetched) == 2
 
 
-async def test_what_a_page_somebody_sent_is_comes_as_it_is(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_html_file_of_a_person_is_fetched_as_it_is(slack: FakeSlack, channel: SlackChannel) -> None:
     taken = Taken()
     await channel.fetch(DIRECT, named(slack.attach(ANN, b"<p>hi", name="a.html", mimetype="text/html")), taken)
     assert taken.data == b"<p>hi"
@@ -72,7 +72,7 @@ async def test_what_a_page_somebody_sent_is_comes_as_it_is(slack: FakeSlack, cha
 # --- what Slack says of a file --------------------------------------------------------------------
 
 
-async def test_a_missing_scope_is_named_with_its_cure_and_told_to_the_owners(
+async def test_missing_scope_is_reported_to_the_owners_with_its_cure(
     slack: FakeSlack, channel: SlackChannel, scene: Scene
 ) -> None:
     slack.world.scopes -= {"files:read"}
@@ -105,7 +105,7 @@ async def test_a_bad_token_is_said_with_its_cure(slack: FakeSlack, channel: Slac
         (faults.torn(), True),
     ],
 )
-async def test_slack_that_does_not_tell_is_asked_again_where_that_helps(
+async def test_failed_file_lookup_is_retryable_where_that_helps(
     slack: FakeSlack, channel: SlackChannel, fault: Fault, retryable: bool
 ) -> None:
     slack.script(refusing("files.info", fault))
@@ -176,7 +176,7 @@ async def test_a_body_that_is_cut_may_be_asked_for_again(slack: FakeSlack, chann
     assert (error.retryable, error.message) == (True, "The file broke off after 1,000 of 256,000 bytes.")
 
 
-async def test_whoever_writes_may_end_a_body_without_end(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_writer_may_end_an_endless_body(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.hub.give, taken = endless, Taken(full_at=1_000_000)
     with pytest.raises(OSError, match="the disk is full"):
         await channel.fetch(DIRECT, named(slack.attach(ANN, b"a few bytes")), taken)
@@ -291,7 +291,7 @@ async def test_a_redirect_to_elsewhere_is_not_followed(to: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["https://acme.slack.com/a.png", "//acme.slack.com/a.png"])
-async def test_a_redirect_to_another_origin_of_slack_is_not_shown_the_token(to: str) -> None:
+async def test_redirect_to_another_slack_host_gets_no_token(to: str) -> None:
     found, came = await outside("https://files.slack.com/a.png", {"files.slack.com": moved(to), "acme.slack.com": data})
     assert came == "the file"
     assert [(one.host, one.token) for one in found.asked[1:]] == [

@@ -29,13 +29,13 @@ def failed(error: SlackFailure, act: SlackAct = SlackAct.CREATE, silent_s: float
 
 
 @pytest.mark.parametrize("act", SlackAct)
-def test_what_was_not_sent_is_sent_again(act: SlackAct) -> None:
+def test_unsent_request_is_retried(act: SlackAct) -> None:
     found = failed(SlackNotSent("no"), act)
     assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
 
 
 @pytest.mark.parametrize("act", SlackAct)
-def test_where_nobody_is_reached_all_of_the_account_waits_and_no_try_is_used_up(act: SlackAct) -> None:
+def test_unreachable_server_holds_the_account_and_uses_no_try(act: SlackAct) -> None:
     found = failed(SlackUnreached("no"), act)
     assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, ACCOUNT, False)
     assert found.until == NOW + timedelta(seconds=UNREACHED_AGAIN_S)
@@ -48,7 +48,7 @@ def test_a_create_without_an_answer_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("act", [act for act in SlackAct if act is not SlackAct.CREATE])
-def test_what_can_be_repeated_waits_for_its_channel_and_uses_up_no_try(act: SlackAct) -> None:
+def test_repeatable_request_holds_its_channel_and_uses_no_try(act: SlackAct) -> None:
     found = failed(SlackUnanswered("no"), act)
     assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, CHANNEL, False)
     assert found.until == NOW + timedelta(seconds=SILENT_S)
@@ -56,7 +56,7 @@ def test_what_can_be_repeated_waits_for_its_channel_and_uses_up_no_try(act: Slac
 
 
 @pytest.mark.parametrize("act", [act for act in SlackAct if act is not SlackAct.CREATE])
-def test_what_waited_for_too_long_is_tried_a_few_times_more(act: SlackAct) -> None:
+def test_request_that_waited_too_long_gets_a_few_more_tries(act: SlackAct) -> None:
     found = failed(SlackUnanswered("no"), act, silent_s=0)
     outcome = SendOutcome.UNCERTAIN if act is SlackAct.EDIT else SendOutcome.RETRY
     assert (found.outcome, found.creating) == (outcome, False)
@@ -72,13 +72,13 @@ def test_a_limit_holds_up_its_channel_and_no_other(error: str, method: str) -> N
 @pytest.mark.parametrize(
     "error", ["ratelimited", "rate_limited", "message_limit_exceeded", "service_unavailable", "team_added_to_org"]
 )
-def test_what_does_not_say_for_how_long_is_not_asked_for_half_a_minute(error: str) -> None:
+def test_rate_limit_without_a_time_lasts_half_a_minute(error: str) -> None:
     assert failed(SlackDeclined(error, method=POST)).until == NOW + timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "account_inactive", "token_expired"])
 @pytest.mark.parametrize("act", SlackAct)
-def test_a_bad_token_holds_the_whole_account_back_and_loses_nothing(error: str, act: SlackAct) -> None:
+def test_bad_token_holds_the_whole_account_and_loses_nothing(error: str, act: SlackAct) -> None:
     found = failed(SlackDeclined(error, method=POST), act)
     assert (found.outcome, found.scope) == (SendOutcome.WAIT, ACCOUNT)
     assert "bot_token" in str(found)

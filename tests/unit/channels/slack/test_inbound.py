@@ -81,7 +81,7 @@ def test_a_principal_carries_the_persons_own_workspace(fields: dict[str, Any], t
     assert (found.principal, found.outsider) == (f"slack:{team}/U0BOB", outsider)
 
 
-def test_whoever_nothing_is_known_of_is_an_outsider() -> None:
+def test_unknown_speaker_is_an_outsider() -> None:
     assert said(Known()).outsider
     command = read(BY_NAME["command_status"], ME, NOW)
     assert isinstance(command, Inbound)
@@ -144,7 +144,7 @@ def test_bots_are_nobody(fields: dict[str, Any], detail: str) -> None:
     assert (found.reason, found.detail) == (RefusedReason.NOT_A_PERSON, detail)
 
 
-def test_nothing_was_sent_later_than_now_and_no_part_of_a_second_is_lost() -> None:
+def test_sending_time_is_never_later_than_now_and_exact() -> None:
     assert said(ts="9999999999.000100").sent_at == NOW
     assert said(ts="1795248720.000100").sent_at == datetime(2026, 11, 21, 8, 12, tzinfo=UTC) + timedelta(
         microseconds=100
@@ -166,7 +166,7 @@ def test_any_name_is_short_and_printable(name: str) -> None:
     assert found.isprintable()
 
 
-def test_what_began_a_thread_was_not_said_in_it() -> None:
+def test_root_of_a_thread_is_not_in_the_thread() -> None:
     ts = "1795248720.000100"
     assert said(thread_ts=ts).conversation.thread == ""
     assert said(thread_ts=ts, channel="C0X", channel_type="channel").conversation.thread == ""
@@ -176,7 +176,7 @@ def test_what_began_a_thread_was_not_said_in_it() -> None:
 # --- what is said -------------------------------------------------------------------------------
 
 
-def test_what_is_passed_on_is_cut() -> None:
+def test_shared_text_is_cut() -> None:
     assert len(said(attachments=[{"is_share": True, "text": "x" * 5000}]).quoted) == QUOTED_AT_MOST
 
 
@@ -185,7 +185,7 @@ def test_what_is_passed_on_is_cut() -> None:
     [("image/png", "a picture"), ("audio/webm", "an audio file"), ("video/mp4", "a video"), ("text/plain", "a file"),
      ("", "a file")],
 )  # fmt: skip
-def test_a_file_that_is_described_wrongly_is_named_and_takes_nothing_else_with_it(kind: str, name: str) -> None:
+def test_malformed_file_is_named_and_the_message_kept(kind: str, name: str) -> None:
     found = said(subtype="file_share", files=[{"id": 7, "mimetype": kind}])
     assert (found.text, found.unread, found.attachments) == (said().text, name, ())
 
@@ -250,7 +250,7 @@ def test_two_presses_are_two_events_and_a_repeated_one_is_one() -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def test_what_is_malformed_is_kept_with_the_field_and_without_its_value_or_the_token() -> None:
+def test_malformed_event_is_kept_with_its_field_not_its_value() -> None:
     found = refused(event(ts="a secret"))
     assert found.reason is RefusedReason.POISON
     assert found.detail == "event.ts: a timestamp like 1795248720.000100 is wanted"
@@ -263,7 +263,7 @@ def test_a_huge_poison_is_cut() -> None:
     assert (found.reason, len(found.raw)) == (RefusedReason.POISON, RAW_AT_MOST)
 
 
-def test_what_has_no_event_id_goes_by_its_content() -> None:
+def test_event_without_an_id_is_keyed_by_its_content() -> None:
     one, two = {**BY_NAME["form_closed"], "x": 1}, {**BY_NAME["form_closed"], "x": 2}
     assert refused(one).event_key == refused(copy.deepcopy(one)).event_key != refused(two).event_key
 
@@ -379,7 +379,7 @@ def test_no_json_at_all_makes_it_fail(value: Any, key: str) -> None:
     check({"type": "block_actions", "team": {"id": "T0HOME"}, key: value})
 
 
-def test_what_cannot_even_be_written_is_refused_all_the_same() -> None:
+def test_unserialisable_event_is_refused() -> None:
     nested: Any = []
     for _ in range(50_000):
         nested = [nested]
@@ -388,7 +388,7 @@ def test_what_cannot_even_be_written_is_refused_all_the_same() -> None:
     assert (found.reason, found.raw) == (RefusedReason.POISON, "")
 
 
-def test_a_card_that_somebody_answered_in_a_thread_is_still_pressed_where_it_stands() -> None:
+def test_press_on_a_card_with_replies_belongs_to_its_channel() -> None:
     payload = copy.deepcopy(BY_NAME["press_direct"])
     at = payload["container"]["message_ts"]
     payload["container"]["thread_ts"] = at

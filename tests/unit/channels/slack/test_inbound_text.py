@@ -44,7 +44,7 @@ def test_notation_is_read(sent: str, meant: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))
-def test_what_somebody_types_arrives(text: str) -> None:
+def test_typed_text_arrives_unchanged(text: str) -> None:
     assert plain(escaped(text)) == text
     assert unescaped(escaped(text)) == text
 

@@ -58,7 +58,7 @@ async def test_a_look_that_is_limited_goes_on_where_it_was(slack: FakeSlack, sce
     assert cursors == ["", "next:200", "next:400"]
 
 
-async def test_a_look_that_comes_to_no_end_is_given_up_and_the_message_marked(slack: FakeSlack, scene: Scene) -> None:
+async def test_endless_lookup_is_given_up_and_the_message_marked(slack: FakeSlack, scene: Scene) -> None:
     clock = scene.clock = FakeClock()
     channel = build(scene.context())
     slack.script(refusing("chat.postMessage", faults.drop(), 1))
@@ -71,9 +71,7 @@ async def test_a_look_that_comes_to_no_end_is_given_up_and_the_message_marked(sl
     assert [message.text.startswith("(re-sent)") for message in slack.shown(CHAT)] == [True]
 
 
-async def test_a_look_that_slack_has_lost_is_given_up_and_the_message_marked(
-    slack: FakeSlack, channel: SlackChannel
-) -> None:
+async def test_lookup_with_a_lost_cursor_is_given_up_and_marked(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.script(refusing("conversations.history", faults.error("invalid_cursor")))
     await channel.show(showing("Hello", CHAT, uncertain=True), Kept())
     assert slack.shown(CHAT)[0].text.startswith("(re-sent)")

@@ -45,7 +45,7 @@ def test_nobody_is_rung_however_the_name_is_escaped(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["<!DOCTYPE html>", "<!-- note -->", "a < b", "List<@NonNull String>", "<b>", "# h", "a & b"]
 )
-def test_what_names_nobody_stays_as_it_is(text: str) -> None:
+def test_harmless_text_stays_unchanged(text: str) -> None:
     assert safe(text) == text
 
 
@@ -88,7 +88,7 @@ def test_other_text_is_no_link(text: str) -> None:
 
 
 @given(MARKED | TEXT, st.integers(0, 400))
-def test_the_beginning_of_a_text_is_the_beginning_of_what_is_shown(text: str, at: int) -> None:
+def test_prefix_of_a_text_shows_a_prefix_of_its_markup(text: str, at: int) -> None:
     assert safe(text).startswith(safe(text[:at]).removesuffix("\n"))
 
 
@@ -142,7 +142,7 @@ def test_it_is_cut_between_paragraphs_where_that_is_possible() -> None:
     assert all(piece.startswith("paragraph ") for piece in MARKUP.split(text, 300))
 
 
-def test_what_is_open_at_the_end_is_closed() -> None:
+def test_open_markup_is_closed_at_the_end() -> None:
     assert list(MARKUP.split("so:\n```py\nx = 1", 200)) == ["so:\n```py\nx = 1\n```"]
     assert list(MARKUP.split("> ```\n> x", 200)) == ["> ```\n> x\n> ```"]
 
@@ -187,5 +187,5 @@ def test_text_without_formatting_comes_out_as_it_went_in(text: str) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(MARKED | TEXT)
-def test_whatever_it_says_can_be_sent(text: str) -> None:
+def test_plain_text_of_any_markup_can_be_encoded(text: str) -> None:
     MARKUP.plain(text).encode()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from channels.slack.ordered_queue import OrderedQueue
 
 
-async def test_what_was_said_first_is_taken_first_in_whatever_order_it_came() -> None:
+async def test_ordered_queue_takes_events_by_time_not_arrival() -> None:
     lanes = OrderedQueue()
     done: list[float] = []
 
@@ -24,7 +24,7 @@ async def test_what_was_said_first_is_taken_first_in_whatever_order_it_came() ->
     assert len(lanes) == 0
 
 
-async def test_whoever_gives_up_or_fails_holds_nobody_back() -> None:
+async def test_cancelled_or_failed_event_blocks_no_other() -> None:
     lanes = OrderedQueue()
     done: list[str] = []
     inside = asyncio.Event()

@@ -196,7 +196,7 @@ def test_any_text_can_be_sent(text: str, times: int, partial: bool, uncertain: b
     st.sampled_from(WaitState),
     st.text(max_size=2000),
 )
-def test_any_card_can_be_sent_and_keeps_its_messages_when_it_is_decided(
+def test_any_card_can_be_sent_and_keeps_its_messages(
     commands: list[tuple[str, int]], state: WaitState, reason: str
 ) -> None:
     opened = card(*(row(text * times, n=n) for n, (text, times) in enumerate(commands, 1)))
@@ -240,7 +240,7 @@ def test_a_status_line_is_one_line_of_one_message_whatever_comes(text: str) -> N
     assert "\n" not in line
 
 
-def test_a_text_of_two_messages_is_cut_and_a_longer_one_is_a_file() -> None:
+def test_text_of_two_messages_is_cut_or_a_file() -> None:
     fits = "word " * (2 * ROOM // 5 - 10)
     assert [type(part) for part in shown(fits)] == [SlackTextPart, SlackTextPart]
     text = "word " * (2 * ROOM // 5 + 10)
@@ -258,7 +258,7 @@ def test_code_that_is_cut_is_closed_and_opened_again() -> None:
     assert two.blocks[0]["text"].endswith("That was it.")
 
 
-def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
+def test_long_output_is_a_file_with_its_exit_status_in_the_text() -> None:
     head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
     assert isinstance(head, SlackTextPart)
     assert isinstance(file, FilePart)
@@ -280,7 +280,7 @@ def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
     assert [type(part) for part in shown(f"{fits}\nxyz")] == [SlackTextPart, FilePart]
 
 
-def test_a_message_that_may_be_there_already_is_marked_and_only_that() -> None:
+def test_only_the_message_in_doubt_is_marked() -> None:
     text = "word " * (2 * ROOM // 5 - 10)
     plain, marked = texts(shown(text)), texts(shown(text, uncertain=True, there="1795248720.000100"))
     assert plain[0] == marked[0]
@@ -317,7 +317,7 @@ def test_without_blocks_the_words_are_still_there() -> None:
         ("plain", "plain"),
     ],
 )
-def test_what_is_being_written_is_one_message_that_goes_on(text: str, seen: str) -> None:
+def test_partial_answer_is_one_message(text: str, seen: str) -> None:
     (part,) = texts(shown(text, partial=True))
     assert part.blocks[0]["text"].rstrip() == seen
     assert part.blocks[1]["elements"][0]["text"] == "…"
@@ -392,7 +392,7 @@ def test_the_expiry_stands_once_below_a_card() -> None:
     assert "Answer by" in json.dumps(part.blocks[-1])
 
 
-def test_buttons_carry_their_handles_in_one_order_below_their_row() -> None:
+def test_buttons_carry_their_handles_in_order_below_their_row() -> None:
     one = row()
     (part,) = texts(card(replace(one, buttons=one.buttons[::-1])))
     assert [button["action_id"] for button in buttons(part)] == ["once:1", "deny:1", "deny_reason:1"]
@@ -437,7 +437,7 @@ def test_a_diff_of_many_lines_is_attached_before_the_buttons() -> None:
     assert buttons(part)[0]["action_id"] == "once:1"
 
 
-def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
+def test_row_too_long_to_show_cannot_be_allowed() -> None:
     one = row("x" * (ACTION_BYTES + 1))
     part = texts(card(one))[-1]
     assert [button["action_id"] for button in buttons(part)] == ["deny:1", "deny_reason:1"]

@@ -46,7 +46,7 @@ def test_a_sample_means_what_it_says(sample: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
-def test_whoever_speaks_in_a_message_can_be_asked_about_before_it_is_read(sample: Path) -> None:
+def test_speaker_of_each_sample_is_known_before_reading(sample: Path) -> None:
     told = json.loads(sample.read_text())
     speaks = told["expected"].get("Inbound") or told["expected"].get("Stopping", {}).get("message")
     found = about(told["payload"])

@@ -8,7 +8,7 @@ from gateway.domain.ids import SlotId
 SLOT = SlotId("o1.1")
 
 
-def test_each_further_silence_is_waited_out_longer_up_to_a_minute() -> None:
+def test_wait_after_each_silence_doubles_up_to_a_minute() -> None:
     tries = SendStates()
     waits = [tries.silent(now_s=1000.0) for _ in range(2000)]
     assert waits[:7] == [FIRST_S, 4, 8, 16, 32, LONGEST_S, LONGEST_S]
@@ -22,7 +22,7 @@ def test_nothing_is_waited_out_for_ever() -> None:
     assert tries.silent(now_s=1000.0 + PATIENT_FOR_S + 1) == 0
 
 
-def test_what_is_shown_begins_anew() -> None:
+def test_shown_slot_resets_its_waits() -> None:
     unfinished = Unfinished()
     for _ in range(5):
         unfinished.of(SLOT).silent(now_s=0.0)

@@ -30,7 +30,7 @@ def flaw(**fields: Any) -> str:
     return told
 
 
-def test_what_is_left_out_is_as_slack_has_it() -> None:
+def test_defaults_of_an_account_are_slacks() -> None:
     found = account()
     assert (found.mode, found.api_root, found.signing_secret, found.limits) == (
         "socket", OFFICIAL_API, None, SlackLimits(per_channel_per_s=1, overall_per_min=300)
@@ -52,19 +52,19 @@ def test_what_is_left_out_is_as_slack_has_it() -> None:
         ("0123456789abcdef", "it is not a bot's token"),
     ],
 )
-def test_what_is_no_bot_token_is_refused_by_what_it_is(token: str, told: str) -> None:
+def test_malformed_bot_token_is_refused_by_its_kind(token: str, told: str) -> None:
     found = flaw(bot_token=token)
     assert found.startswith(told)
     assert "Bot User OAuth Token (xoxb-…)" in found
 
 
 @pytest.mark.parametrize("token", [BOT, "xoxp-1", "xapp-", "x"])
-def test_what_is_no_app_token_is_refused(token: str) -> None:
+def test_malformed_app_token_is_refused(token: str) -> None:
     assert "connections:write" in flaw(app_token=token)
 
 
 @pytest.mark.parametrize("secret", [BOT, APP, "short", "with blanks in it", "é" * 20])
-def test_what_is_no_signing_secret_is_refused(secret: str) -> None:
+def test_malformed_signing_secret_is_refused(secret: str) -> None:
     assert "Basic Information" in flaw(signing_secret=secret)
 
 
@@ -90,7 +90,7 @@ def test_an_api_root_ends_with_one_slash(given: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["slack.com/api", "https://u:p@a.org"])
-def test_what_is_no_api_root_is_refused(root: str) -> None:
+def test_malformed_api_root_is_refused(root: str) -> None:
     assert f'"{OFFICIAL_API}"' in flaw(api_root=root)
 
 

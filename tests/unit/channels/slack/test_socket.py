@@ -129,7 +129,7 @@ async def place() -> AsyncIterator[Place]:
             await socket.close()
 
 
-async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_acknowledged(place: Place) -> None:
+async def test_events_of_both_connections_are_stored_then_acknowledged(place: Place) -> None:
     stored: list[str] = []
 
     async def take(_payload: object) -> SlackAck:
@@ -150,7 +150,7 @@ async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_ac
     assert place.points == ["J3", "J3"]
 
 
-async def test_what_is_not_stored_or_breaks_is_not_acknowledged(place: Place) -> None:
+async def test_unstored_or_failing_event_is_not_acknowledged(place: Place) -> None:
     async def take(payload: object) -> SlackAck:
         if payload == {"text": "breaks"}:
             raise RuntimeError
@@ -200,9 +200,7 @@ async def test_payloads_begin_in_the_order_in_which_they_come(place: Place) -> N
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested", "too_many_websockets"])
-async def test_a_connection_that_shall_go_is_replaced_after_what_it_brought_is_acknowledged(
-    place: Place, reason: str
-) -> None:
+async def test_closing_connection_is_replaced_after_acknowledging(place: Place, reason: str) -> None:
     async def take(_payload: object) -> SlackAck:
         await asyncio.sleep(0.05)
         return SlackAck(stored=True)
@@ -234,7 +232,7 @@ async def test_a_connection_that_is_closed_is_replaced(place: Place) -> None:
     assert isinstance(place.borne[0][0], Dead)
 
 
-async def test_a_silent_connection_is_replaced_and_is_trouble_meanwhile(place: Place) -> None:
+async def test_silent_connection_is_replaced_and_is_trouble_meanwhile(place: Place) -> None:
     place.timing = QUICK
     async with place.running() as sockets:
         await until(lambda: place.resets == 2)
@@ -278,7 +276,7 @@ async def test_no_address_is_borne_and_asked_for_again(place: Place) -> None:
         await until(lambda: sockets.trouble() == "")
 
 
-async def test_one_dead_connection_is_trouble_when_it_cannot_be_replaced(place: Place) -> None:
+async def test_irreplaceable_dead_connection_is_trouble(place: Place) -> None:
     async with place.running() as sockets:
         await until(lambda: place.resets == 2)
         place.opens = False

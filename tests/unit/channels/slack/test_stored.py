@@ -89,7 +89,7 @@ async def test_a_name_is_one_line(
     assert len(slack.uploads(CHAT)[0].name) <= NAME_CHARS
 
 
-async def test_what_is_shown_stays_whatever_becomes_of_the_file(
+async def test_shown_file_stays_when_the_stored_one_is_removed(
     slack: FakeSlack, scene: Scene, channel: SlackChannel, picture: Path
 ) -> None:
     first = stored(picture)
@@ -147,7 +147,7 @@ async def test_a_caption_that_stood_for_a_file_gives_way_to_it(
         (faults.torn(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
     ],
 )
-async def test_before_it_is_shown_all_may_be_repeated_and_then_it_is_in_doubt(
+async def test_failed_upload_is_in_doubt_only_after_completion(
     slack: FakeSlack,
     channel: SlackChannel,
     picture: Path,

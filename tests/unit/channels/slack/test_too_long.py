@@ -95,7 +95,7 @@ async def test_file_stays_when_it_is_shown_once_more(slack: FakeSlack, channel: 
 
 
 @pytest.mark.parametrize("kind", [SlotKind.CARD, SlotKind.STATUS])
-async def test_what_is_no_text_is_not_cut(slack: FakeSlack, channel: SlackChannel, kind: SlotKind) -> None:
+async def test_only_text_is_cut_when_too_long(slack: FakeSlack, channel: SlackChannel, kind: SlotKind) -> None:
     slack.script(refusing("chat.postMessage", TOO_LONG))
     shown = replace(showing("⏳ shell", CHAT, kind=kind), rows=(row("echo hello"),))
     with pytest.raises(SendFailed) as failed:

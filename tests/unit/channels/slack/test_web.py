@@ -70,7 +70,7 @@ async def test_an_event_is_taken_and_answered_once_it_is_stored(place: Place) ->
     assert place.points == ["J3"]
 
 
-async def test_what_is_not_stored_shall_come_again(place: Place) -> None:
+async def test_unstored_event_is_answered_with_503(place: Place) -> None:
     place.answer = SlackAck(stored=False)
     status, _ = await place.post()
     assert status == 503
@@ -146,7 +146,7 @@ async def test_a_body_may_be_as_long_as_a_megabyte(place: Place) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"nonsense"])
-async def test_what_is_no_json_is_handed_on_as_text(place: Place, body: bytes) -> None:
+async def test_malformed_json_is_handed_on_as_text(place: Place, body: bytes) -> None:
     assert (await place.post(body=body))[0] == 200
     assert place.taken == [body.decode(errors="replace")]
 

@@ -67,7 +67,7 @@ async def declined(client: SlackClient, method: str = "chat.postMessage") -> Sla
     return caught.value
 
 
-async def test_what_is_written_goes_as_json_and_what_is_read_as_a_form(api: Api, client: SlackClient) -> None:
+async def test_writes_are_sent_as_json_and_reads_as_a_form(api: Api, client: SlackClient) -> None:
     await client.call("chat.postMessage", {"channel": "C0CC", "text": "a & b"})
     await client.call("conversations.history", {"channel": "C0CC", "limit": 5, "include_all_metadata": True})
     assert api.asked == [

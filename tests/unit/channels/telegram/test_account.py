@@ -152,9 +152,7 @@ async def test_updates_whose_ids_begin_anew_lower_are_heard(telegram: FakeTelegr
         await until(lambda: scene.sink.texts == ["one", "two"] and not telegram.updates.waiting)
 
 
-async def test_a_batch_that_is_not_stored_is_not_confirmed_and_comes_again(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_unstored_batch_is_not_confirmed_and_comes_again(telegram: FakeTelegram, scene: Scene) -> None:
     full = [True]
     scene.sink.fail = lambda _key: StoreError("full") if full[0] else None
     async with running(scene):
@@ -263,9 +261,7 @@ async def card(telegram: FakeTelegram, bot: TelegramConnection) -> Shown:
 
 
 @pytest.mark.parametrize("result", PressResult)
-async def test_whoever_pressed_is_told_what_came_of_it(
-    telegram: FakeTelegram, scene: Scene, result: PressResult
-) -> None:
+async def test_presser_sees_the_result(telegram: FakeTelegram, scene: Scene, result: PressResult) -> None:
     scene.sink.result = result
     async with running(scene) as bot:
         query = telegram.press(ANN, await card(telegram, bot), "Once")
@@ -309,9 +305,7 @@ async def test_the_fail_point_of_a_confirmed_press_is_passed(telegram: FakeTeleg
 # --- what is put aside, and the token ------------------------------------------------------------
 
 
-async def test_a_message_that_breaks_the_gateway_blocks_nobody_and_the_owners_hear_of_it(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_poisonous_message_blocks_nobody_and_alerts_the_owners(telegram: FakeTelegram, scene: Scene) -> None:
     bad = telegram.say(ANN, "bad")
     broken = f"m{ANN}.{bad.id}"
     seen: list[str] = []
@@ -444,9 +438,7 @@ async def test_a_webhook_that_telegram_refuses_is_said_in_its_words(telegram: Fa
         assert len(telegram.calls("setWebhook")) >= 1
 
 
-async def test_going_back_to_polling_takes_the_webhook_away_and_loses_nothing(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_return_to_polling_removes_the_webhook_and_loses_nothing(telegram: FakeTelegram, scene: Scene) -> None:
     telegram.webhook.set({"url": "https://127.0.0.1:9/telegram/main"})
     telegram.say(ANN, "hello")
     async with running(scene):

@@ -29,9 +29,7 @@ async def test_silence_for_too_long_is_trouble(telegram: FakeTelegram, scene: Sc
         await until(lambda: not bot.trouble())
 
 
-async def test_after_a_failure_a_poll_that_does_not_wait_says_that_all_is_well(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_short_poll_after_a_failure_clears_the_trouble(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene) as bot:
         await until(lambda: telegram.calls("getUpdates"))
         telegram.script(refusing("getUpdates", faults.drop()))

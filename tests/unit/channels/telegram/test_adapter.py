@@ -87,7 +87,7 @@ async def test_a_text_is_sent_with_entities_and_without_previews(
     assert "parse_mode" not in sent
 
 
-async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
+async def test_edit_changes_the_message_and_an_equal_one_asks_nothing(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
@@ -106,9 +106,7 @@ async def test_after_a_restart_an_equal_edit_is_a_success(telegram: FakeTelegram
     assert (texts(telegram), telegram.calls("editMessageText")[0].status) == (["one"], 400)
 
 
-async def test_a_long_text_becomes_several_messages_and_each_but_the_last_is_kept(
-    telegram: FakeTelegram, channel: TelegramChannel
-) -> None:
+async def test_long_text_becomes_several_recorded_messages(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     slot = Shower(channel)
     shown = await slot.show(LONGER)
     ids = [str(message.id) for message in telegram.shown(ANN)]
@@ -128,7 +126,7 @@ async def test_a_growing_text_is_edited_and_goes_on_in_new_messages(
     assert len(telegram.calls("sendMessage")) == 2
 
 
-async def test_a_status_line_is_one_silent_message_that_is_edited_as_it_is_written(
+async def test_status_line_is_one_silent_message_that_is_edited(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel, kind=SlotKind.STATUS)
@@ -150,7 +148,7 @@ async def test_answers_make_a_sound(telegram: FakeTelegram, channel: TelegramCha
     assert "disable_notification" not in telegram.calls("sendMessage")[0].parameters
 
 
-async def test_a_beginning_never_makes_a_message_and_the_last_words_make_one(
+async def test_partial_text_creates_no_message_and_the_final_text_does(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
@@ -165,7 +163,7 @@ async def test_a_beginning_never_makes_a_message_and_the_last_words_make_one(
 
 
 @pytest.mark.parametrize(("before", "beginning"), [("", "Once"), (LONG, "Once"), ("Once", " ")])
-async def test_a_beginning_of_other_messages_than_there_are_changes_nothing(
+async def test_partial_text_over_other_messages_changes_nothing(
     telegram: FakeTelegram, channel: TelegramChannel, before: str, beginning: str
 ) -> None:
     slot = Shower(channel)
@@ -176,9 +174,7 @@ async def test_a_beginning_of_other_messages_than_there_are_changes_nothing(
     assert len(telegram.log) == asked
 
 
-async def test_an_edit_whose_end_is_unknown_leaves_nothing_known_of_the_message(
-    telegram: FakeTelegram, channel: TelegramChannel
-) -> None:
+async def test_unanswered_edit_makes_the_shown_text_unknown(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     slot = Shower(channel)
     await slot.show("one")
     telegram.script(once("editMessageText", faults.cut()))
@@ -187,7 +183,7 @@ async def test_an_edit_whose_end_is_unknown_leaves_nothing_known_of_the_message(
     assert texts(telegram) == ["one"]
 
 
-async def test_a_file_that_is_sent_again_says_so_and_is_not_sent_anew_for_that(
+async def test_repeated_file_is_marked_and_not_sent_once_more_for_it(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
@@ -202,7 +198,7 @@ async def test_a_file_that_is_sent_again_says_so_and_is_not_sent_anew_for_that(
     assert len(telegram.calls("sendDocument")) == 2
 
 
-async def test_what_is_too_much_is_taken_away(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_surplus_message_is_deleted(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     slot = Shower(channel)
     await slot.show(LONGER)
     shown = await slot.show("short")
@@ -225,9 +221,7 @@ async def test_nothing_to_show_is_shown_as_nothing(telegram: FakeTelegram, chann
     assert telegram.log == []
 
 
-async def test_a_text_that_is_too_long_goes_as_a_file_and_is_not_sent_again(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_too_long_text_is_a_file_that_is_not_sent_again(telegram: FakeTelegram, scene: Scene) -> None:
     slot = Shower(TelegramChannel(scene.context(), QUICK))
     whole = LONGER * 3
     first = await slot.show(whole)
@@ -280,7 +274,7 @@ async def test_a_topic_is_written_to(telegram: FakeTelegram, channel: TelegramCh
 # --- failures -----------------------------------------------------------------------------------
 
 
-async def test_what_is_not_answered_is_in_doubt_and_an_edit_adds_no_message(
+async def test_unanswered_create_is_in_doubt_and_edit_adds_no_message(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
@@ -294,7 +288,7 @@ async def test_what_is_not_answered_is_in_doubt_and_an_edit_adds_no_message(
     assert (failed.outcome, failed.creating) == (SendOutcome.UNCERTAIN, False)
 
 
-async def test_what_is_shown_once_more_stands_over_a_late_edit(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_repeated_version_replaces_a_late_edit(telegram: FakeTelegram, scene: Scene) -> None:
     """Though this channel showed it last, for all that it knows."""
     slot, late = (Shower(TelegramChannel(scene.context(), QUICK)) for _ in range(2))
     late.shown = await slot.show("one")

@@ -25,9 +25,7 @@ SECOND_TOKEN = "987654321:AAAnotherTokenOfATestBot-0123456789abc"
 # --- accounts -----------------------------------------------------------------------------------
 
 
-async def test_accounts_are_served_side_by_side_and_one_that_fails_stops_no_other(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
+async def test_failing_account_stops_no_other(telegram: FakeTelegram, scene: Scene) -> None:
     other = telegram.another_bot(SECOND_TOKEN, "second_test_bot")
     scene.accounts = (("main", TOKEN), ("second", SECOND_TOKEN))
     telegram.script(lambda call: faults.error(401, "Unauthorized") if call.bot == 987654321 else None)

@@ -107,7 +107,7 @@ def test_a_new_caption_comes_with_the_file() -> None:
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
-def test_what_telegram_does_not_give_out_is_said(over: int) -> None:
+def test_file_above_the_download_limit_is_named(over: int) -> None:
     told = {**PDF, "file_size": DOWNLOAD_BYTES + over}
     found = public(text=None, caption="read this", document=told)
     assert (bool(found.attachments), found.unread) == (over <= 0, "" if over <= 0 else "a file of more than 20 MB")
@@ -145,7 +145,7 @@ WRONG: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("field", "told", "name"), WRONG)
-def test_a_file_that_is_described_wrongly_takes_nothing_else_with_it(field: str, told: object, name: str) -> None:
+def test_malformed_file_is_named_and_the_message_kept(field: str, told: object, name: str) -> None:
     found = said(text=None, caption="look", **{field: told})
     assert (found.text, found.attachments, found.unread) == ("look", (), name)
 
@@ -167,7 +167,7 @@ def test_a_size_that_is_none_counts_as_not_told() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner)))
-def test_whatever_stands_in_a_file_it_is_read_or_left(value: object) -> None:
+def test_malformed_file_is_an_attachment_or_nothing(value: object) -> None:
     for field in PDF:
         files, _ = attached(TelegramFields({"document": {**PDF, field: value}}), DOWNLOAD_BYTES)
         assert all(0 < len(file.name) <= NAME_AT_MOST and file.source for file in files)

@@ -96,7 +96,7 @@ async def test_a_page_that_somebody_sent_comes_as_it_is(telegram: FakeTelegram, 
         (faults.cut(), True, ""),
     ],
 )
-async def test_telegram_that_does_not_tell_is_asked_again_where_that_helps(
+async def test_failed_file_lookup_is_retryable_where_that_helps(
     telegram: FakeTelegram, channel: TelegramChannel, fault: Fault, retryable: bool, cure: str
 ) -> None:
     telegram.script(once("getFile", fault))
@@ -142,7 +142,7 @@ async def test_a_place_that_is_none_is_not_asked(telegram: FakeTelegram, channel
 
 
 @pytest.mark.parametrize("path", ["/var/lib/telegram-bot-api/x/documents/file_1.pdf", "C:\\bot\\file_1.pdf", "c:/x"])
-async def test_a_server_that_keeps_its_files_to_itself_is_named_with_the_cure(
+async def test_server_without_local_mode_is_named_with_its_cure(
     telegram: FakeTelegram, channel: TelegramChannel, path: str
 ) -> None:
     sent = telegram.attach(ANN, "document")
@@ -196,7 +196,7 @@ async def test_a_body_that_is_cut_may_be_asked_for_again(telegram: FakeTelegram,
     assert (error.retryable, error.message) == (True, "The file broke off after 1,000 of 256,000 bytes.")
 
 
-async def test_whoever_writes_may_end_a_body_without_end(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_writer_may_end_an_endless_body(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     telegram.hub.give, taken = endless, Taken(full_at=1_000_000)
     with pytest.raises(OSError, match="the disk is full"):
         await channel.fetch(DIRECT, named(telegram.attach(ANN, "document", b"a few bytes")), taken)
@@ -219,7 +219,7 @@ async def test_a_redirect_is_not_followed(telegram: FakeTelegram, channel: Teleg
     assert (error.retryable, asked) == (False, [])
 
 
-async def test_without_a_line_and_at_the_end_nothing_of_the_address_is_said(
+async def test_failed_download_logs_nothing_of_the_address(
     telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -28,13 +28,13 @@ def failed(error: TelegramError, act: TelegramAct = TelegramAct.CREATE) -> SendF
 
 
 @pytest.mark.parametrize("act", TelegramAct)
-def test_what_was_not_sent_is_sent_again(act: TelegramAct) -> None:
+def test_unsent_request_is_retried(act: TelegramAct) -> None:
     found = failed(TelegramNotSent("no"), act)
     assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
 
 
 @pytest.mark.parametrize("act", TelegramAct)
-def test_where_nobody_is_reached_all_of_the_account_waits_and_no_try_is_used_up(act: TelegramAct) -> None:
+def test_unreachable_server_holds_the_account_and_uses_no_try(act: TelegramAct) -> None:
     found = failed(TelegramUnreached("no"), act)
     assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, ACCOUNT, False)
     assert found.until == NOW + timedelta(seconds=UNREACHED_AGAIN_S)
@@ -46,9 +46,7 @@ def test_a_create_without_an_answer_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize(("error", "answered"), [(TelegramUnanswered("no"), False), (Failing("no"), True)])
-def test_of_a_create_in_doubt_it_is_known_whether_telegram_said_that_it_failed(
-    error: TelegramError, answered: bool
-) -> None:
+def test_create_in_doubt_knows_if_telegram_reported_a_failure(error: TelegramError, answered: bool) -> None:
     assert failed(error).answered is answered
 
 
@@ -59,7 +57,7 @@ def test_an_unknown_error_of_a_create_is_in_doubt() -> None:
 @pytest.mark.parametrize(
     ("act", "outcome"), [(TelegramAct.EDIT, SendOutcome.UNCERTAIN), (TelegramAct.DELETE, SendOutcome.RETRY)]
 )
-def test_what_can_be_repeated_is_repeated(act: TelegramAct, outcome: SendOutcome) -> None:
+def test_repeatable_request_is_repeated(act: TelegramAct, outcome: SendOutcome) -> None:
     """An edit may still be made, over a newer one."""
     found = failed(TelegramUnanswered("no"), act)
     assert (found.outcome, found.creating) == (outcome, False)
@@ -76,7 +74,7 @@ def test_a_flood_that_does_not_say_for_how_long_waits_a_second() -> None:
 
 
 @pytest.mark.parametrize("code", [401, 404])
-def test_a_bad_token_holds_the_whole_account_back_and_loses_nothing(code: int) -> None:
+def test_bad_token_holds_the_whole_account_and_loses_nothing(code: int) -> None:
     error = TelegramDeclined(code, "Unauthorized")
     found = failed(error)
     assert (found.outcome, found.scope) == (SendOutcome.WAIT, ACCOUNT)

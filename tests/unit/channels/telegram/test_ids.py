@@ -9,7 +9,7 @@ def test_a_person_is_the_accounts_number() -> None:
     assert ids.principal(1001) == "telegram:1001"
 
 
-def test_a_place_is_account_chat_and_topic_and_its_key_reads_back() -> None:
+def test_conversation_key_of_chat_and_topic_reads_back() -> None:
     chat, topic = ids.conversation("main", -1003), ids.conversation("main", -1003, 5)
     assert chat == Conversation(channel="telegram", account="main", chat="-1003")
     assert (chat.key, topic.key) == ("telegram/main/-1003", "telegram/main/-1003/5")

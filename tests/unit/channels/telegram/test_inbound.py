@@ -100,7 +100,7 @@ def test_a_long_text_counts_as_cut_in_the_units_of_telegram() -> None:
     assert not said(text=None, photo=[{}], caption="x" * 4000).cut
 
 
-def test_where_a_chat_counts_its_messages_each_follows_the_one_before_it() -> None:
+def test_message_follows_its_predecessor_in_a_numbered_chat() -> None:
     assert said(chat=GROUP, message_id=8).follows == said(chat=GROUP).event_key
     assert said(chat=GROUP, message_id=0).follows == ""
     assert said(message_id=8).follows == ""
@@ -164,7 +164,7 @@ def test_a_thread_is_a_topic_and_nothing_else() -> None:
     assert refused(message(chat=GROUP, is_topic_message=True)).reason is RefusedReason.POISON
 
 
-def test_a_message_that_answers_the_beginning_of_its_topic_answers_nothing() -> None:
+def test_reply_to_the_root_of_its_topic_answers_nothing() -> None:
     root = {"message_id": 5, "from": DRAGOMAN, "chat": GROUP, "date": SENT, "text": "a topic"}
     found = said(chat=GROUP, message_thread_id=5, is_topic_message=True, reply_to_message=root)
     assert (found.addressed, found.reply_to, found.quoted) == (False, "", "")
@@ -192,7 +192,7 @@ def test_accounts_that_stand_for_others_are_nobody(account: int) -> None:
     assert refused({"update_id": 1, "callback_query": press}).reason is RefusedReason.NOT_A_PERSON
 
 
-def test_whether_a_bot_speaks_must_be_said() -> None:
+def test_missing_is_bot_is_refused() -> None:
     assert refused(message(**{"from": {"id": 1001, "first_name": "Ann"}})).detail == (
         "message.from.is_bot: true or false is wanted"
     )
@@ -209,7 +209,7 @@ def test_a_bot_without_a_username_is_meant_by_none() -> None:
 # --- what is refused ------------------------------------------------------------------------
 
 
-def test_what_is_malformed_is_kept_with_the_field_and_without_its_value() -> None:
+def test_malformed_update_is_kept_with_its_field_not_its_value() -> None:
     found = refused(message(text=["a secret"]))
     assert found.reason is RefusedReason.POISON
     assert found.detail == "message.text: text of at most 65,536 characters is wanted"
@@ -217,13 +217,13 @@ def test_what_is_malformed_is_kept_with_the_field_and_without_its_value() -> Non
     assert json.loads(found.raw) == message(text=["a secret"])
 
 
-def test_what_has_no_update_id_goes_by_its_content() -> None:
+def test_update_without_an_id_is_keyed_by_its_content() -> None:
     updates: list[Any] = [{}, [], None, 5, "x", {"update_id": True}, {"update_id": -1}]
     assert len({refused(update).event_key for update in updates}) == 7
     assert refused({"a": 1}).event_key == refused({"a": 1}).event_key
 
 
-def test_more_entities_than_are_read_are_left_out_and_refuse_nothing() -> None:
+def test_surplus_entities_are_left_out_and_refuse_nothing() -> None:
     """A message of 1,300 hashtags was refused: of a stranger 64 KiB were kept, and the owner was never answered."""
     tags = "#a " * 1300
     marks = [entity("hashtag", 3 * at, 2) for at in range(1300)]
@@ -236,7 +236,7 @@ def test_a_huge_poison_is_cut() -> None:
     assert len(refused(message(text="x" * 1_000_000)).raw) == RAW_AT_MOST
 
 
-def test_what_cannot_even_be_written_is_refused_all_the_same() -> None:
+def test_unserialisable_update_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]

@@ -200,7 +200,7 @@ def test_code_keeps_its_language_when_it_is_one() -> None:
         ("| a | b |\n|---|---|\n| `ls | wc -l` | counts |", "a   | b\n----+----------------\n`ls | wc -l` | counts"),
     ],
 )
-def test_what_markdown_would_leave_out_is_shown(markdown: str, text: str) -> None:
+def test_markdown_that_would_vanish_is_shown(markdown: str, text: str) -> None:
     assert MARKUP.rich(markdown).text == text
 
 
@@ -342,7 +342,7 @@ def test_half_written_markdown_reads_well(beginning: str, text: str, spans: list
         ("", None),
     ],
 )
-def test_which_texts_are_the_output_of_a_command(markdown: str, found: tuple[str, str] | None) -> None:
+def test_output_of_a_command_is_recognised(markdown: str, found: tuple[str, str] | None) -> None:
     assert output(markdown) == found
 
 
@@ -411,7 +411,7 @@ def cut(text: str, limit: int, *spans: Span) -> list[Rich]:
         ("a\u200b" + " " * 10 + "b", 4, ["a\u200b", "b"]),
     ],
 )
-def test_where_a_text_is_cut(text: str, limit: int, parts: list[str]) -> None:
+def test_text_is_cut_at_its_limit(text: str, limit: int, parts: list[str]) -> None:
     assert [part.text for part in cut(text, limit)] == parts
 
 
@@ -461,7 +461,7 @@ def test_any_text_is_cut_into_parts_that_are_all_of_it(markdown: str, limit: int
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(["a", "ab ", "😀", FAMILY, "e\u0301", "line\n"]), st.integers(-1, 1), st.integers(50, 80))
-def test_around_the_limit_nothing_is_lost_and_pictures_stay_whole(piece: str, extra: int, limit: int) -> None:
+def test_cut_near_the_limit_loses_nothing_and_keeps_emoji_whole(piece: str, extra: int, limit: int) -> None:
     text = "x" * (limit + extra - units(piece)) + piece + "y" * 3
     parts = cut(text, limit)
     assert all(0 < units(part.text) <= limit for part in parts)
@@ -480,7 +480,7 @@ def test_a_mention_is_quiet_up_to_the_very_edge_of_code() -> None:
     assert found == f"@{WORD_JOINER}ann @bob @{WORD_JOINER}carl to @{WORD_JOINER}dora"
 
 
-def test_bold_around_several_pieces_of_code_is_what_lies_between_them() -> None:
+def test_bold_around_code_covers_the_text_between() -> None:
     rich = MARKUP.rich("`z` **a `b` c `d` e** `f`")
     bold = [rich.text[span.start : span.end] for span in rich.spans if span.kind == "bold"]
     assert bold == ["a", "c", "e"]

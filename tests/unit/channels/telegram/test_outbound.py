@@ -109,7 +109,7 @@ def test_nothing_to_see_is_no_message(text: str, partial: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["```\n```", "# ", "&nbsp;", "<!-- ok -->"])
-def test_what_is_nothing_but_markup_is_shown_as_it_is_written(text: str) -> None:
+def test_text_of_markup_alone_is_shown_as_written(text: str) -> None:
     """It was said: no message at all would look as if nobody had answered. There may be more while it is written."""
     assert [part.text for part in shown(text) if isinstance(part, TelegramTextPart)] == [text.strip()]
     assert shown("```\n```", partial=True) == []
@@ -143,7 +143,7 @@ def test_a_status_line_without_words_is_no_message(text: str) -> None:
     assert status(text) == []
 
 
-def test_a_status_line_rings_nobody_in_groups_and_is_marked_when_it_may_be_there_already() -> None:
+def test_status_line_mentions_nobody_and_is_marked_in_doubt() -> None:
     (part,) = texts(status("▸ shell: mail @bob", where=GROUP, uncertain=True))
     assert part.text == "(re-sent) ▸ shell: mail @\u2060bob"
     assert part.silent
@@ -157,7 +157,7 @@ def test_a_message_never_fetches_what_a_model_wrote() -> None:
     }
 
 
-def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
+def test_text_of_several_messages_is_cut_or_a_file() -> None:
     fits = "word " * (3 * 800)
     assert [type(part) for part in shown(fits)] == [TelegramTextPart] * 3
     text = "word " * (4 * 800)
@@ -185,7 +185,7 @@ def test_links_defined_at_the_end_are_links_in_every_part(paragraphs: int) -> No
     assert len(urls) == sum(one.text.count("the guide") for one in messages)
 
 
-def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
+def test_long_output_is_a_file_with_its_exit_status_in_the_text() -> None:
     head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
     assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
@@ -203,7 +203,7 @@ def test_a_file_is_never_larger_than_telegram_takes() -> None:
     assert file.data.decode().rstrip().endswith("too large for Telegram")
 
 
-def test_a_text_that_is_long_only_in_its_source_still_shows_all_of_it() -> None:
+def test_text_long_only_in_its_source_is_shown_in_a_file() -> None:
     head, file = shown(f"[a](https://example.org/{'x' * SOURCE_CHARS})")
     assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
@@ -217,7 +217,7 @@ def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
 
 
 @pytest.mark.parametrize("before", ["", "# ", "> ", "| a |\n|---|\n| "])
-def test_what_is_open_where_reading_stops_is_formatted_to_its_end(before: str) -> None:
+def test_open_format_at_a_cut_covers_the_rest(before: str) -> None:
     head, _ = shown(before + "so many words " * 1_000)
     assert isinstance(head, TelegramTextPart)
     kinds = {"# ": ["bold"], "> ": ["blockquote"], "": []}.get(before, ["pre"])
@@ -268,7 +268,7 @@ def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
     assert min(one for one, _ in took) < 50 * min(ordinary for _, ordinary in took)
 
 
-def test_a_table_below_a_text_that_goes_as_a_file_fits_all_the_same() -> None:
+def test_table_below_a_text_sent_as_a_file_fits() -> None:
     """It grows when it is set out in columns, and Telegram refused the message for good."""
     below = "w" * 100 + "|b\n-|-\n" + "|b\n" * 60
     first, *_ = texts(shown(f"```\n{'x' * 17_000}\n```\n{below}"))
@@ -277,7 +277,7 @@ def test_a_table_below_a_text_that_goes_as_a_file_fits_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])
-def test_what_is_being_written_is_one_message_that_goes_on(text: str) -> None:
+def test_partial_answer_is_one_message(text: str) -> None:
     (part,) = texts(shown(text, partial=True))
     assert part.text.endswith("…")
     assert "**" not in part.text

@@ -111,7 +111,7 @@ def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
     assert all(part.buttons == () for part in texts(card(forged)))
 
 
-def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
+def test_row_too_long_to_show_cannot_be_allowed() -> None:
     (file, part) = card(row("x" * (ACTION_BYTES + 1)))
     assert isinstance(file, FilePart)
     assert isinstance(part, TelegramTextPart)

@@ -73,7 +73,7 @@ def test_a_large_picture_is_a_file(tmp_path: Path) -> None:
     assert not photo(tmp_path, png(), PHOTO_BYTES + 1)
 
 
-def test_what_is_not_there_is_no_photo(tmp_path: Path) -> None:
+def test_missing_file_is_no_photo(tmp_path: Path) -> None:
     assert not is_photo(tmp_path / "gone", 10)
     assert not is_photo(tmp_path, 10)
 

@@ -294,7 +294,7 @@ async def test_a_result_comes_as_it_is_and_parameters_go_as_they_are() -> None:
     assert seen == [(f"/{{token}}/bot{TOKEN}/getUpdates", "application/json", given)]
 
 
-async def test_half_a_character_does_not_keep_a_message_from_being_sent() -> None:
+async def test_lone_surrogate_does_not_block_a_message() -> None:
     async with api(answering(200, {"ok": True, "result": True})) as root, bot(root) as sender:
         assert await sender.call("sendMessage", {"text": "\ud83d"}) is True
 
@@ -316,7 +316,7 @@ async def test_parameters_go_as_json_and_files_as_a_form() -> None:
     assert seen[1] == ("multipart/form-data", {"chat_id": "1", "caption": "all of it", "document": b"\x00whole"})
 
 
-async def test_a_create_passes_its_fail_point_before_its_answer_is_read() -> None:
+async def test_create_passes_its_fail_point_before_its_answer_is_read() -> None:
     points: list[str] = []
 
     async def note(point: str) -> None:

@@ -53,7 +53,7 @@ def test_there_are_samples_of_every_outcome() -> None:
 
 
 @pytest.mark.parametrize(("field", "name"), UNREAD.items())
-def test_whatever_cannot_be_read_is_named(field: str, name: str) -> None:
+def test_unreadable_message_is_named(field: str, name: str) -> None:
     (plain,) = [json.loads(one.read_text())["update"] for one in SAMPLES if one.stem == "private_text"]
     del plain["message"]["text"]
     plain["message"][field] = [{}] if field == "photo" else {}

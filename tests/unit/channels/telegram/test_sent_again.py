@@ -21,7 +21,7 @@ def test_a_repetition_says_so_once() -> None:
     "text", ["word " * 2000, "**bold** and `code`\n\n" * 140, f"```\n{'x y ' * 2500}\n```", "é🧵" * 3000]
 )
 @pytest.mark.parametrize("there", ["", "101", "101,102"])
-def test_the_message_that_is_sent_again_is_marked_and_all_are_cut_where_they_were(text: str, there: str) -> None:
+def test_repeated_message_is_marked_and_all_are_cut_as_before(text: str, there: str) -> None:
     at = len(there.split(",")) if there else 0
     before, after = texts(shown(text)), texts(shown(text, uncertain=True, there=there))
     assert len(before) == 3
@@ -32,12 +32,12 @@ def test_the_message_that_is_sent_again_is_marked_and_all_are_cut_where_they_wer
     assert pres(after[at]) == pres(before[at])
 
 
-def test_what_is_there_already_is_not_marked() -> None:
+def test_existing_message_is_not_marked() -> None:
     assert shown("word", uncertain=True, there="101") == shown("word")
     assert shown("word", uncertain=True, there="101", partial=True) == shown("word", partial=True)
 
 
-def test_a_file_that_is_sent_again_is_marked_and_stays_the_same_file() -> None:
+def test_repeated_file_is_marked_and_stays_the_same_file() -> None:
     text = "word " * (4 * 800)
     head, file = shown(text, uncertain=True, there="101")
     assert isinstance(head, TelegramTextPart)
@@ -46,7 +46,7 @@ def test_a_file_that_is_sent_again_is_marked_and_stays_the_same_file() -> None:
     assert [part.digest for part in (head, file)] == [part.digest for part in shown(text)]
 
 
-def test_a_card_shown_again_is_marked_and_without_rows_it_is_nothing() -> None:
+def test_repeated_card_is_marked_and_is_nothing_without_rows() -> None:
     (part,) = texts(card(row(), uncertain=True))
     assert part.text.startswith(RESENT)
     assert card() == []

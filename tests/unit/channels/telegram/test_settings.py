@@ -44,7 +44,7 @@ def test_a_server_is_an_address_without_its_final_slash(written: str, read: str)
 @pytest.mark.parametrize(
     "written", ["example.org", "https://u:p@a.org", "https://api.telegram.org/bot", "https://a.org/bot/"]
 )
-def test_what_is_no_server_is_refused(written: str) -> None:
+def test_malformed_server_address_is_refused(written: str) -> None:
     ((what, cure),) = flaws(api_root=written)
     assert what
     assert cure

@@ -197,7 +197,7 @@ async def test_another_caption_is_an_edit_and_the_same_one_nothing(
     assert [(message.text, content(message)) for message in telegram.shown(ANN)] == [("two", png())]
 
 
-async def test_what_is_shown_stays_when_the_file_is_gone(
+async def test_shown_file_stays_when_the_stored_one_is_removed(
     telegram: FakeTelegram, scene: Scene, channel: TelegramChannel, picture: Path
 ) -> None:
     slot = Shower(channel, picture)
@@ -310,7 +310,7 @@ async def test_a_file_that_may_be_there_is_repeated_once_and_marked(
 @pytest.mark.parametrize(
     "said", ["PHOTO_INVALID_DIMENSIONS", "IMAGE_PROCESS_FAILED", "file of size 9 bytes is too big for a photo"]
 )
-async def test_what_telegram_does_not_take_for_a_photo_goes_as_a_file(
+async def test_picture_refused_as_a_photo_is_sent_as_a_file(
     telegram: FakeTelegram, channel: TelegramChannel, picture: Path, said: str
 ) -> None:
     telegram.script(once("sendPhoto", faults.error(400, f"Bad Request: {said}")))

@@ -58,7 +58,7 @@ def failing(error: Exception, *keys: str, times: int = 1_000_000) -> FakeSink:
     return FakeSink(fail=fail)
 
 
-async def test_a_chats_messages_are_taken_in_order_and_chats_side_by_side() -> None:
+async def test_chat_is_taken_in_order_beside_other_chats() -> None:
     taker = Taker(FakeSink(delay_s=0.01))
     batch = [message(10 * user + n, f"{user}/{n}", user=user) for n in range(3) for user in range(1, 33)]
     assert await taker.take(*batch)
@@ -80,7 +80,7 @@ async def test_topics_of_a_chat_keep_the_chats_order() -> None:
     assert taker.sink.texts == ["a", "b", "c"]
 
 
-async def test_an_answer_that_mixes_them_is_taken_in_the_order_of_their_numbers() -> None:
+async def test_mixed_batch_is_taken_in_the_order_of_its_ids() -> None:
     taker = Taker()
     nameless: dict[str, Any] = {"message": {}}
     assert await taker.take(message(12, "c"), nameless, message(10, "a"), message(11, "b"))
@@ -128,7 +128,7 @@ async def test_anything_else_is_kept_and_blocks_nothing(update: object) -> None:
     assert len(taker.sink.refused) == 1
 
 
-async def test_a_store_that_fails_leaves_the_batch_unconfirmed_and_keeps_the_chats_order() -> None:
+async def test_failing_store_leaves_the_batch_unconfirmed_and_in_order() -> None:
     sink = failing(StoreError("full"), "m1001.11", times=1)
     taker = Taker(sink)
     batch = [message(1, "first"), message(2, "second"), message(3, "other", user=2002)]
@@ -146,11 +146,11 @@ async def test_a_press_that_is_not_stored_is_not_answered_yet() -> None:
     assert len(taker.answers) == 1
 
 
-async def test_a_refusal_that_is_not_stored_leaves_the_batch_unconfirmed() -> None:
+async def test_unstored_refusal_leaves_the_batch_unconfirmed() -> None:
     assert not await Taker(failing(StoreError("full"))).take({"update_id": 5, "poll": {}})
 
 
-async def test_an_event_that_breaks_the_gateway_comes_again_and_is_then_put_aside() -> None:
+async def test_poisonous_event_comes_again_and_is_then_put_aside() -> None:
     sink = failing(RuntimeError("a bug"), "m1001.11", times=TRIES)
     taker = Taker(sink)
     batch = [message(1, "first"), message(2, "second")]
@@ -177,7 +177,7 @@ async def test_little_is_kept_of_what_anybody_can_send() -> None:
     assert POISON_KEPT == 2_048
 
 
-async def test_what_cannot_even_be_put_aside_comes_again() -> None:
+async def test_event_that_cannot_be_put_aside_comes_again() -> None:
     taker = Taker(failing(RuntimeError("a bug"), times=TRIES))
     for _ in range(TRIES - 1):
         assert not await taker.take(message(1, "first"))
@@ -207,7 +207,7 @@ async def test_a_group_that_moved_goes_on_under_its_first_id(told: dict[str, Any
     assert taker.notes.kept == {str(GROUP): str(NEW)}
 
 
-async def test_what_moved_is_remembered_over_a_restart() -> None:
+async def test_migrated_chat_is_remembered_over_a_restart() -> None:
     taker = Taker(notes=FakeNotes(kept={str(GROUP): str(NEW)}))
     await taker.take(message(1, "there", chat=NEW, user=7))
     said = taker.sink.events[0]

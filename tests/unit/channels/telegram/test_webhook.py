@@ -93,18 +93,18 @@ async def test_a_secret_that_is_no_text_is_wrong(place: Place) -> None:
     assert b" 401 " in await first_line(place, b"Content-Length: 0", HEADER.encode() + b": \xff\xfe")
 
 
-async def test_what_cannot_be_stored_now_comes_again(place: Place) -> None:
+async def test_unstored_update_is_answered_with_503(place: Place) -> None:
     place.stores = False
     assert await place.post() == 503
     assert place.points == []
 
 
-async def test_what_is_too_long_is_refused(place: Place) -> None:
+async def test_too_long_update_is_refused(place: Place) -> None:
     assert await place.post(io.BytesIO(b"x" * (BODY_AT_MOST + 1))) == 413
     assert place.updates == []
 
 
-async def test_what_is_too_long_and_does_not_say_so_is_refused(place: Place) -> None:
+async def test_too_long_chunked_update_is_refused(place: Place) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(BODY_AT_MOST // 65_536 + 1):
             yield b"x" * 65_536
@@ -115,7 +115,7 @@ async def test_what_is_too_long_and_does_not_say_so_is_refused(place: Place) -> 
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"\xff\xfe", b"[" * 100_000])
-async def test_what_is_no_json_is_handed_on_as_it_is(place: Place, body: bytes) -> None:
+async def test_malformed_json_is_handed_on_as_it_is(place: Place, body: bytes) -> None:
     assert await place.post(body) == 200
     assert place.updates == [body.decode(errors="replace")]
 

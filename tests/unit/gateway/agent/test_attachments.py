@@ -119,7 +119,7 @@ async def test_a_file_is_there_under_a_name_of_ours_and_private(world: World) ->
     assert world.inbox == ["i1-1.png"]
 
 
-async def test_what_became_of_them_is_stored_before_it_is_told(world: World) -> None:
+async def test_outcome_of_files_is_stored_before_it_is_used(world: World) -> None:
     world.channel.files |= {"a": [b"one"], "b": [FetchFailed("It is gone.")]}
     files = (attachment("a.txt", source="a"), attachment("b.txt", source="b", media_type="text/plain", size=9))
     view = turn_view(inputs=[sent(*files), sent(id="i2"), sent(*files, id="i3", given=0)])
@@ -152,7 +152,7 @@ async def test_a_child_has_its_files_where_its_root_has_them(world: World) -> No
     assert world.workspaces == [main_session(ANN)]
 
 
-async def test_after_a_crash_they_are_fetched_again_into_the_same_place(world: World) -> None:
+async def test_files_are_fetched_to_the_same_path_after_a_crash(world: World) -> None:
     """It came between the file and its row; a partial one of that life is gone too."""
     world.store.fails = StoreError("The store failed.")
     world.channel.files["f1"] = [PNG]
@@ -208,7 +208,7 @@ async def test_no_more_than_ten_files_of_a_message_are_taken(world: World) -> No
     assert found[-1].trouble == "Only 10 files of a message are taken."
 
 
-async def test_a_file_that_never_comes_is_given_up_and_the_next_one_is_fetched(world: World) -> None:
+async def test_stalled_file_is_given_up_and_the_next_one_fetched(world: World) -> None:
     world.within_s = 0.05
     world.channel.files |= {"a": [b"half", None], "b": [b"whole"]}
     found = await world.fetch(attachment("a", source="a"), attachment("b", source="b"))
@@ -240,7 +240,7 @@ async def test_a_turn_that_is_cut_leaves_nothing_half(world: World) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------
 
 
-async def test_what_may_pass_is_tried_once_more_from_the_beginning(world: World) -> None:
+async def test_retryable_fetch_is_repeated_from_the_beginning(world: World) -> None:
     found = await world.one(b"half", FetchFailed("Busy.", retryable=True), PNG)
 
     assert (world.folder / found.path).read_bytes() == PNG
@@ -281,7 +281,7 @@ async def test_a_full_disk_is_trouble_and_the_turn_goes_on(world: World) -> None
     assert len(world.store.told) == 1
 
 
-async def test_a_workspace_that_cannot_be_used_is_trouble_of_every_file(world: World) -> None:
+async def test_unusable_workspace_is_trouble_of_every_file(world: World) -> None:
     fetching = world.made()
 
     def nowhere(session: SessionId) -> Path:
@@ -306,7 +306,7 @@ async def test_a_link_in_the_place_of_the_inbox_is_not_followed(world: World) ->
 
 
 @pytest.mark.parametrize("name", [".i1-1.part", "i1-1.png"])
-async def test_a_link_in_the_place_of_a_file_is_replaced_not_written_through(world: World, name: str) -> None:
+async def test_link_in_the_place_of_a_file_is_replaced_not_followed(world: World, name: str) -> None:
     victim = world.folder.with_name("victim")
     victim.write_bytes(b"mine")
     (world.folder / attachments.INBOX).mkdir()

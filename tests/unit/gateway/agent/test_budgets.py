@@ -111,7 +111,7 @@ async def test_a_turn_stops_at_its_next_step(tmp_path: Path) -> None:
     assert len(engine.model.requests) == 1
 
 
-async def test_what_the_books_say_counts_from_the_start(tmp_path: Path) -> None:
+async def test_stored_usage_counts_from_the_start(tmp_path: Path) -> None:
     """Budgets may be configured in the middle of a day."""
     engine = engine_of(tmp_path, DAY)
     today = engine.clock.now().date()

@@ -96,7 +96,7 @@ def names_in(request: ModelRequest) -> list[str]:
     return [one for one in said if one]
 
 
-async def test_a_long_history_is_put_into_a_summary_and_the_newest_turns_stay(engine: Engine, model: Chatting) -> None:
+async def test_long_history_is_summarised_and_the_newest_turns_stay(engine: Engine, model: Chatting) -> None:
     async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: has_summary(engine))
@@ -115,7 +115,7 @@ async def test_a_long_history_is_put_into_a_summary_and_the_newest_turns_stay(en
     assert "In short." in first.data
 
 
-async def test_the_next_summary_is_made_of_the_one_before_and_what_came_since(engine: Engine, model: Chatting) -> None:
+async def test_next_summary_is_made_of_the_last_one_and_newer_turns(engine: Engine, model: Chatting) -> None:
     model.summaries = [Answer(text="Ann likes tea."), Answer(text="Tea and cake.")]
     async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three")
@@ -157,7 +157,7 @@ async def test_a_history_of_more_turns_than_are_given_is_summed_up_too(tmp_path:
     assert "\nn21\n" not in about.data
 
 
-async def test_what_it_cost_is_the_persons(engine: Engine, model: Chatting) -> None:
+async def test_cost_of_a_summary_counts_for_the_person(engine: Engine, model: Chatting) -> None:
     usage = Usage(input_tokens=900, output_tokens=50, cost_micros=7)
     model.summaries = [Answer(text="In short.", model="served", usage=usage)]
     async with in_background(engine.worker().run()):
@@ -169,9 +169,7 @@ async def test_what_it_cost_is_the_persons(engine: Engine, model: Chatting) -> N
     assert spent.day == engine.clock.now().date()
 
 
-async def test_it_delays_neither_the_answer_nor_the_next_turn_and_is_made_once_at_a_time(
-    engine: Engine, model: Chatting
-) -> None:
+async def test_summary_delays_no_turn_and_is_made_once_at_a_time(engine: Engine, model: Chatting) -> None:
     model.go.clear()
     async with in_background(engine.worker().run()):
         await chat(engine, "one", "two", "three", "four", "five")
@@ -265,9 +263,7 @@ async def test_a_summary_is_short_and_without_secrets_and_marks(engine: Engine, 
     assert telltale.written[0].mark not in found
 
 
-async def test_a_model_that_refused_the_history_as_too_long_gets_a_summary_of_its_older_half(
-    tmp_path: Path, model: Chatting
-) -> None:
+async def test_history_refused_as_too_long_is_summarised_by_half(tmp_path: Path, model: Chatting) -> None:
     """Its context may be much smaller than what is configured."""
     engine = Engine(tmp_path)
 
@@ -293,9 +289,7 @@ def told(model: Chatting) -> list[str]:
     return [one.data for request in model.written for one in request.messages if isinstance(one, UserText)]
 
 
-async def test_a_text_that_is_too_long_for_a_summary_is_asked_for_again_with_fewer_turns(
-    engine: Engine, model: Chatting
-) -> None:
+async def test_text_too_long_for_a_summary_is_tried_with_fewer_turns(engine: Engine, model: Chatting) -> None:
     model.summaries = [ModelError("Too long.", too_long=True), Answer(text="In short."), Answer(text="Shorter.")]
     for name in ("one", "two", "three", "four"):
         await engine.say(words(name))
@@ -310,7 +304,7 @@ async def test_a_text_that_is_too_long_for_a_summary_is_asked_for_again_with_few
     assert [one.inputs[0].message.text for one in history] == [words("three"), words("four")]
 
 
-async def test_what_no_summary_was_told_stays_in_the_history(engine: Engine, model: Chatting) -> None:
+async def test_turns_in_no_summary_stay_in_the_history(engine: Engine, model: Chatting) -> None:
     """Where none could be written for long, the oldest turns are told first, some rounds after each turn."""
     for n in range(20):
         await engine.say(words(f"n{n}"))
@@ -367,7 +361,7 @@ async def test_a_history_of_any_length_is_not_read_as_a_whole(tmp_path: Path, mo
     ]
 
 
-async def test_what_ended_while_a_summary_was_written_is_not_in_it(engine: Engine, model: Chatting) -> None:
+async def test_turn_ended_during_a_summary_is_not_in_it(engine: Engine, model: Chatting) -> None:
     """Later rounds, too, tell of what came before the turns that were the newest when it began."""
     model.go.clear()
     for name in ("one", "two", "three", "four", "five"):
@@ -405,7 +399,7 @@ async def test_a_turn_that_alone_is_too_long_is_told_head_and_tail(tmp_path: Pat
     assert about.count(f"\n{model.written[0].mark}") % 2 == 0
 
 
-async def test_what_tools_gave_is_told_head_and_tail_and_stays_data(tmp_path: Path, model: Chatting) -> None:
+async def test_tool_results_in_a_summary_are_cut_and_marked_as_data(tmp_path: Path, model: Chatting) -> None:
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(tmp_path, [read], context_tokens=1_000)
     engine.model.script = [

@@ -63,7 +63,7 @@ def state(engine: Engine, turn: TurnId) -> TurnState:
 # --- a turn that goes wrong does not take the others with it ---------------------------------------
 
 
-async def test_a_point_that_raises_before_the_turn_runs_ends_nothing_else(engine: Engine) -> None:
+async def test_error_at_a_fail_point_before_the_turn_ends_nothing_else(engine: Engine) -> None:
     engine.points.armed = {"J4": ("raise", 1)}
     turn = await engine.say()
     async with in_background(engine.worker().run()) as running:
@@ -91,7 +91,7 @@ class Unreadable(FailingStore):
         return await super().turn(turn)
 
 
-async def test_a_turn_that_cannot_be_read_ends_and_the_next_of_its_session_runs(tmp_path: Path) -> None:
+async def test_unreadable_turn_fails_and_the_next_of_its_session_runs(tmp_path: Path) -> None:
     store = Unreadable(FakeClock())
     engine = Engine(tmp_path, store=store)
     store.bad = await engine.say("poison")
@@ -160,7 +160,7 @@ async def test_only_the_turn_that_ends_the_process_fails(engine: Engine) -> None
     assert [n for n, turn in enumerate(turns) if state(engine, turn) is not TurnState.DONE] == [20]
 
 
-async def test_a_turn_that_waits_for_many_decisions_is_not_taken_for_poison(engine: Engine, shell: FakeTool) -> None:
+async def test_turn_with_many_decisions_is_not_taken_for_poison(engine: Engine, shell: FakeTool) -> None:
     engine.model.script = [calls(f"shell:{i}") for i in range(BEGUN_AT_MOST + 3)]
     turn = await engine.say()
     await engine.run(await engine.claim())
@@ -197,7 +197,7 @@ async def test_fifteen_minutes_count_in_one_holding_too(engine: Engine) -> None:
     assert await engine.texts() == ["Stopped: this turn worked for 15 min. Write again to go on."]
 
 
-async def test_a_failure_is_shown_in_the_chat_too_when_nobody_has_the_page_open(engine: Engine) -> None:
+async def test_failure_is_shown_in_the_chat_when_no_page_is_open(engine: Engine) -> None:
     await engine.ingress.message(inbound("/status", where=CHAT))
     engine.model.script = [ModelError("It is away.")]
     await engine.say(where=ANN_PAGE)
@@ -210,7 +210,7 @@ async def test_a_failure_is_shown_in_the_chat_too_when_nobody_has_the_page_open(
     assert "It is away." in last.text
 
 
-async def test_who_waits_for_room_is_let_in_when_there_is_some(tmp_path: Path) -> None:
+async def test_waiting_turn_starts_as_soon_as_there_is_room(tmp_path: Path) -> None:
     """The store announces the next turn while its place is not free yet; nobody waits a second for that."""
     engine = Engine(tmp_path)
     engine.model.hold = True
@@ -243,7 +243,7 @@ async def test_a_message_at_the_very_end_of_a_turn_is_answered(engine: Engine) -
         assert asked[-1] == "second"
 
 
-async def test_stop_at_any_moment_ends_the_turn_and_runs_nothing_afterwards(tmp_path: Path) -> None:
+async def test_stop_at_any_moment_ends_the_turn_and_runs_nothing_more(tmp_path: Path) -> None:
     """Between any two steps of the engine: planned, asked, pressed, begun, recorded."""
     for first in range(0, 40, 8):  # eight side by side: most of it is waiting
         async with asyncio.TaskGroup() as group:
@@ -275,7 +275,7 @@ async def stopped_after(awaits: int, folder: Path) -> None:
     assert all(wait.state not in (WaitState.OPEN, WaitState.APPROVED) for wait in await engine.waits(turn))
 
 
-async def test_a_press_at_any_moment_around_the_parking_runs_its_call_once(tmp_path: Path) -> None:
+async def test_press_at_any_moment_around_parking_runs_its_call_once(tmp_path: Path) -> None:
     for awaits in range(25):
         shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
         engine = Engine(tmp_path / str(awaits), [shell], script=[calls("shell")])
@@ -289,7 +289,7 @@ async def test_a_press_at_any_moment_around_the_parking_runs_its_call_once(tmp_p
         assert len(shell.calls) == 1
 
 
-async def test_new_while_a_turn_is_held_gives_the_next_one_an_empty_history(engine: Engine) -> None:
+async def test_new_during_a_turn_gives_the_next_an_empty_history(engine: Engine) -> None:
     engine.model.hold = True
     old = await engine.say("the old matter")
     async with in_background(engine.worker().run()):
@@ -319,7 +319,7 @@ async def test_a_decision_that_waited_too_long_for_its_turn_says_so(engine: Engi
 
 
 @pytest.mark.parametrize(("now", "status", "runs"), [("allow", ResultStatus.OK, 1), ("ask", ResultStatus.UNKNOWN, 0)])
-async def test_a_call_that_was_cut_is_run_again_only_if_it_is_still_allowed(
+async def test_cut_call_runs_again_only_if_still_allowed(
     tmp_path: Path, now: str, status: ResultStatus, runs: int
 ) -> None:
     """Settings change over a restart."""
@@ -338,7 +338,7 @@ async def test_a_call_that_was_cut_is_run_again_only_if_it_is_still_allowed(
 
 
 @pytest.mark.parametrize("again", [True, False])
-async def test_what_was_allowed_and_cut_is_run_again_as_it_was_allowed(tmp_path: Path, again: bool) -> None:
+async def test_approved_cut_call_runs_again_as_approved(tmp_path: Path, again: bool) -> None:
     """The action comes from the approval; a sandbox that was changed since does not get in."""
     first = FakeTool(name="note", risk=Risk.EXECUTE, effect=Effect.IDEMPOTENT, hold=True)
     engine = Engine(tmp_path, [first])

@@ -182,7 +182,7 @@ async def test_a_method_that_fails_three_times_stops_nobody(tmp_path: Path, only
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", [1, 3])
-async def test_one_failing_call_anywhere_stops_nobody_and_loses_nothing(tmp_path: Path, times: int) -> None:
+async def test_one_failing_store_call_stops_nobody_and_loses_nothing(tmp_path: Path, times: int) -> None:
     stores = [Brittle(at, times) for at in range(1, 70, EVERY)]
 
     assert await all_of(tmp_path, stores) == []
@@ -192,7 +192,7 @@ async def test_one_failing_call_anywhere_stops_nobody_and_loses_nothing(tmp_path
 # --- one place at a time --------------------------------------------------------------------------
 
 
-async def test_a_turn_that_failed_and_cannot_be_ended_is_ended_a_moment_later(tmp_path: Path) -> None:
+async def test_failed_turn_that_could_not_be_ended_ends_a_moment_later(tmp_path: Path) -> None:
     """Its session does not wait for the end of the lease."""
     store = Brittle(1, 2, only="finish_turn")
     engine = Engine(tmp_path, store=store)
@@ -210,7 +210,7 @@ def _is_due(store: FailingStore) -> bool:
     return row.slot.state is SlotState.DUE
 
 
-async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender(tmp_path: Path) -> None:
+async def test_unrecorded_failure_of_a_send_does_not_end_the_sender(tmp_path: Path) -> None:
     store = Brittle(1, only="slot_retry")
     engine = Engine(tmp_path, store=store)
     channel = FakeChannel(outcomes=[SendFailed("no network", outcome=SendOutcome.RETRY)])
@@ -224,7 +224,7 @@ async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender
     assert store.failed == ["slot_retry"]
 
 
-async def test_a_message_that_was_shown_is_not_shown_twice_because_the_store_had_a_bad_moment(tmp_path: Path) -> None:
+async def test_shown_message_is_not_repeated_after_a_store_failure(tmp_path: Path) -> None:
     engine = Engine(tmp_path, store=Brittle(1, 2, only="slot_sent"))
     channel = FakeChannel()
     await engine.ingress.message(inbound("/help"))
@@ -238,7 +238,7 @@ async def test_a_message_that_was_shown_is_not_shown_twice_because_the_store_had
 
 
 @pytest.mark.parametrize("method", ["start_step", "turn", "finish_step"])
-async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(tmp_path: Path, method: str) -> None:
+async def test_store_failure_of_one_call_keeps_its_siblings(tmp_path: Path, method: str) -> None:
     """A long call is not lost because its sibling could not be begun, decided or recorded at once."""
     store = Brittle(0, only=method)
     long = FakeTool(
@@ -328,7 +328,7 @@ async def test_a_full_disk_does_not_close_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["older", "changes", "sessions"])
-async def test_a_page_that_could_not_be_kept_right_is_closed_and_comes_back(tmp_path: Path, method: str) -> None:
+async def test_page_that_misses_changes_is_closed_and_reconnects(tmp_path: Path, method: str) -> None:
     """It must not stay open and stand still."""
     store = Brittle(2 if method == "sessions" else 1, only=method)
     async with served(Engine(tmp_path, store=store)) as found, found.client(await found.cookie(ANN)) as client:

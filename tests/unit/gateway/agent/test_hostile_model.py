@@ -273,15 +273,13 @@ async def attack(folder: Path, kind: SessionKind, yes: bool, tried: list[Act]) -
 
 @given(kind=st.sampled_from(list(SessionKind)), yes=st.sampled_from([True, True, False]), tried=acts)
 @settings(deadline=None, max_examples=examples(150))
-def test_whatever_a_model_tries_it_gets_nothing_that_is_not_its_own(
-    kind: SessionKind, yes: bool, tried: list[Act]
-) -> None:
+def test_hostile_model_gets_nothing_that_is_not_its_own(kind: SessionKind, yes: bool, tried: list[Act]) -> None:
     with TemporaryDirectory() as folder:
         asyncio.run(attack(Path(folder), kind, yes, tried))
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))
-async def test_the_attacker_does_run_tools_and_spawn_where_that_is_allowed(tmp_path: Path, kind: SessionKind) -> None:
+async def test_attack_runs_tools_and_spawns_where_allowed(tmp_path: Path, kind: SessionKind) -> None:
     """Without this the property above could hold because nothing ever happens."""
     tried: list[Act] = [
         (0, [("read", {"text": "a"}), ("blocked", {}), ("sessions_spawn", {"task": "count", "mode": "session"})]),

@@ -74,7 +74,7 @@ def test_no_limit_of_tokens_is_none() -> None:
     assert beyond(view, timedelta(), TurnLimits(tokens=0), untold=10**9) == ""
 
 
-def test_what_its_sub_sessions_have_is_not_said_to_be_used() -> None:
+def test_reserved_tokens_of_sub_sessions_are_not_called_used() -> None:
     view = turn_view(steps=[answered(0, tokens=400)])
 
     assert beyond(view, timedelta(), LIMITS, untold=599) == ""
@@ -89,7 +89,7 @@ def test_a_child_has_its_own_limits() -> None:
     assert (active_limit(child, LIMITS), tokens_limit(child, LIMITS)) == (timedelta(seconds=90), 100)
 
 
-def test_tokens_of_children_that_have_ended_count_for_their_parent() -> None:
+def test_tokens_of_ended_children_count_for_their_parent() -> None:
     waits = [
         child_wait({"state": "done", "input_tokens": 100, "output_tokens": 10}),
         child_wait({"child": "c"}, WaitState.OPEN),

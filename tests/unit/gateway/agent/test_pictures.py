@@ -32,7 +32,7 @@ def given(found: tuple[Message, ...]) -> list[list[bytes]]:
     return [[image.data for image in one.images] for one in found if isinstance(one, CallResult)]
 
 
-def test_the_pictures_of_the_last_four_results_that_have_some_are_given_in_call_order(folder: Path) -> None:
+def test_pictures_of_the_last_four_results_are_in_call_order(folder: Path) -> None:
     plain = CallResult(call=CallId("plain"), tool="shell", result=result("text"))
     asked = [UserText(text="go"), Answer(text="Looking.")]
     shots = [shot("a", "0.png"), shot("b", "1.png", "2.png"), plain, shot("c", "3.png"), shot("d", "4.png")]
@@ -51,7 +51,7 @@ def test_the_pictures_of_the_last_four_results_that_have_some_are_given_in_call_
     assert found[:3] == before[:3]
 
 
-def test_what_cannot_be_given_is_said_and_the_rest_is_given(folder: Path) -> None:
+def test_unreadable_picture_is_named_and_the_rest_given(folder: Path) -> None:
     (folder / "large.png").write_bytes(b"x" * (PICTURE_BYTES + 1))
     (folder / "empty.png").write_bytes(b"")
     (folder / "link.png").symlink_to(folder / "0.png")
@@ -100,7 +100,7 @@ def names(found: tuple[Message, ...]) -> list[list[str]]:
     return [[image.name for image in one.images] for one in found if isinstance(one, UserText)]
 
 
-def test_the_last_four_pictures_of_people_are_given_in_their_order(folder: Path, workspace: Path) -> None:
+def test_last_four_pictures_of_people_are_given_in_order(folder: Path, workspace: Path) -> None:
     before = (photos("inbox/0.png", "inbox/1.png"), photos("inbox/2.png", "inbox/3.png"), UserText(text="hm"))
     found = with_pictures((*before, photos("inbox/4.png")), folder, workspace, MARK)
 
@@ -154,9 +154,7 @@ def test_pictures_of_calls_and_of_people_are_counted_apart(folder: Path, workspa
         ("inbox/../../x", "its name"),
     ],
 )
-def test_a_picture_that_a_tool_took_away_or_replaced_is_said_and_not_given(
-    folder: Path, workspace: Path, name: str, why: str
-) -> None:
+def test_removed_or_replaced_picture_is_named_and_not_given(folder: Path, workspace: Path, name: str, why: str) -> None:
     (workspace / "linked").symlink_to(workspace / "inbox")
     inbox = workspace / "inbox"
     (inbox / "link.png").symlink_to(inbox / "0.png")
@@ -171,7 +169,7 @@ def test_a_picture_that_a_tool_took_away_or_replaced_is_said_and_not_given(
     assert why in note
 
 
-def test_where_nobody_knows_the_workspace_none_is_given(folder: Path) -> None:
+def test_pictures_of_people_are_not_given_without_a_workspace(folder: Path) -> None:
     (found,) = users(with_pictures([photos("inbox/0.png")], folder, None, MARK))
 
     assert (found.images, "cannot be shown" in found.data) == ((), True)

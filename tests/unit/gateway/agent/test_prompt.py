@@ -79,11 +79,11 @@ NOW = turn_view(id="now", inputs=[asked("now", given=None)])
         ),
     ],
 )
-async def test_what_a_session_is_told_of_itself(tmp_path: Path, view: TurnView, system: str) -> None:
+async def test_system_prompt_describes_the_session(tmp_path: Path, view: TurnView, system: str) -> None:
     assert (await questions(tmp_path).make(view, NOTHING)).request.system == system
 
 
-async def test_who_answers_commands_reads_nothing_but_them(tmp_path: Path) -> None:
+async def test_prompt_for_the_operator_has_no_history(tmp_path: Path) -> None:
     old = turn_view(id="old", inputs=[asked("old")], steps=[answered(0, "ok")])
     made = await questions(tmp_path, old).make_alone(NOW, NOTHING)
 
@@ -131,7 +131,7 @@ def working(*sizes: int) -> TurnView:
     return turn_view(id="now", inputs=[asked("now")], steps=steps)
 
 
-async def test_a_turn_comes_before_its_history_and_its_older_results_are_cut_to_the_budget(tmp_path: Path) -> None:
+async def test_turn_precedes_its_history_and_older_results_are_cut(tmp_path: Path) -> None:
     """Eight results of 50 KB are more than the default context."""
     old = turn_view(id="old", inputs=[asked("o" * 3_000)], steps=[answered(0, "ok")])
     made = await questions(tmp_path, old).make(working(*[50_000] * 8), NOTHING)
@@ -182,7 +182,7 @@ async def test_a_shorter_question_has_less_of_the_turns_own_results(tmp_path: Pa
     assert shortest.chars <= shorter.chars // 2 <= 12_100
 
 
-async def test_what_fitted_bounds_the_next_question(tmp_path: Path) -> None:
+async def test_shortened_prompt_bounds_the_next_one(tmp_path: Path) -> None:
     history = [turn_view(id=name, inputs=[asked(name * 1_000)], steps=[answered(0, "ok")]) for name in "abcd"]
     making = questions(tmp_path, *history)
     shorter = await making.make_shorter(NOW, NOTHING, await making.make(NOW, NOTHING))
@@ -193,7 +193,7 @@ async def test_what_fitted_bounds_the_next_question(tmp_path: Path) -> None:
     assert later.bounds == shorter.bounds
 
 
-async def test_who_answers_commands_is_never_asked_with_a_history_instead(tmp_path: Path) -> None:
+async def test_prompt_for_the_operator_is_never_shortened(tmp_path: Path) -> None:
     old = turn_view(id="old", inputs=[asked("old")], steps=[answered(0, "ok")])
     making = questions(tmp_path, old)
 
@@ -285,7 +285,7 @@ def policy(spec: ToolSpec) -> ToolPolicy:
 
 
 @pytest.mark.parametrize("of", [session(), session(of=lineage())])
-async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path: Path, of: Session) -> None:
+async def test_first_request_with_every_tool_is_small(tmp_path: Path, of: Session) -> None:
     tools = every_tool()
     kept = replace(of, tools=tuple(tool.spec.name for tool in tools) if of.lineage else None)
     making = PromptBuilder(

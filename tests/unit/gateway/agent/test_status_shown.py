@@ -89,7 +89,7 @@ async def test_on_the_page_there_is_no_line(tmp_path: Path, read: FakeTool) -> N
     assert [slot.kind for slot in await engine.slots()] == [SlotKind.ANSWER]
 
 
-async def test_what_children_do_stands_in_the_line_of_their_root(tmp_path: Path, read: FakeTool) -> None:
+async def test_activity_of_children_is_in_the_status_line_of_the_root(tmp_path: Path, read: FakeTool) -> None:
     async def spawn(ctx: ToolContext, args: Text) -> ToolResult | Park:
         return await ctx.sessions.spawn(Task(text=args.text, tools=["read"]))
 

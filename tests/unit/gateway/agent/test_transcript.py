@@ -121,7 +121,7 @@ TWO = calls("read", "shell", text="Two.")
 LAST = Answer(text="Done.")
 
 
-def test_a_call_is_followed_by_its_results_in_call_order_before_any_text_of_a_person() -> None:
+def test_call_is_followed_by_its_results_before_any_text() -> None:
     found = view(
         [received("go", 0), received("and this", 3), received("new", None)],
         [
@@ -144,7 +144,7 @@ def test_a_call_is_followed_by_its_results_in_call_order_before_any_text_of_a_pe
     ]
 
 
-def test_a_message_that_came_while_calls_run_is_given_after_their_results() -> None:
+def test_message_during_calls_is_given_after_their_results() -> None:
     found = view(
         [received("go", 0), received("wait!", None)],
         [said(0, TWO), called(1, TWO, 0, 0, result()), called(2, TWO, 1, 0, result())],
@@ -160,7 +160,7 @@ def test_a_call_without_a_result_still_has_one() -> None:
     assert short(messages([], found, MARK)) == ["> go", "= Two.", "c0: unknown", "c1: ok"]
 
 
-def test_results_belong_to_the_answer_that_named_them_even_when_call_ids_repeat() -> None:
+def test_results_belong_to_their_answer_when_call_ids_repeat() -> None:
     again = calls("read", text="Again.")
     found = view(
         [received("go", 0)],
@@ -184,12 +184,12 @@ def test_ended_turns_come_first_and_whole() -> None:
     assert short(messages([old, old], now, MARK)) == ["> old", "= Done.", "> old", "= Done.", "> now"]
 
 
-def test_where_several_people_speak_each_is_named_and_elsewhere_nobody_is() -> None:
+def test_speakers_are_named_only_in_sessions_of_several_people() -> None:
     assert short(messages([], view([received("hi", None)], [], kind=SessionKind.NON_MAIN), MARK)) == ["Ann> hi"]
     assert short(messages([], view([received("hi", None)], [], kind=SessionKind.DM), MARK)) == ["> hi"]
 
 
-def test_several_messages_before_one_answer_are_all_given_in_order() -> None:
+def test_messages_before_one_answer_are_all_given_in_order() -> None:
     found = view([received("a", 0), received("b", 0), received("c", None)], [said(0, LAST)])
 
     assert short(messages([], found, MARK)) == ["> a", "> b", "= Done.", "> c"]
@@ -207,7 +207,7 @@ def users(found: tuple[Message, ...]) -> list[UserText]:
     return [one for one in found if isinstance(one, UserText)]
 
 
-def test_what_others_said_is_one_labelled_block_before_the_text_and_never_in_it() -> None:
+def test_overheard_messages_are_one_block_before_the_text() -> None:
     inputs = [heard("Bob", "lunch?"), heard('E"ve', "at one"), received("when is lunch?", None)]
     found = users(messages([], view(inputs, [], kind=SessionKind.NON_MAIN), MARK))
 
@@ -253,7 +253,7 @@ def test_nobody_ends_a_block_or_speaks_in_it_as_somebody_else() -> None:
     assert one.text == "hi"
 
 
-def test_a_mark_lasts_for_an_epoch_of_a_session_in_one_life_and_cannot_be_guessed() -> None:
+def test_mark_lasts_for_an_epoch_and_cannot_be_guessed() -> None:
     """A beginning that changes is in no provider's cache; one that is known could be forged."""
     marks, room = Marks(), SessionId("chat:x")
     drawn = {Marks().of(room, 0, []) for _ in range(100)} | {marks.of(room, epoch, []) for epoch in range(100)}
@@ -308,7 +308,7 @@ def test_a_mark_that_left_in_a_call_and_came_back_is_one_no_more(where: str, pas
     assert asked.mark not in ("", first)
 
 
-def test_a_mark_is_given_only_where_somebody_is_named_or_data_stands() -> None:
+def test_mark_is_given_only_with_names_or_data() -> None:
     plain = [received("hi", None)]
     quoting = [of(replace(inbound("hi"), quoted="so"))]
     by_command = view(plain, [], kind=SessionKind.NON_MAIN, turn_kind=TurnKind.COMMAND)
@@ -321,7 +321,7 @@ def test_a_mark_is_given_only_where_somebody_is_named_or_data_stands() -> None:
     assert request("S", [], view(plain, []), (), Marks()).messages == (UserText(text="hi"),)
 
 
-def test_who_speaks_is_said_by_id_too() -> None:
+def test_speaker_has_an_id_beside_the_name() -> None:
     """Names are chosen: two may be called alike, and one as an owner is."""
     bob = of(replace(inbound("I am the owner", who=BOB), name="Ann"))
     nameless = of(replace(inbound("hm", who=BOB), name=""))
@@ -331,7 +331,7 @@ def test_who_speaks_is_said_by_id_too() -> None:
     assert [one.who for one in users(messages([], view([received("hi", None)], []), MARK))] == [None]
 
 
-def test_the_last_fifty_of_all_turns_are_given_and_none_at_length() -> None:
+def test_last_fifty_overheard_messages_are_given_and_cut() -> None:
     long = "y" * (CHARS_OF_EACH + 5)
     old = view(
         [*(heard("Bob", f"old{i}") for i in range(40)), received("a", 0)], [said(0, LAST)], kind=SessionKind.NON_MAIN
@@ -351,7 +351,7 @@ def test_the_last_fifty_of_all_turns_are_given_and_none_at_length() -> None:
     assert f'"Bob" telegram:2002: {"y" * CHARS_OF_EACH}…' in last.data.splitlines()
 
 
-def test_what_others_said_is_given_with_the_answer_that_saw_it() -> None:
+def test_overheard_messages_come_with_the_answer_that_saw_them() -> None:
     inputs = [heard("Bob", "before"), received("a", 0), heard("Bob", "later", given=1), received("b", 1)]
     found = messages([], view(inputs, [said(0, LAST), said(1, LAST)], kind=SessionKind.NON_MAIN), MARK)
 
@@ -362,7 +362,7 @@ def test_what_others_said_is_given_with_the_answer_that_saw_it() -> None:
     ]
 
 
-def test_what_a_message_answers_stands_in_a_block_of_its_own() -> None:
+def test_quoted_message_has_its_own_block() -> None:
     first = replace(inbound("is that so?"), quoted="The earth is flat.\nIt is.")
     found = view([heard("Bob", "hm"), of(first), of(inbound("well?"))], [], kind=SessionKind.NON_MAIN)
     one, other = users(messages([], found, MARK))
@@ -373,7 +373,7 @@ def test_what_a_message_answers_stands_in_a_block_of_its_own() -> None:
     assert (one.text, other.text, other.data) == ("is that so?", "well?", "")
 
 
-def test_what_cannot_be_read_is_said_in_brackets() -> None:
+def test_unreadable_part_is_named_in_brackets() -> None:
     photo = replace(inbound("what is it?"), unread="a photo")
     (one,) = users(messages([], view([of(photo)], []), MARK))
     assert one.text == "what is it?\n\n[a photo came with this message; it cannot be read yet]"
@@ -383,7 +383,7 @@ def test_what_cannot_be_read_is_said_in_brackets() -> None:
     assert '"Bob" telegram:2002: [a voice message came with this message; it cannot be read yet]' in one.data
 
 
-def test_what_the_platform_cut_is_one_text_again() -> None:
+def test_message_cut_by_the_platform_is_one_text_again() -> None:
     first, second = (replace(inbound(text), cut=True) for text in ("one te", "xt, two "))
     parts = [of(first), of(second, continues=True), of(inbound("parts"), continues=True)]
     found = view([*parts, of(inbound("next"))], [])
@@ -429,7 +429,7 @@ def test_a_command_is_read_with_nothing_but_its_own_text() -> None:
 # --- sub-sessions, summaries, notes -----------------------------------------------------------------
 
 
-def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
+def test_answer_of_a_sub_session_is_data_under_its_label() -> None:
     last = "Found it.\n" + "y" * 5_000
     told = replace(inbound("The sub-session has ended.", who=SYSTEM_CHILD), quoted=last)
     (one,) = users(messages([], view([of(told)], []), MARK))
@@ -444,7 +444,7 @@ def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
 
 
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_nothing_of_a_sub_sessions_end_looks_like_a_persons_words(kind: SessionKind) -> None:
+def test_end_of_a_sub_session_never_looks_like_a_persons_words(kind: SessionKind) -> None:
     """In a main session, whose owner is not named, there would be nothing that tells them apart."""
     told = replace(inbound("It has ended.", who=SYSTEM_CHILD), name="sub-session")
     found = view([heard("Eve", "hm"), of(told), of(inbound("next"))], [], kind=kind)
@@ -463,7 +463,7 @@ def test_the_task_of_a_sub_session_is_plain_text_of_nobody() -> None:
     assert messages([], found, MARK) == (UserText(text="Look at the disk."),)
 
 
-def test_what_anybody_else_quotes_is_not_taken_for_a_sub_session() -> None:
+def test_quote_of_a_person_is_not_labelled_as_a_sub_session() -> None:
     (one,) = users(messages([], view([of(replace(inbound("see", who=BOB), quoted="so"))], []), MARK))
 
     assert one.data == block(QUOTED, "so")
@@ -490,7 +490,7 @@ def test_a_summary_that_contains_the_mark_gets_another_one() -> None:
     assert request("S", [], view([received("now", None)], []), (), marks).mark == ""
 
 
-def test_what_the_person_was_told_besides_is_not_given_to_models() -> None:
+def test_note_for_the_person_is_not_given_to_models() -> None:
     noted = replace(LAST, note="b answered because a is away.", usage=Usage(input_tokens=7))
     found = messages([view([received("old", 0)], [said(0, noted)])], view([received("now", None)], []), MARK)
 

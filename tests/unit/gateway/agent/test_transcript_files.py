@@ -65,7 +65,7 @@ def test_a_file_that_nobody_looked_at_is_told_all_the_same() -> None:
         ("x" * 5_000, "x" * NAME_CHARS),
     ],
 )
-def test_what_a_file_is_called_is_data_on_one_line(name: str, shown: str) -> None:
+def test_file_name_is_data_on_one_line(name: str, shown: str) -> None:
     """I49: whoever names a file writes nothing outside of the block."""
     came = with_files(attachment(name), brought("inbox/i1-1.png"))
     (one,) = users(messages([], view([came], []), MARK))
@@ -104,7 +104,7 @@ def test_files_of_both_parts_of_a_cut_message_are_told_in_order() -> None:
 # --- what strangers wrote -----------------------------------------------------------------------
 
 
-def test_a_result_of_strangers_gives_the_request_a_mark_that_is_not_in_it() -> None:
+def test_untrusted_result_gives_the_request_an_unguessable_mark() -> None:
     marks, answer = Marks(), calls("read")
     own = view([received("go", 0)], [said(0, answer)])
     guessed = marks.of(own.session.id, 0, [own])

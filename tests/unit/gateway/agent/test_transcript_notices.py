@@ -13,7 +13,7 @@ from tests.unit.gateway.agent.test_transcript import MARK, block, of, users, vie
 
 @pytest.mark.parametrize("context", [False, True])
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_what_the_gateway_says_is_no_persons_word(kind: SessionKind, context: bool) -> None:
+def test_notice_of_the_gateway_is_no_persons_word(kind: SessionKind, context: bool) -> None:
     """Whether it came to a turn, or was kept for the next one; in a main session the owner is not named."""
     told = replace(of(replace(inbound("The files are away.", who=SYSTEM_HOME), name="Dragoman")), context=context)
     found = view([told, of(inbound("next"))], [], kind=kind)

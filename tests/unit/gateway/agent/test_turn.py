@@ -70,9 +70,7 @@ async def test_an_answer_ends_the_turn_and_is_shown_where_it_began(engine: Engin
     assert (slot.kind, slot.text, slot.conversation, slot.n) == (SlotKind.ANSWER, "Hi there.", turn.conversation, 0)
 
 
-async def test_calls_are_brought_to_results_and_the_model_is_asked_again_with_them(
-    engine: Engine, read: FakeTool
-) -> None:
+async def test_results_of_calls_are_given_to_the_next_model_request(engine: Engine, read: FakeTool) -> None:
     engine.model.script = [calls("read:a", "read:b", text="Looking."), Answer(text="Found.")]
     await ran(engine)
 
@@ -86,9 +84,7 @@ async def test_calls_are_brought_to_results_and_the_model_is_asked_again_with_th
     assert [offer.name for offer in engine.model.requests[0].tools] == ["read", "shell"]
 
 
-async def test_a_turn_that_waits_parks_and_goes_on_after_the_press_on_any_machine(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_parked_turn_continues_after_the_press_on_any_machine(engine: Engine, tmp_path: Path) -> None:
     engine.model.script = [calls("shell:ls")]
     lease = await ran(engine)
     assert (await turn_of(engine, lease)).state is TurnState.PARKED
@@ -104,7 +100,7 @@ async def test_a_turn_that_waits_parks_and_goes_on_after_the_press_on_any_machin
     assert len(other.model.requests) == 1
 
 
-async def test_a_command_is_answered_by_the_operator_and_never_costs_a_model_call(engine: Engine) -> None:
+async def test_command_is_answered_by_the_operator_without_a_model(engine: Engine) -> None:
     lease = await ran(engine, "/read a")
 
     assert (await turn_of(engine, lease)).kind is TurnKind.COMMAND
@@ -189,7 +185,7 @@ async def test_a_model_that_never_stops_calling_is_stopped(engine: Engine, read:
     assert await engine.texts() == ["Stopped: the model was asked 55 times in this turn. Write again to go on."]
 
 
-async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_count(engine: Engine) -> None:
+async def test_turn_is_stopped_at_its_working_time_without_waits(engine: Engine) -> None:
     engine.model.script = [calls("shell:a"), calls("shell:b"), Answer(text="Never said.")]
     lease = await ran(engine)
     engine.clock.advance(3000)  # parked
@@ -213,7 +209,7 @@ async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_c
 # --- steering -----------------------------------------------------------------------------------
 
 
-async def test_a_message_that_comes_meanwhile_is_given_at_the_next_step(engine: Engine, read: FakeTool) -> None:
+async def test_message_during_a_call_is_given_at_the_next_step(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read"), Answer(text="Both.")]
     await engine.say("first")
@@ -230,7 +226,7 @@ async def test_a_message_that_comes_meanwhile_is_given_at_the_next_step(engine: 
     assert await engine.texts() == ["Both."]
 
 
-async def test_a_message_that_comes_while_the_model_answers_is_answered_too(engine: Engine) -> None:
+async def test_message_during_a_model_answer_is_answered_too(engine: Engine) -> None:
     engine.model.hold = True
     engine.model.script = [Answer(text="For the first."), Answer(text="To both.")]
     await engine.say("first")
@@ -247,7 +243,7 @@ async def test_a_message_that_comes_while_the_model_answers_is_answered_too(engi
     assert (await turn_of(engine, lease)).state is TurnState.DONE
 
 
-async def test_stop_while_the_model_answers_writes_no_answer_and_asks_no_more(engine: Engine) -> None:
+async def test_stop_during_a_model_answer_writes_and_asks_nothing_more(engine: Engine) -> None:
     engine.model.hold = True
     await engine.say("first")
     lease = await engine.claim()
@@ -276,7 +272,7 @@ async def test_stop_while_the_model_answers_writes_no_answer_and_asks_no_more(en
         (ANN_TELEGRAM, GROUP, 0),
     ],
 )
-async def test_an_answer_on_the_page_is_followed_by_a_timer_where_the_owner_has_another_place(
+async def test_page_answer_has_a_timer_when_the_owner_has_a_chat(
     engine: Engine, who: Principal, where: Conversation, timers: int
 ) -> None:
     turn = await engine.say(who=who, where=where)
@@ -319,7 +315,7 @@ async def test_the_text_streams_with_its_place_and_without_secrets(engine: Engin
 END = TextDelta(session=SessionId("s"), turn=TurnId("t"), n=99, start=0, text="")
 
 
-async def test_what_was_told_to_the_model_is_the_history_of_this_session_and_epoch(engine: Engine) -> None:
+async def test_history_is_of_this_session_and_epoch(engine: Engine) -> None:
     await ran(engine, "old")
     await engine.ingress.message(inbound("/new"))
     await ran(engine, "new")
@@ -372,9 +368,7 @@ async def test_a_turn_that_used_its_tokens_ends_and_says_so(tmp_path: Path, read
     assert await engine.texts() == ["Stopped: this turn used 1,260 tokens; its limit is 1,000. Write again to go on."]
 
 
-async def test_what_the_person_is_told_besides_stands_last_in_italics_once_and_no_model_reads_it(
-    engine: Engine, read: FakeTool
-) -> None:
+async def test_note_for_the_person_ends_the_answer_unread_by_models(engine: Engine, read: FakeTool) -> None:
     note = f"other *answered*, because main is\naway ({SECRET})."
     engine.model.script = [
         replace(calls("read", text="Looking."), note=note),

@@ -39,7 +39,7 @@ def test_it_is_worked_out_once_for_a_turn_that_is_read_again() -> None:
     assert counted.times == 1
 
 
-def test_a_turn_whose_steps_or_messages_are_others_is_worked_out_anew() -> None:
+def test_changed_turn_is_computed_again() -> None:
     counted, one = Counted(), turn()
     of = PerTurnCache(counted)
     assert of.of(one) == ["Hello."]

@@ -58,7 +58,7 @@ def spawner(*, mode: SpawnMode = SpawnMode.RUN, timeout_s: float | None = None) 
     return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body, speaks=True)
 
 
-async def test_a_child_is_told_what_it_is_and_its_result_is_its_parents(family: Engine) -> None:
+async def test_child_gets_its_prompt_and_returns_its_result(family: Engine) -> None:
     family.models.others["small"] = small = ScriptedModel([Answer(text="Seen.")], name="small")
     family.model.script = [calls("sessions_spawn:look around"), Answer(text="It saw it.")]
     lease = await ran(family)
@@ -84,7 +84,7 @@ async def test_a_child_is_told_what_it_is_and_its_result_is_its_parents(family: 
     ]
 
 
-async def test_what_a_child_thinks_is_told_to_the_conversation_of_its_root(family: Engine) -> None:
+async def test_activity_of_a_child_goes_to_the_roots_conversation(family: Engine) -> None:
     family.model.script = [calls("sessions_spawn:look around")]
     lease = await ran(family)
     child = await family.claim()
@@ -131,7 +131,7 @@ async def test_the_tokens_of_children_count_for_the_parent(tmp_path: Path, read:
 SCOUT = {"scout": Agent(name="scout", description="Looks.")}
 
 
-async def test_the_end_of_a_child_that_nobody_waited_for_comes_as_a_message(tmp_path: Path) -> None:
+async def test_end_of_an_unawaited_child_comes_as_a_message(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [spawner(mode=SpawnMode.SESSION)], agents=SCOUT)
     engine.model.script = [
         calls("sessions_spawn:look"),

@@ -89,9 +89,7 @@ async def test_later_turns_are_told_of_it_without_fetching_it_again(engine: Engi
     assert channel.fetched == ["f1"]
 
 
-async def test_what_is_sent_while_a_turn_works_is_fetched_before_the_model_reads_it(
-    engine: Engine, channel: FakeChannel
-) -> None:
+async def test_file_sent_during_a_turn_is_fetched_for_the_next_step(engine: Engine, channel: FakeChannel) -> None:
     channel.files["f2"] = [b"text"]
     engine.model.script, engine.model.hold = [calls("read")], True
     await engine.say("go")

@@ -113,9 +113,7 @@ async def heard(engine: Engine, *topics: str) -> AsyncGenerator[list[LiveEvent]]
             await asyncio.sleep(0)
 
 
-async def test_after_a_second_the_beginning_of_an_answer_has_its_slot_and_the_whole_takes_it_over(
-    streaming: Engine, store: Early
-) -> None:
+async def test_early_slot_after_a_second_becomes_the_whole_answer(streaming: Engine, store: Early) -> None:
     streaming.models.model = Slow(streaming.clock, *TALK)
     lease = await ran(streaming)
 
@@ -138,7 +136,7 @@ async def test_a_quick_answer_is_one_slot_written_once(streaming: Engine, store:
     ("who", "where", "text"),
     [(ANN_WEB, ANN_PAGE, "hello"), (ANN_SLACK, OTHER_CHAT, "hello"), (ANN_TELEGRAM, CHAT, "/read a")],
 )
-async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slot(
+async def test_no_early_slot_for_pages_commands_or_other_platforms(
     streaming: Engine, store: Early, who: Principal, where: Conversation, text: str
 ) -> None:
     streaming.models.model = Slow(streaming.clock, *TALK)
@@ -183,7 +181,7 @@ def swap_model(engine: Engine) -> Body:
     return body
 
 
-async def test_an_answer_that_breaks_off_says_why_in_the_place_of_its_beginning(streaming: Engine) -> None:
+async def test_broken_answer_replaces_its_beginning_with_the_reason(streaming: Engine) -> None:
     streaming.models.model = Slow(streaming.clock, *TALK, end=ModelError("The line broke."))
     lease = await ran(streaming)
 
@@ -192,7 +190,7 @@ async def test_an_answer_that_breaks_off_says_why_in_the_place_of_its_beginning(
     assert slot.text == "The model could not answer: The line broke."
 
 
-async def test_an_answer_that_turns_out_empty_is_said_in_the_place_of_its_beginning(streaming: Engine) -> None:
+async def test_empty_answer_replaces_its_beginning_with_a_text(streaming: Engine) -> None:
     streaming.models.model = Slow(streaming.clock, *TALK, end=Answer(text=" "))
     await ran(streaming)
 
@@ -200,7 +198,7 @@ async def test_an_answer_that_turns_out_empty_is_said_in_the_place_of_its_beginn
 
 
 @pytest.mark.parametrize(("before", "key"), [("", "sk-proj-4f9aB7cDe8FgHiJkLmNoPq"), ("Bearer ", "f00dcafe" * 4)])
-async def test_the_beginning_is_told_to_chats_without_a_secret_that_comes_in_pieces(
+async def test_secret_in_pieces_is_not_streamed_to_chats(
     streaming: Engine, store: Early, before: str, key: str
 ) -> None:
     """A key in pieces betrays itself in none of them; the page's own pieces are the owner's affair."""
@@ -223,7 +221,7 @@ async def test_the_beginning_is_told_to_chats_without_a_secret_that_comes_in_pie
 
 @pytest.mark.parametrize("secret", [SECRET, "密码是 开门吧！"])
 @pytest.mark.parametrize("size", [1, 5, 8])
-async def test_a_configured_secret_of_several_words_or_letters_is_never_told_in_pieces(
+async def test_configured_secret_of_several_words_is_never_streamed(
     tmp_path: Path, store: Early, secret: str, size: int
 ) -> None:
     """c16: such a one went out word by word, and only the last words hid it."""
@@ -319,7 +317,7 @@ async def test_a_secret_in_a_long_word_is_never_told(tmp_path: Path, store: Earl
     assert token not in store.early[0].text
 
 
-async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of_it_at_once(streaming: Engine) -> None:
+async def test_quick_answer_streams_nothing_and_a_slow_one_all_at_once(streaming: Engine) -> None:
     streaming.models.model = Slow(streaming.clock, (0.3, "Once upon "), (0.3, "a time."))
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
@@ -332,7 +330,7 @@ async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of
     assert told == [(0, "Once upon a time "), (17, "there was ")]
 
 
-async def test_after_a_fast_second_the_beginning_of_a_secret_is_still_held_back(streaming: Engine) -> None:
+async def test_secret_begun_after_much_text_is_held_back(streaming: Engine) -> None:
     first, rest = SECRET[:12], SECRET[12:]
     long = "word " * HELD_BACK_AT_MOST
     streaming.models.model = Slow(

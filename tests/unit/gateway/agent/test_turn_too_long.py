@@ -34,7 +34,7 @@ def engine(tmp_path: Path, read: FakeTool) -> Engine:
 TOO_LONG = ModelError("The request is too long for the model.", cure="Say /new to begin anew.", too_long=True)
 
 
-async def test_a_request_that_is_too_long_is_asked_once_more_with_the_newer_half(engine: Engine) -> None:
+async def test_request_too_long_is_repeated_with_the_newer_half(engine: Engine) -> None:
     await spoken(engine, "one", "two", "three")
     engine.model.script = [TOO_LONG, Answer(text="Now.")]
     lease = await ran(engine, "four")
@@ -98,7 +98,7 @@ async def test_a_turn_of_many_long_results_comes_to_its_end(engine: Engine, read
     assert len(model.read) == 13  # the older results were cut before anybody said that they are too long
 
 
-async def test_results_that_are_too_long_for_a_small_model_are_cut_and_stay_so(engine: Engine, read: FakeTool) -> None:
+async def test_results_too_long_for_a_small_model_are_cut_and_stay_cut(engine: Engine, read: FakeTool) -> None:
     read.body = long_results
     engine.models.model = model = Narrow(chars=60_000, rounds=6)
     lease = await ran(engine)
@@ -108,7 +108,7 @@ async def test_results_that_are_too_long_for_a_small_model_are_cut_and_stay_so(e
     assert len(model.read) == 8
 
 
-async def test_what_fitted_is_what_the_turns_later_steps_begin_with(engine: Engine) -> None:
+async def test_fitting_prompt_is_the_start_of_the_turns_later_steps(engine: Engine) -> None:
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
     engine.models.model = model = Narrow(chars=30_000, rounds=8)
     await ran(engine)
@@ -127,9 +127,7 @@ async def test_the_third_time_it_is_asked_without_any_history(engine: Engine) ->
 
 
 @pytest.mark.parametrize(("note", "hard"), [("", True), ("small answered: main rests", False)])
-async def test_a_history_too_long_for_a_model_that_stepped_in_is_not_put_into_a_summary_for_it(
-    engine: Engine, note: str, hard: bool
-) -> None:
+async def test_history_too_long_for_a_fallback_is_not_summarised(engine: Engine, note: str, hard: bool) -> None:
     """Its session's own model is back soon, and can read all of it."""
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
     engine.models.model = Narrow(chars=30_000, rounds=0, note=note)

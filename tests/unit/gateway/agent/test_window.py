@@ -50,7 +50,7 @@ def test_the_newest_turns_that_fit_are_given_in_order(room: int, expected: list[
     assert ids(window(FIVE, room)) == expected
 
 
-def test_a_turn_longer_than_everything_keeps_head_and_tail_of_its_long_results() -> None:
+def test_turn_longer_than_the_window_cuts_its_long_results() -> None:
     huge = turn("huge", results=[50_000, 10, 200_000])
     history = [turn("old", 9_000), huge, turn("new", 9_000)]
     found = window(history, 20_000)
@@ -77,9 +77,7 @@ sizes = st.lists(st.tuples(st.integers(0, 3_000), st.lists(st.integers(0, 30_000
 
 
 @given(sizes, st.integers(0, 60_000))
-def test_a_window_fits_is_the_end_of_the_history_and_keeps_every_result(
-    made: list[tuple[int, list[int]]], room: int
-) -> None:
+def test_window_fits_and_keeps_every_result_of_the_last_turns(made: list[tuple[int, list[int]]], room: int) -> None:
     history = [turn(f"t{n}", chars, results=results) for n, (chars, results) in enumerate(made)]
     found = window(history, room)
 
@@ -138,7 +136,7 @@ def test_figures_of_something_else_are_not_believed(tokens: int, expected: float
     assert chars_per_token([turn("odd", 2_000, tokens=tokens)], 0, TOKENS) == expected
 
 
-def test_figures_of_requests_without_the_older_turns_make_no_token_longer() -> None:
+def test_requests_without_older_turns_do_not_widen_the_window() -> None:
     """Otherwise each turn that is left out makes the next window wider, until the model refuses it."""
     all_given = turn("given", 1_000, tokens=1_000)
     left_out = [turn(f"t{n}", 1_000, tokens=3_000) for n in range(10)]
@@ -168,7 +166,7 @@ def result_sizes(view: TurnView) -> list[int]:
     return [len(step.result.text) for step in view.steps if step.result]
 
 
-def test_what_is_shorter_than_its_share_leaves_the_rest_of_it_to_the_longer_ones() -> None:
+def test_short_result_leaves_its_share_to_longer_ones() -> None:
     before = turn("t", results=[100, 50_000, 3_000, 100])
     after = shortened(before, 20_000)
 
@@ -199,9 +197,7 @@ def working(*results: Sequence[int]) -> TurnView:
         ([[30_000]], [False]),
     ],
 )
-def test_the_turn_itself_keeps_its_newest_results_whole_when_they_fit(
-    results: list[list[int]], whole: list[bool]
-) -> None:
+def test_current_turn_keeps_its_newest_results_that_fit(results: list[list[int]], whole: list[bool]) -> None:
     before = working(*results)
     after = fitted(before, 25_000)
 

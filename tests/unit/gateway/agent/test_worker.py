@@ -115,7 +115,7 @@ async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None
     assert (await engine.texts())[-1] == "That is all."
 
 
-async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool) -> None:
+async def test_worker_without_the_lease_writes_nothing(engine: Engine, read: FakeTool) -> None:
     read.hold = True
     engine.model.script = [calls("read:x")]
     async with in_background(engine.worker().run()):
@@ -191,7 +191,7 @@ async def test_after_a_drain_nothing_is_claimed(engine: Engine) -> None:
     assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
 
 
-async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(engine: Engine) -> None:
+async def test_exception_in_a_turn_fails_it_and_the_next_one_runs(engine: Engine) -> None:
     engine.model.script = [ValueError("a secret detail"), Answer(text="Well.")]
     async with in_background(engine.worker().run()):
         turn = await engine.say()
@@ -204,7 +204,7 @@ async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(en
     assert engine.metrics.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
 
 
-async def test_a_turn_for_which_no_memory_was_left_is_given_back_and_runs_again(engine: Engine) -> None:
+async def test_turn_without_memory_is_released_and_runs_again(engine: Engine) -> None:
     engine.model.script = [MemoryError(), Answer(text="Well.")]
     async with in_background(engine.worker().run()):
         await ends(engine, await engine.say())
@@ -276,7 +276,7 @@ async def test_the_page_and_a_chat_share_one_session_in_commit_order(engine: Eng
 
 
 @pytest.mark.parametrize(("who", "where", "said"), [(ANN_TELEGRAM, CHAT, True), (ANN_SLACK, OTHER_CHAT, False)])
-async def test_work_is_said_again_with_each_renewal_where_the_platform_shows_it_and_not_while_parked(
+async def test_activity_is_published_at_renewal_but_not_while_parked(
     tmp_path: Path, read: FakeTool, who: Principal, where: Conversation, said: bool
 ) -> None:
     read.hold = True
@@ -308,9 +308,7 @@ async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> Async
 @pytest.mark.parametrize(
     ("given", "said"), [("Stopped.", "\n\n*Stopped.*"), ("Ann stopped it.", "\n\n*Ann stopped it.*"), ("", "")]
 )
-async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stopped_it_wants(
-    engine: Engine, given: str, said: str
-) -> None:
+async def test_stopped_answer_keeps_its_beginning_and_the_stop_text(engine: Engine, given: str, said: str) -> None:
     """It stands in the chat already."""
     model = engine.models.model = HalfSaid(engine)
     async with in_background(engine.worker().run()):
@@ -356,9 +354,7 @@ async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
     engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))
 
 
-async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_so(
-    tmp_path: Path, read: FakeTool
-) -> None:
+async def test_call_beyond_the_turns_time_is_cut_and_reported(tmp_path: Path, read: FakeTool) -> None:
     engine = Engine(tmp_path, [read], limits=LIMITS)
     read.hold = True
     engine.model.script = [calls("read:x", "read:y")]
@@ -379,7 +375,7 @@ async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_s
     assert "Stopped: this turn worked for 1 min. Write again to go on." in await engine.texts()
 
 
-async def test_a_model_that_answers_beyond_the_turns_time_is_cut_and_the_next_turn_runs(tmp_path: Path) -> None:
+async def test_answer_beyond_the_turns_time_is_cut_and_the_next_runs(tmp_path: Path) -> None:
     engine = Engine(tmp_path, limits=LIMITS)
     engine.model.hold = True
     async with in_background(engine.worker().run()):
@@ -411,7 +407,7 @@ async def test_the_time_that_a_turn_was_parked_is_not_its_time(tmp_path: Path) -
     assert (await engine.texts())[-1] == "Done."
 
 
-async def test_a_turn_on_the_page_whose_time_is_over_is_told_of_in_the_owners_chat_too(tmp_path: Path) -> None:
+async def test_page_turn_over_its_time_is_reported_in_the_chat_too(tmp_path: Path) -> None:
     engine = Engine(tmp_path, limits=LIMITS)
     engine.model.hold = True
     async with in_background(engine.worker().run()):

@@ -77,7 +77,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
     assert await engine.results(lease.turn) == [ResultStatus.OK]
 
 
-async def test_a_result_that_cannot_be_stored_now_is_stored_later_and_the_call_runs_once(tmp_path: Path) -> None:
+async def test_unstored_result_is_stored_later_and_the_call_runs_once(tmp_path: Path) -> None:
     store = NotKept(FakeClock())
     store.failing["finish_step"] = 1
     write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW})
@@ -90,7 +90,7 @@ async def test_a_result_that_cannot_be_stored_now_is_stored_later_and_the_call_r
     assert write.calls == ["it"]
 
 
-async def test_the_page_is_told_that_a_message_was_taken_only_when_it_is_stored(tmp_path: Path) -> None:
+async def test_page_confirms_a_message_only_when_stored(tmp_path: Path) -> None:
     async with (
         served(Engine(tmp_path, store=Full(FakeClock()))) as page,
         page.client(await page.cookie()) as client,

@@ -77,7 +77,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Build]:
         "http://127.0.0.1:8470/#code=Zm9vYmFyYmF6cXV4",
     ],
 )
-def test_a_token_of_any_platform_is_hidden_though_no_channel_is_configured(tmp_path: Path, token: str) -> None:
+def test_token_of_an_unconfigured_platform_is_hidden(tmp_path: Path, token: str) -> None:
     shown = redactor_of(loaded(tmp_path)).text(f"pasted: {token}")
 
     assert HIDDEN in shown
@@ -185,7 +185,7 @@ def test_a_key_that_somebody_prepared_as_a_link_is_not_followed(tmp_path: Path) 
 # --- wiring -------------------------------------------------------------------------------------
 
 
-def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator(made: Build) -> None:
+def test_default_has_one_owner_on_the_page_and_the_operator(made: Build) -> None:
     app = made("")
 
     assert list(app.daemon.channels) == ["web"]
@@ -221,7 +221,7 @@ def test_a_channel_that_cannot_be_loaded_is_named(made: Build, module: str) -> N
         made(f'[channels.test]\nmodule = "{module}"\nport = 1\n')
 
 
-def test_every_part_writes_to_the_same_store_and_counts_in_one_place(made: Build) -> None:
+def test_all_parts_share_one_store_and_one_set_of_metrics(made: Build) -> None:
     daemon = made("").daemon
 
     assert daemon.worker.queue is daemon.delivery.messages.outbox is daemon.sweeper.sweeps is daemon.store
@@ -230,7 +230,7 @@ def test_every_part_writes_to_the_same_store_and_counts_in_one_place(made: Build
     assert daemon.worker.node.startswith(f"{daemon.machine}#")
 
 
-def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build) -> None:
+def test_each_life_of_a_daemon_is_another_node_of_its_machine(made: Build) -> None:
     one, other = made("").daemon, made("").daemon
 
     assert one.machine == other.machine
@@ -292,7 +292,7 @@ def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
         del sys.modules["agent_tools.half"]
 
 
-def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_let_it(tmp_path: Path) -> None:
+def test_stateful_tool_is_made_once_with_its_settings(tmp_path: Path) -> None:
     module = ModuleType("keeping")
     spec = replace(shell.SPEC, name="keeping", needs="no_such_package", extra="kites")
     made: list[ToolHost] = []

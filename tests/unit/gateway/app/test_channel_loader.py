@@ -261,7 +261,7 @@ def fail(error: Exception) -> object:
         (lambda: SimpleNamespace(run=1, show=print), "has no run"),
     ],
 )
-def test_whatever_a_channel_does_is_refused_in_words(given: Given, exported: Export, make: Any, why: str) -> None:
+def test_failing_channel_is_refused_with_the_reason(given: Given, exported: Export, make: Any, why: str) -> None:
     exported(made_by(make))
     with pytest.raises(ConfigError) as caught:
         load_channels(given(TABLE).channels, nothing)

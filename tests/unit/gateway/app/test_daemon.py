@@ -130,7 +130,7 @@ async def test_a_signal_stops_it_and_what_runs_is_given_back(
     assert not (tmp_path / "control.sock").exists()
 
 
-async def test_what_is_due_is_sent_before_it_ends(engine: Engine, tmp_path: Path) -> None:
+async def test_due_message_is_sent_before_the_daemon_ends(engine: Engine, tmp_path: Path) -> None:
     slow = asyncio.Event()
     channel = FakeChannel(slow={"1001": slow})
     made = daemon(engine, tmp_path, {"telegram": channel})
@@ -172,7 +172,7 @@ class Keeping(FailingStore):
         await super().release(lease)
 
 
-async def test_what_could_not_be_given_back_in_time_is_free_when_it_has_ended(tmp_path: Path) -> None:
+async def test_turn_not_released_in_time_is_free_after_the_end(tmp_path: Path) -> None:
     """The next process takes it in any case; another machine would wait for the end of the lease."""
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read], store=Keeping(FakeClock()))
@@ -191,7 +191,7 @@ class Sick(FailingStore):
         raise StoreError("The store failed: counts.")
 
 
-async def test_a_store_that_fails_at_the_end_changes_nothing_about_the_end(tmp_path: Path) -> None:
+async def test_failing_store_does_not_change_the_end(tmp_path: Path) -> None:
     engine = Engine(tmp_path, store=Sick(FakeClock()))
     closed = asyncio.Event()
     made = daemon(engine, tmp_path, {"telegram": FakeChannel()})
@@ -239,9 +239,7 @@ class Kite:
             self.held -= 1
 
 
-async def test_a_tool_that_keeps_something_is_looked_after_and_let_go_at_the_end(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_stateful_tool_is_maintained_and_released_at_the_end(engine: Engine, tmp_path: Path) -> None:
     kite = Kite()
     made = daemon(engine, tmp_path, {"telegram": FakeChannel()}, {"kite": kite})
     async with running(made):

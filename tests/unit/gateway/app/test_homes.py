@@ -99,7 +99,7 @@ async def test_a_session_is_taken_with_an_empty_workspace(store: OldListStore, t
     assert [[entry.name for entry in path.iterdir()] for path in aside] == [["old"]]
 
 
-async def test_what_cannot_be_set_aside_is_not_taken(store: OldListStore, tmp_path: Path) -> None:
+async def test_family_is_not_taken_when_its_folder_cannot_be_set_aside(store: OldListStore, tmp_path: Path) -> None:
     (tmp_path / "workspaces").rename(tmp_path / "elsewhere")
     (tmp_path / "workspaces").write_text("in the way")
     await keeper(store, tmp_path).look()

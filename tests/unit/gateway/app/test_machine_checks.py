@@ -50,7 +50,7 @@ def says(findings: list[CheckResult], words: str) -> CheckResult:
         ("link/below", "The state folder {} cannot be made in"),
     ],
 )
-def test_what_stands_in_its_place_is_a_problem(tmp_path: Path, place: str, what: str) -> None:
+def test_obstacle_in_place_of_the_state_folder_is_a_problem(tmp_path: Path, place: str, what: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "circle").symlink_to("circle")
@@ -157,7 +157,7 @@ async def test_a_port_that_our_daemon_has_is_no_problem(state: Path) -> None:
     assert one.what == f"127.0.0.1:{port} is taken, and the daemon of this state folder runs"
 
 
-async def test_one_that_another_program_has_is_while_ours_runs_elsewhere(state: Path) -> None:
+async def test_port_of_another_program_is_a_problem_while_ours_runs(state: Path) -> None:
     port, one = await of_a_port_that_is_taken(state, lambda _: daemon_on(12))
     assert one.level is Level.PROBLEM
     assert one.what == (f"Another program has taken 127.0.0.1:{port}. The daemon of this state folder runs on port 12.")

@@ -32,7 +32,7 @@ def swept(engine: Engine, name: str) -> float:
     return engine.metrics.registry.get_sample_value("dragoman_swept_total", {"sweep": name}) or 0
 
 
-async def test_at_start_what_this_machine_held_is_free_and_what_another_holds_is_not(engine: Engine) -> None:
+async def test_start_frees_turns_of_this_machine_only(engine: Engine) -> None:
     mine = await engine.say()
     await engine.claim()
     theirs = await engine.say(who=ANN_TELEGRAM, text="/shell x")
@@ -62,7 +62,7 @@ async def shown(engine: Engine) -> bool:
     return (await engine.store.counts()).due_slots == 0
 
 
-async def test_what_expired_while_nobody_could_press_is_asked_anew_before_it_is_swept_away(engine: Engine) -> None:
+async def test_approval_expired_in_a_downtime_precedes_the_sweep(engine: Engine) -> None:
     await sweeper(engine).start("here")
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
@@ -82,7 +82,7 @@ async def expired(engine: Engine, turn: object) -> bool:
     return all(row.wait.state is not WaitState.OPEN for row in engine.store.waits.values() if row.wait.turn == turn)
 
 
-async def test_time_expires_waits_and_takes_turns_back_and_fires_timers(engine: Engine) -> None:
+async def test_sweeps_expire_waits_and_requeue_turns(engine: Engine) -> None:
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
     assert await engine.store.park(lease)
@@ -94,7 +94,7 @@ async def test_time_expires_waits_and_takes_turns_back_and_fires_timers(engine: 
     assert (await engine.store.turn(lease.turn)).turn.state is TurnState.QUEUED
 
 
-async def test_an_answer_that_nobody_saw_on_the_page_is_shown_in_the_chat(engine: Engine) -> None:
+async def test_unseen_page_answer_is_copied_to_the_chat(engine: Engine) -> None:
     await answered_on_the_page(engine)
     async with in_background(sweeper(engine).run()):
         await until(lambda: copied(engine))
@@ -125,7 +125,7 @@ async def test_a_sweep_that_fails_does_not_stop_the_others(engine: Engine) -> No
     assert swept(engine, "fire_timers") == 1
 
 
-def test_when_the_store_was_away_holders_may_renew_before_they_are_taken_back(tmp_path: Path) -> None:
+def test_holders_may_renew_after_an_outage_before_reclaim(tmp_path: Path) -> None:
     """Holders cannot renew during an outage; reclaiming at once would lose the results of their calls."""
     loop = ScheduledLoop(1)
 

@@ -117,7 +117,7 @@ RULE = '[[rules]]\ntool = "shell"\npattern = "git *"\ndecision = "allow"\n'
         ("", "[http]\nport = 1\n[log]\nlevel = \"debug\"\n", set[str]()),
     ],
 )  # fmt: skip
-def test_what_decides_is_compared_and_nothing_else(tmp_path: Path, one: str, other: str, differ: set[str]) -> None:
+def test_only_settings_that_decide_are_fingerprinted(tmp_path: Path, one: str, other: str, differ: set[str]) -> None:
     """Wherever it is written."""
     found = [fingerprints(loaded(tmp_path, text)) for text in (one, other)]
     assert {name for name in found[0] if found[0][name] != found[1][name]} == differ

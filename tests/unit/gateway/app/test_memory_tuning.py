@@ -153,7 +153,7 @@ def test_all_threads_share_one_heap() -> None:
 
 
 @pytest.mark.whole("measures a process of its own; the shared heap stays")
-def test_what_is_large_and_freed_goes_back_to_the_system() -> None:
+def test_large_freed_memory_returns_to_the_system() -> None:
     assert said(KEPT, set_up=False) >= 20
     assert said(KEPT, set_up=True) <= 2
 
@@ -169,11 +169,11 @@ def test_garbage_is_found_while_nothing_new_comes() -> None:
     assert said(FOUND) == 0
 
 
-def test_what_was_there_at_the_start_is_not_looked_through() -> None:
+def test_objects_of_the_start_are_not_scanned_by_the_collector() -> None:
     assert said(AT_REST) < 1_000
 
 
 @pytest.mark.whole("measures a process of its own; the shared heap stays")
-def test_no_read_of_a_socket_or_a_pipe_takes_room_for_more_than_16_kib() -> None:
+def test_socket_and_pipe_reads_allocate_at_most_16_kib() -> None:
     assert said(READ, set_up=False) > 1 << 14
     assert said(READ, set_up=True) == 1 << 14

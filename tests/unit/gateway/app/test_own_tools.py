@@ -395,7 +395,7 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
         assert await at.call("returns", {"code": "calls"}) == "1"
 
 
-async def test_what_a_call_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+async def test_process_left_by_a_call_ends_with_it(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
         at.save("returns.py", RETURNS)
 

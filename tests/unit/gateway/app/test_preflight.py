@@ -70,7 +70,7 @@ def in_a_circle(store: Path) -> None:
         (in_a_circle, "cannot be opened: Too many levels of symbolic links."),
     ],
 )
-def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, make: Callable[[Path], None], says: str) -> None:
+def test_foreign_store_is_refused(tmp_path: Path, make: Callable[[Path], None], says: str) -> None:
     store = tmp_path / "dragoman.db"
     make(store)
     before = sorted(os.listdir(tmp_path))

@@ -6,7 +6,7 @@ from aiohttp.test_utils import TestServer
 from gateway.app.run import outbound_client
 
 
-async def test_a_cookie_of_one_service_is_not_sent_to_another_of_the_same_host() -> None:
+async def test_cookie_of_one_service_is_not_sent_to_another() -> None:
     """Nor kept: the client lives as long as the daemon."""
     sent: list[str] = []
 

@@ -99,7 +99,7 @@ def test_a_new_key_beside_an_old_store_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "what"), [("file", "not a folder"), ("link", "a link that leads nowhere")])
-def test_what_stands_in_its_place_is_said(tmp_path: Path, name: str, what: str) -> None:
+def test_obstacle_in_place_of_the_state_folder_is_named(tmp_path: Path, name: str, what: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
 

@@ -35,13 +35,13 @@ JSON = st.recursive(
 
 @given(ANY | NASTY)
 @settings(deadline=None, max_examples=examples(400))
-def test_what_is_shown_reads_back_as_what_runs(text: str) -> None:
+def test_rendered_text_reads_back_as_the_action(text: str) -> None:
     assert unrender(render(text)) == text
 
 
 @given(ANY | NASTY)
 @settings(deadline=None, max_examples=examples(400))
-def test_what_is_shown_is_printable_ascii_and_marked_line_breaks(text: str) -> None:
+def test_rendered_text_is_printable_ascii_and_marked_line_breaks(text: str) -> None:
     shown = render(text)
 
     assert ALPHABET.fullmatch(shown)
@@ -60,7 +60,7 @@ def test_two_different_texts_are_never_shown_alike(one: str, other: str) -> None
      "\u034f", "\x9b", "\r", "\x1b", "\x00", "\x7f", "\t", "\u115f", "ｒ", "ｍ", "ѕ", "é", "⏎", "␠", "×"],
     ids=lambda char: f"U+{ord(char):04X}",
 )  # fmt: skip
-def test_what_could_deceive_is_escaped_and_the_card_says_so(char: str) -> None:
+def test_deceptive_character_is_escaped_and_noted_on_the_card(char: str) -> None:
     """c8: overriding direction, invisible, look-alike, terminal control: none reaches the eye as it is."""
     text = f"r{char}m -rf /"
     action = replace(ACTION, arguments={"command": text})
@@ -93,14 +93,14 @@ def test_texts_of_known_attacks(text: str, shown: str) -> None:
     assert unrender(shown) == text
 
 
-def test_every_printable_letter_of_ascii_is_shown_as_it_is_but_the_backslash() -> None:
+def test_printable_ascii_is_shown_unchanged_but_the_backslash() -> None:
     letters = [chr(c) for c in range(0x20, 0x7F)]
 
     assert [render(letter) for letter in letters if letter != "\\"] == [one for one in letters if one != "\\"]
     assert render("\\") == "\\\\"
 
 
-def test_every_letter_outside_of_ascii_is_escaped_whatever_python_thinks_of_it() -> None:
+def test_every_character_outside_ascii_is_escaped() -> None:
     others = [chr(c) for c in range(0x110000) if not 0x20 <= c <= 0x7E and c != 0x0A]
     printable = sum(1 for char in others if char.isprintable() and unicodedata.category(char) != "Zs")
 
@@ -109,7 +109,7 @@ def test_every_letter_outside_of_ascii_is_escaped_whatever_python_thinks_of_it()
     assert set(shown) <= set("\\u{}0123456789ABCDEF")
 
 
-def test_the_argument_that_runs_is_shown_first_and_all_others_below_by_name() -> None:
+def test_executed_argument_is_first_and_others_follow_by_name() -> None:
     action = replace(ACTION, arguments={"timeout": 5, "command": "ls\u200b", "env": {"b": 1, "a": "\r"}, "none": None})
 
     assert render_action(action, "command").split("\n") == [
@@ -129,7 +129,7 @@ def test_the_argument_that_runs_is_shown_first_and_all_others_below_by_name() ->
         ({}, [""]),
     ],
 )
-def test_what_runs_first_is_listed_by_name_when_it_is_no_text(arguments: dict[str, Any], lines: list[str]) -> None:
+def test_executed_argument_is_listed_by_name_when_it_is_no_text(arguments: dict[str, Any], lines: list[str]) -> None:
     assert render_action(replace(ACTION, arguments=arguments), "command").split("\n") == lines
 
 
@@ -209,7 +209,7 @@ def test_adding_a_field_to_a_tool_changes_what_is_hashed(name: str, default: int
     assert keys[0] != keys[1]
 
 
-def test_what_cannot_be_written_exactly_is_not_hashed() -> None:
+def test_action_without_exact_json_is_not_hashed() -> None:
     with pytest.raises(ValueError, match="JSON"):
         action_key(replace(ACTION, arguments={"x": float("nan")}))
 

@@ -38,9 +38,7 @@ def asking(clock: FakeClock, handles: ButtonTokens) -> Approvals:
     return Approvals(PEOPLE, MemoryStore(clock), handles)
 
 
-async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_opening_the_page(
-    clock: FakeClock, handles: ButtonTokens
-) -> None:
+async def test_owner_without_a_chat_is_asked_after_opening_the_page(clock: FakeClock, handles: ButtonTokens) -> None:
     store = MemoryStore(clock)
     asking = Approvals(PEOPLE, store, handles)
 
@@ -52,9 +50,7 @@ async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_
     assert (main.conversations, main.page) == ((CHAT,), False)
 
 
-async def test_elsewhere_every_owner_is_asked_in_the_own_last_direct_chat(
-    clock: FakeClock, handles: ButtonTokens
-) -> None:
+async def test_approvers_elsewhere_are_asked_in_their_last_direct_chat(clock: FakeClock, handles: ButtonTokens) -> None:
     store = MemoryStore(clock)
     for who, where, owner in [(ANN_TELEGRAM, CHAT, ANN), (CLEO_TELEGRAM, CLEO_CHAT, CLEO)]:
         message = inbound(who=who, where=where)
@@ -84,7 +80,7 @@ def test_an_owner_is_who_the_configuration_names(asking: Approvals) -> None:
         (MEMBER, SessionKind.DM, REFUSED),
     ],
 )
-def test_a_reason_given_later_denies_when_its_author_may_deny_now(
+def test_later_reason_denies_when_its_author_may_deny_now(
     asking: Approvals, who: Principal, kind: SessionKind, verdict: PressVerdict
 ) -> None:
     asked = replace(wait(), approval=replace(approval(1), requester=BOB))
@@ -99,7 +95,7 @@ def test_a_reason_for_what_is_no_approval_denies_nothing(asking: Approvals) -> N
 
 
 @pytest.mark.parametrize(("verb", "verdict"), [(Verb.ONCE, REFUSED), (Verb.DENY, DENIED)])
-def test_who_asked_may_press_no_but_not_yes(
+def test_requester_may_deny_but_not_allow(
     asking: Approvals, handles: ButtonTokens, verb: Verb, verdict: PressVerdict
 ) -> None:
     asked = replace(wait(), approval=replace(approval(1), requester=BOB))

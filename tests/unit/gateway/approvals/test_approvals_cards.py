@@ -49,7 +49,7 @@ def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approva
     assert asking.row(wait(WaitState.DENIED, who=ANN_SLACK), "o1").outcome == "ann denied, 00:00 UTC"
 
 
-def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_this_order(asking: Approvals) -> None:
+def test_card_lists_its_facts_in_order(asking: Approvals) -> None:
     row = asking.row(wait(), "o1")
 
     assert row.title == "shell wants to run"
@@ -192,7 +192,7 @@ def test_a_card_says_what_an_approval_covers_beyond_this_call(asking: Approvals)
 
 
 @pytest.mark.parametrize("state", [WaitState.APPROVED, WaitState.CONSUMED])
-def test_who_allowed_a_scope_did_so_for_the_session(state: WaitState) -> None:
+def test_outcome_of_an_allowed_scope_names_the_session(state: WaitState) -> None:
     scoped = replace(wait(state, who=ANN_TELEGRAM), approval=replace(approval(1), scope="example.org"))
 
     assert outcome_line(scoped, PEOPLE) == "ann allowed for this session, 00:00 UTC"

@@ -55,7 +55,7 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
         (SessionKind.NON_MAIN, GROUP, [reach(page=EPOCH - 7 * DAY - timedelta(seconds=1))], [], False),
     ],
 )
-def test_where_it_is_asked(
+def test_audience_of_an_approval(
     kind: SessionKind, where: Conversation, reaches: list[LastContact], asked: list[Conversation], page: bool
 ) -> None:
     here = kind is SessionKind.MAIN
@@ -110,7 +110,7 @@ def test_a_card_has_eight_rows_at_most(asked: int, sizes: list[int]) -> None:
     assert ROWS_A_CARD == 8
 
 
-def test_elsewhere_each_approver_gets_the_cards_and_the_chat_a_note_without_the_command() -> None:
+def test_approvers_get_cards_and_the_chat_a_plain_note() -> None:
     place = Audience(conversations=(CHAT, CLEO_CHAT), page=False)
     slots = card_slots([WAIT], ["shell wants to run"], place, session(SessionKind.NON_MAIN), turn(GROUP))
 
@@ -130,7 +130,7 @@ def test_the_note_names_each_thing_once() -> None:
     assert "allow this: shell wants to run, web wants to use the network. It" in slots[-1].text
 
 
-def test_an_approver_who_asked_in_a_direct_chat_gets_no_note_beside_the_card() -> None:
+def test_approver_asking_in_a_direct_chat_gets_no_note() -> None:
     place = Audience(conversations=(BOB_CHAT,), page=False)
     slots = card_slots([WAIT], ["t"], place, session(SessionKind.DM), turn(BOB_CHAT))
 
@@ -146,7 +146,7 @@ def test_below_a_main_session_it_is_asked_where_that_turn_began() -> None:
     assert [slot.kind for slot in card_slots([WAIT], ["t"], found, below, inside)] == [SlotKind.CARD]
 
 
-def test_below_a_group_the_approvers_are_asked_and_the_group_gets_the_note() -> None:
+def test_child_below_a_group_asks_approvers_and_notes_the_group() -> None:
     below = child(SessionKind.NON_MAIN, GROUP)
     inside = turn(child_place(below.id))
     found = audience(below, inside, [Contact(seen=reach((ANN_TELEGRAM, CHAT, EPOCH)))], EPOCH)

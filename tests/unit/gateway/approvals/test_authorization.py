@@ -76,7 +76,7 @@ def once(where: Session, given: ApproverRules, who: Principal, requester: Princi
         (NON_MAIN, None, rules("telegram:1001", own=False), {}, set[Principal]()),
     ],
 )
-def test_who_may_allow(
+def test_people_who_may_allow(
     kind: SessionKind, owner: OwnerName | None, given: ApproverRules, chats: dict[str, tuple[str, ...]], may: set[str]
 ) -> None:
     """Ann asks. Whoever may not allow is refused, by every account that we know."""
@@ -148,7 +148,7 @@ def test_further_approvers_decide_after_they_were_asked(
         (MEMBER, Verb.DENY_REASON, REFUSED),
     ],
 )
-def test_what_a_press_may_do(who: Principal, verb: Verb, verdict: PressVerdict) -> None:
+def test_verdict_of_a_press(who: Principal, verb: Verb, verdict: PressVerdict) -> None:
     assert may_resolve(verb, who, BOB, deciders(session(DM), PEOPLE, rules("telegram:1001"), BOB)) == verdict
 
 
@@ -208,7 +208,7 @@ def test_a_quorum_needs_as_many_persons(given: ApproverRules, requester: Princip
         (PressVerdict(refusal=PressResult.NOT_VALID), WaitState.OPEN, True, "", False, False),
     ],
 )
-def test_a_reason_is_asked_for_by_who_may_deny_what_can_still_be_denied(
+def test_reason_is_asked_only_from_people_who_may_still_deny(
     verdict: PressVerdict, state: WaitState, can_ask: bool, reason: str, late: bool, asks: bool
 ) -> None:
     one = wait(state)

@@ -93,7 +93,7 @@ def test_any_text_may_come_as_a_handle(text: str) -> None:
     assert HANDLES.verb(Handle(text), WaitId("w" + "0" * 16), ["o1"]) is None
 
 
-def test_the_cards_of_a_place_are_those_shown_there_and_the_page_is_one() -> None:
+def test_cards_at_a_place_are_those_shown_there() -> None:
     shown = [(SlotId("o1"), CHAT), (SlotId("o2"), OTHER_CHAT), (SlotId("o3"), CHAT)]
 
     assert cards_at(CHAT, shown) == ["o1", "o3"]

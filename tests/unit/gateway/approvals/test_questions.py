@@ -54,7 +54,7 @@ def shown(found: Wait) -> QuestionCard:
         (CLEO_TELEGRAM, BOB, NON_MAIN, True),
     ],
 )
-def test_who_may_answer(who: Principal, requester: Principal, kind: SessionKind, may: bool) -> None:
+def test_people_who_may_answer(who: Principal, requester: Principal, kind: SessionKind, may: bool) -> None:
     found, place = asked(by=requester), session(kind)
     verdict = verdict_of(found, Pick(question=0, option=1), who, place, PEOPLE)
     assert may_answer(who, requester, place, PEOPLE) is may

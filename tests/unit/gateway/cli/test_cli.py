@@ -448,7 +448,7 @@ async def test_the_audit_is_printed_and_verified(state: Path) -> None:
     assert daemon.asked == [("audit", {"last": 1}), ("audit", {"last": 0})]
 
 
-async def test_an_audit_that_is_not_whole_is_exit_code_1_after_its_last_rows(state: Path) -> None:
+async def test_broken_audit_is_exit_code_1_after_its_last_rows(state: Path) -> None:
     async with Daemon(broken="The audit is not whole: row 3 is gone.").at(state):
         done = await dragoman(state, "audit")
     assert done.code == 1

@@ -100,7 +100,7 @@ def test_a_remark_steers_and_a_new_question_takes_over() -> None:
     assert next_saying([*answered, user("be quick")], TOOLS).text == HELP
 
 
-def test_what_was_stopped_is_not_taken_up_again() -> None:
+def test_stopped_call_is_not_resumed() -> None:
     stopped = "[cancelled: stopped]"
     assert next_saying([user(QUESTION), *calling(stopped, stopped), user("Hello")], TOOLS).text == HELP
 
@@ -135,7 +135,7 @@ async def test_answers_are_streamed_as_a_models_are() -> None:
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"messages": 3}', '{"messages": [3]}', "\xff"])
-async def test_what_is_no_question_is_refused(body: str) -> None:
+async def test_malformed_question_is_refused(body: str) -> None:
     with DemoModel() as model:
         async with (
             aiohttp.ClientSession() as session,
@@ -169,7 +169,7 @@ async def answered_raw(base_url: str, head: str) -> bytes:
         ("Content-Length: 2", b"403"),
     ],
 )
-async def test_a_question_of_another_size_or_for_another_place_is_refused_at_once(head: str, status: bytes) -> None:
+async def test_question_of_wrong_size_or_path_is_refused_at_once(head: str, status: bytes) -> None:
     with DemoModel() as model:
         assert status in (await answered_raw(model.base_url, head)).split()
 

@@ -62,7 +62,7 @@ async def test_a_full_disk_under_the_output_is_said(state: Path, words: str) -> 
     assert (done.code, done.err) == (1, NOT_WRITTEN)
 
 
-async def test_what_was_sent_is_said_to_be_sent_when_it_cannot_be_printed(state: Path) -> None:
+async def test_unprintable_answer_of_a_sent_message_says_it_was_sent(state: Path) -> None:
     daemon = Daemon()
     async with daemon.at(state):
         done = await shell(state, "DRAGOMAN send hello > /dev/full")
@@ -72,13 +72,13 @@ async def test_what_was_sent_is_said_to_be_sent_when_it_cannot_be_printed(state:
 
 
 @pytest.mark.whole("starts a process; a full disk under the output stays")
-async def test_whoever_has_read_enough_is_told_nothing(state: Path) -> None:
+async def test_closed_reader_gets_no_error(state: Path) -> None:
     done = await shell(state, "DRAGOMAN check | head -c 5")
     assert (done.out, done.err) == ("confi", "")
 
 
 @pytest.mark.whole("starts a process; a full disk under the output stays")
-async def test_what_an_output_cannot_show_is_escaped(state: Path) -> None:
+async def test_unencodable_character_is_escaped_in_output(state: Path) -> None:
     line = "DRAGOMAN --state \"$(printf '/nowhere/\\342\\200\\246\\377')\" check"
     done = await shell(state, line, PYTHONIOENCODING="iso-8859-1:strict", PYTHONUTF8="1")
     assert "/nowhere/\\u2026\\udcff" in done.out

@@ -82,7 +82,7 @@ TOOLS = ("shell", "browser", "spawn", "sessions_spawn")
         ("/shell-x", UnknownCommand("shell-x")),
     ],
 )
-def test_what_a_text_asks_for(text: str, parsed: Parsed) -> None:
+def test_text_is_parsed_as_a_command_or_a_message(text: str, parsed: Parsed) -> None:
     assert parse(text, TOOLS) == parsed
 
 
@@ -298,7 +298,7 @@ def test_status_says_how_this_session_and_the_daemon_do() -> None:
         (None, GROUP, {"chat:y"}),
     ],
 )
-def test_sessions_and_approvals_tell_nothing_that_the_asker_may_not_see(
+def test_sessions_and_approvals_list_only_what_the_asker_may_see(
     owner: OwnerName | None, here: Session, seen: set[str]
 ) -> None:
     everything = [MAIN, OTHER_MAIN, DM, GROUP]
@@ -309,7 +309,7 @@ def test_sessions_and_approvals_tell_nothing_that_the_asker_may_not_see(
         assert {one.id for one in everything if f"`{one.id}`" in text} == seen
 
 
-def test_with_nothing_to_decide_it_says_so_and_a_text_never_decides() -> None:
+def test_approvals_text_without_rows_says_so_and_never_decides() -> None:
     assert approvals_text([], {}, ANN, MAIN) == "Nothing waits for a decision."
     assert approvals_text([waiting(MAIN)], {}, ANN, MAIN) == "Nothing waits for a decision."
     text = approvals_text([waiting(MAIN)], {main_session(ANN): MAIN}, ANN, MAIN)

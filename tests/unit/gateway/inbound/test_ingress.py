@@ -70,7 +70,7 @@ async def test_the_same_event_twice_is_one_message(engine: Engine) -> None:
     assert counted(engine, "duplicate") == 1
 
 
-async def test_of_whom_the_platform_does_not_say_who_they_are_nothing_is_stored_until_it_does(engine: Engine) -> None:
+async def test_message_of_unverified_sender_is_not_stored(engine: Engine) -> None:
     message = replace(inbound("hi", who=STRANGER, where=GROUP, direct=False), outsider=True, unsure=True)
     with pytest.raises(NotKnownYet):
         await engine.ingress.message(message)
@@ -78,7 +78,7 @@ async def test_of_whom_the_platform_does_not_say_who_they_are_nothing_is_stored_
     assert await engine.ingress.message(replace(message, outsider=False, unsure=False)) is not None
 
 
-async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine: Engine) -> None:
+async def test_stranger_is_refused_once_a_day_and_makes_no_session(engine: Engine) -> None:
     for _ in range(3):
         assert await engine.ingress.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
 
@@ -101,7 +101,7 @@ async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: 
 
 
 @pytest.mark.parametrize("name", ["help", "tools", "status", "sessions", "approvals", "nosuch", "STATUS"])
-async def test_a_control_command_is_answered_at_once_and_starts_nothing(engine: Engine, name: str) -> None:
+async def test_control_command_is_answered_at_once_and_starts_nothing(engine: Engine, name: str) -> None:
     message = inbound(f"/{name}", key="e1")
 
     assert await engine.ingress.message(message) is None
@@ -124,7 +124,7 @@ async def test_stop_says_what_it_did(engine: Engine) -> None:
     assert (await engine.texts())[-1] == "Stopped."
 
 
-async def test_in_a_group_a_member_stops_only_what_the_member_began_and_an_owner_all(engine: Engine) -> None:
+async def test_member_of_a_group_stops_only_own_turns_and_an_owner_all(engine: Engine) -> None:
     turn = await engine.say(who=ANN_TELEGRAM, where=GROUP)
     await engine.claim()
     stop = replace(inbound("/stop", who=BOB, where=GROUP), direct=False)
@@ -135,7 +135,7 @@ async def test_in_a_group_a_member_stops_only_what_the_member_began_and_an_owner
     assert (await engine.store.turn(turn)).turn.state is TurnState.STOPPING
 
 
-async def test_only_an_owner_begins_a_new_history_in_a_group_and_anybody_in_their_own_chat(engine: Engine) -> None:
+async def test_new_history_in_a_group_is_for_owners_only(engine: Engine) -> None:
     group = "chat:telegram/default/-1003"
     await engine.say(who=BOB, where=GROUP)
     new = replace(inbound("/new", who=BOB, where=GROUP), direct=False)
@@ -148,7 +148,7 @@ async def test_only_an_owner_begins_a_new_history_in_a_group_and_anybody_in_thei
     assert (await engine.texts(session="dm:telegram/default/2002"))[-1] == "A new history begins here."
 
 
-async def test_a_message_while_a_decision_is_waited_for_is_acknowledged(engine: Engine) -> None:
+async def test_message_during_an_open_decision_is_acknowledged(engine: Engine) -> None:
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
     assert await engine.store.park(lease)
@@ -186,7 +186,7 @@ async def test_without_steering_every_message_has_its_turn(tmp_path: Path) -> No
     assert await engine.say("and this") != first
 
 
-async def test_with_interrupt_a_message_ends_the_running_turn_and_is_the_next(tmp_path: Path) -> None:
+async def test_interrupting_message_ends_the_running_turn_and_is_next(tmp_path: Path) -> None:
     engine = Engine(tmp_path, running=WhileRunning.INTERRUPT)
     first = await engine.say()
     lease = await engine.claim()
@@ -212,7 +212,7 @@ async def test_spawn_by_hand_goes_beside_the_model_turn(tmp_path: Path) -> None:
     assert "Did you mean `/spawn`?" in (await engine.texts())[-1]
 
 
-async def test_a_message_while_only_sub_sessions_are_waited_for_is_not_told_of_a_card(tmp_path: Path) -> None:
+async def test_message_during_a_wait_for_children_names_no_card(tmp_path: Path) -> None:
     engine = spawning(tmp_path)
     parent, _ = await a_child(engine)
     assert await engine.store.park(parent)
@@ -223,7 +223,7 @@ async def test_a_message_while_only_sub_sessions_are_waited_for_is_not_told_of_a
     assert WAITING.decision not in texts
 
 
-async def test_lists_show_roots_live_children_and_every_approval_however_many_children_ended(tmp_path: Path) -> None:
+async def test_lists_have_roots_live_children_and_every_approval(tmp_path: Path) -> None:
     """Sub-sessions do not push a waiting group out of the lists."""
     engine = spawning(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
     await engine.say("hi")
@@ -259,7 +259,7 @@ async def test_lists_show_roots_live_children_and_every_approval_however_many_ch
         (ANN_TELEGRAM, GROUP, "chat:telegram/default/-1003", ["- 111 tokens read"], ["Everybody", "222", "big"]),
     ],
 )
-async def test_usage_tells_people_of_themselves_and_owners_in_main_of_all(
+async def test_usage_lists_own_use_and_all_use_for_owners_in_main(
     engine: Engine, who: Principal, where: Conversation, session: str, told: list[str], not_told: list[str]
 ) -> None:
     for speaker, place in ((ANN_TELEGRAM, CHAT), (ANN_SLACK, OTHER_CHAT)):
@@ -321,7 +321,7 @@ async def test_a_press_counts_by_who_pressed_where(
     assert found.decided_by == (who if decided else None)
 
 
-async def test_a_handle_pressed_in_another_chat_than_its_card_stands_in_is_worthless(engine: Engine) -> None:
+async def test_handle_pressed_in_another_chat_is_not_valid(engine: Engine) -> None:
     wait = await waiting_in_group(engine)
     (anns, _) = await engine.store.card_slots(wait)
     handle = engine.handles.make(wait, anns.id, Verb.ONCE)
@@ -331,7 +331,7 @@ async def test_a_handle_pressed_in_another_chat_than_its_card_stands_in_is_worth
         assert (await engine.ingress.press(press)).result is PressResult.NOT_VALID
 
 
-async def test_the_page_is_a_card_of_every_approval_its_owner_may_decide(engine: Engine) -> None:
+async def test_page_may_press_every_approval_of_its_owner(engine: Engine) -> None:
     wait = await waiting_in_group(engine)
 
     pressed = await engine.press(wait, who=Principal("web:ann"), where=ANN_PAGE)
@@ -362,7 +362,7 @@ async def test_a_late_press_is_told_that_nothing_was_run(engine: Engine) -> None
     assert found.decided_by is None
 
 
-async def test_an_approver_who_was_removed_from_the_configuration_may_not_press(engine: Engine, tmp_path: Path) -> None:
+async def test_former_approver_may_not_press(engine: Engine, tmp_path: Path) -> None:
     wait = await waiting_in_group(engine)
     without_cleo = replace(engine.people, owners={k: v for k, v in engine.people.owners.items() if k != "cleo"})
     later = Engine(tmp_path, people=without_cleo, store=engine.store)

@@ -65,7 +65,7 @@ async def test_a_message_that_was_not_read_yet_is_corrected(engine: Engine) -> N
     assert (await engine.store.counts()).queued_turns == 1
 
 
-async def test_an_edit_that_comes_too_late_starts_nothing_and_is_not_answered(engine: Engine) -> None:
+async def test_late_edit_starts_nothing_and_is_not_answered(engine: Engine) -> None:
     turn = await said(engine)
     await engine.run(await engine.claim())
     await due(engine)
@@ -106,7 +106,7 @@ async def test_a_strangers_edits_are_a_strangers_messages(engine: Engine) -> Non
     assert await engine.store.sessions() == []
 
 
-async def test_an_edit_in_a_group_that_no_longer_names_the_bot_still_counts(engine: Engine) -> None:
+async def test_edit_in_a_group_counts_without_naming_the_bot(engine: Engine) -> None:
     accepted = await engine.ingress.message(inbound("@bot helo", where=GROUP, direct=False, key="m1"))
     assert accepted is not None
     await engine.ingress.message(replace(edit("m1", "hello", where=GROUP), addressed=False))
@@ -126,7 +126,7 @@ async def test_a_place_that_is_shared_live_is_answered_once(engine: Engine) -> N
 # --- what starts nothing ------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_read_is_said_each_time_and_a_caption_is_read(engine: Engine) -> None:
+async def test_unreadable_message_is_answered_and_a_caption_is_read(engine: Engine) -> None:
     photo = replace(inbound(""), unread="a photo")
     assert await engine.ingress.message(photo) is None
     assert await engine.ingress.message(photo) is None  # told again by the platform
@@ -142,7 +142,7 @@ async def test_a_strangers_photo_is_a_strangers_message(engine: Engine) -> None:
     assert await due(engine) == [stranger_text(STRANGER)]
 
 
-async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_for_nothing(engine: Engine) -> None:
+async def test_overheard_messages_come_with_the_next_turn_as_data(engine: Engine) -> None:
     """c14: others' words are data for the turn, not part of its text, and give it no rights."""
     for text in ("lunch?", "/shell reboot", "/stop"):
         message = replace(inbound(text, who=STRANGER, where=GROUP, direct=False), addressed=False, name="Eve")

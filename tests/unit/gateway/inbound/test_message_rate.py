@@ -62,7 +62,7 @@ def test_a_person_is_counted_over_all_chats(rate: MessageRate) -> None:
         said(album="a1"),
     ],
 )
-def test_what_asks_for_nothing_new_is_free(rate: MessageRate, free: Inbound) -> None:
+def test_message_that_asks_nothing_new_is_free(rate: MessageRate, free: Inbound) -> None:
     """Owners, overheard messages, edits, events that come again, the pictures of one album."""
     assert [rate.exceeds(replace(free, event_key=free.event_key)) for _ in range(10)] == [False] * 10
     assert not rate.exceeds(said(free.principal))

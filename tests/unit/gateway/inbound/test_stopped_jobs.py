@@ -94,7 +94,7 @@ async def test_without_a_job_nothing_was_stopped(tmp_path: Path) -> None:
         assert [slot.text for slot in await engine.slots()] == ["Nothing is running or waiting here."]
 
 
-async def test_who_may_not_stop_all_ends_the_own_jobs_only(tmp_path: Path) -> None:
+async def test_stop_of_a_member_ends_only_own_jobs(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [])
     message = inbound("/stop", where=GROUP, who=BOB, direct=False)
     root = SessionId("chat:telegram/default/-1003")

@@ -81,7 +81,7 @@ async def state(engine: Engine, wait: WaitId) -> WaitState:
     return found.state
 
 
-async def test_the_press_asks_and_the_reply_denies_with_its_reason_and_withdraws_the_others(engine: Engine) -> None:
+async def test_reply_after_the_press_denies_with_its_reason(engine: Engine) -> None:
     first, second = await asked(engine)
     assert (await press(engine, first)).result is PressResult.ASK_REASON
     assert await state(engine, first.id) is WaitState.OPEN
@@ -120,7 +120,7 @@ async def test_a_reason_that_came_with_the_press_denies_at_once(engine: Engine) 
     assert pressed.wait.reason == "no"
 
 
-async def test_where_buttons_carry_text_an_empty_reason_denies_at_once(engine: Engine) -> None:
+async def test_empty_reason_denies_at_once_where_buttons_carry_text(engine: Engine) -> None:
     first, _ = await asked(engine)
 
     assert (await engine.press(first.id, Verb.DENY_REASON)).result is PressResult.DENIED
@@ -169,7 +169,7 @@ async def test_a_reply_to_a_card_without_a_press_is_a_message(engine: Engine) ->
         (ANN_TELEGRAM, CHAT, ""),  # no reply at all
     ],
 )
-async def test_only_the_person_who_pressed_gives_the_reason_on_the_very_card(
+async def test_only_the_presser_gives_the_reason_on_the_same_card(
     engine: Engine, who: Principal, where: Conversation, to: str
 ) -> None:
     first, second = await asked(engine)
@@ -181,7 +181,7 @@ async def test_only_the_person_who_pressed_gives_the_reason_on_the_very_card(
 
 
 @pytest.mark.parametrize("who", [BOB, STRANGER, CLEO_TELEGRAM])
-async def test_who_may_not_deny_is_not_asked_why(engine: Engine, who: Principal) -> None:
+async def test_person_who_may_not_deny_is_not_asked_for_a_reason(engine: Engine, who: Principal) -> None:
     """Ann decides for her main session; Cleo owns another one."""
     first, _ = await asked(engine)
 
@@ -291,7 +291,9 @@ async def test_the_rest_of_a_reason_that_was_cut_off_is_no_message(engine: Engin
     ("after_s", "change"),
     [(1.5, {}), (0, {"follows": "m6"}), (0, {"reply_to": "c1"}), (0, {"principal": BOB}), (0, {"conversation": GROUP})],
 )
-async def test_what_is_not_its_rest_is_a_message(engine: Engine, after_s: float, change: dict[str, Any]) -> None:
+async def test_unrelated_message_after_a_cut_reason_is_a_message(
+    engine: Engine, after_s: float, change: dict[str, Any]
+) -> None:
     """Too late, after another message, a reply, of another person, in another chat."""
     first, _ = await asked(engine)
     await press(engine, first)
@@ -318,7 +320,7 @@ async def test_the_reason_is_taken_once_and_what_follows_is_a_message(engine: En
     assert denied.reason == "no"
 
 
-async def test_the_press_told_twice_is_one_press_and_still_waits_for_its_reason(engine: Engine) -> None:
+async def test_repeated_press_still_waits_for_its_reason(engine: Engine) -> None:
     first, _ = await asked(engine)
     assert (await press(engine, first, key="q1")).result is PressResult.ASK_REASON
     assert (await press(engine, first, key="q1")).result is PressResult.DUPLICATE
@@ -376,7 +378,7 @@ async def test_the_question_outlives_a_restart(engine: Engine, tmp_path: Path) -
     assert await state(engine, first.id) is WaitState.DENIED
 
 
-async def test_who_may_not_decide_any_more_gives_no_reason(engine: Engine, tmp_path: Path) -> None:
+async def test_former_decider_gives_no_reason(engine: Engine, tmp_path: Path) -> None:
     """Bob asked in the group and may deny; Cleo was an owner when she pressed, and no longer is."""
     await engine.say("hi", who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.claim()

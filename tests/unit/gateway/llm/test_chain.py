@@ -268,7 +268,7 @@ async def test_too_long_error_is_raised_first_when_all_fail(scripts: list[ModelE
     assert [model.asked for model in models] == [1, 1, 1]
 
 
-async def test_what_is_too_long_is_not_given_to_a_model_that_rests() -> None:
+async def test_request_too_long_is_not_given_to_a_resting_model() -> None:
     first, second = Scripted("openai:a", ["fine"]), Scripted("openai:b", [BUSY])
     models = ChainedModels([first, second], {}, FakeClock(), Redactor())
     await ask(models.of(session("openai:b")))
@@ -449,7 +449,7 @@ async def test_cancelling_goes_through_and_asks_nobody_else() -> None:
 # --- the configured models ---------------------------------------------------------------------------
 
 
-async def test_what_an_answer_cost_is_filled_in() -> None:
+async def test_cost_of_an_answer_is_filled_in() -> None:
     prices = {"openai:b": Price(input=1.0, output=5.0)}
     free, _ = await ask(chain(Scripted("openai:a"), prices=prices))
     paid, _ = await ask(chain(Scripted("openai:a", [BUSY]), Scripted("openai:b"), prices=prices))

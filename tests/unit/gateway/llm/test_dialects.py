@@ -35,7 +35,7 @@ USUAL = Dialect()
         ("127.0.0.1", "gemini/gemini-2.5-flash", Dialect(schemas=Flavour.GEMINI)),
     ],
 )
-def test_what_is_known_before_anything_was_asked(host: str, model: str, expected: Dialect) -> None:
+def test_dialect_is_known_by_host_and_model(host: str, model: str, expected: Dialect) -> None:
     assert dialect_of(host, model) == expected
 
 
@@ -103,7 +103,7 @@ def test_what_is_known_before_anything_was_asked(host: str, model: str, expected
         (503, "image input is not supported", {}),
     ],
 )
-def test_what_a_server_refuses_in_known_words_is_left_out(status: int, said: str, changes: dict[str, Any]) -> None:
+def test_refused_field_is_left_out_of_the_next_request(status: int, said: str, changes: dict[str, Any]) -> None:
     assert instead(USUAL, status, said, images=True) == changes
     assert instead(replace(USUAL, **changes), status, said, images=True) == {}
 

@@ -22,5 +22,5 @@ Object = dict[str, Any]
         (["a", {"b": 1}, [{"c": 2}], {}], {}, [{"b": 1}, {}], ""),
     ],
 )
-def test_what_is_no_such_thing_reads_as_nothing(value: object, found: Object, listed: list[Object], text: str) -> None:
+def test_json_of_another_kind_reads_as_nothing(value: object, found: Object, listed: list[Object], text: str) -> None:
     assert (as_object(value), as_objects(value), as_text(value)) == (found, listed, text)

@@ -100,7 +100,7 @@ async def test_configured_models_fall_back_and_have_prices() -> None:
 
 
 @pytest.mark.parametrize("cut_after", range(2, 9))  # before any text the model itself tries again, after seconds
-async def test_wherever_a_stream_is_cut_the_next_model_begins_anew(cut_after: int) -> None:
+async def test_cut_stream_restarts_with_the_next_model(cut_after: int) -> None:
     call = Call(name="shell", arguments='{"command":"rm -r x"}')
     cut = ScriptedModel([Reply(text="Half of it", chunks=3, calls=(call,), fragments=3, cut_after=cut_after)] * 4)
     fine = ScriptedModel([Reply(text="Whole")])

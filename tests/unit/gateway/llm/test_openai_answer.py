@@ -90,7 +90,7 @@ def test_a_stream_that_ends_without_a_finish_reason_is_no_answer(stream: list[by
     assert caught.value.retryable
 
 
-def test_what_goes_on_after_its_finish_has_not_ended() -> None:
+def test_text_after_the_finish_means_an_unfinished_answer() -> None:
     with pytest.raises(ModelError, match="ended before its answer was whole"):
         assembled(delta("stop", content="Hi"), delta(content=" there"), DONE)
 
@@ -134,7 +134,7 @@ def test_a_text_cut_at_the_output_limit_is_kept_and_says_so(reason: str) -> None
         ([delta(content="x"), event({"error": {"message": "boom"}})], "refused .*boom", False),
     ],
 )
-def test_what_is_no_answer_is_an_error(stream: list[bytes], words: str, retryable: bool) -> None:
+def test_malformed_answer_is_an_error(stream: list[bytes], words: str, retryable: bool) -> None:
     with pytest.raises(ModelError, match=words) as caught:
         assembled(*stream, DONE)
     assert caught.value.retryable is retryable
@@ -270,7 +270,7 @@ def test_too_long_call_is_cut_to_just_above_its_limit() -> None:
     assert joined == "\U0001f600" * 3
 
 
-def test_where_calls_without_ids_end_is_not_looked_at_for_ever() -> None:
+def test_checks_for_the_end_of_calls_without_ids_are_bounded() -> None:
     """Each check of long arguments takes 1 ms, and one was made for every fragment ending in a brace."""
     short = [call(0, None, "shell", f'{{"n":{n}}}') for n in range(300)]
     assert len(calls_of(*short, CALLS)) == 300

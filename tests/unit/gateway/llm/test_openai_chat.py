@@ -198,7 +198,7 @@ async def test_hasty_model_skips_long_waits_but_ends_a_begun_answer() -> None:
     assert answer.text == "Slow but sure"
 
 
-async def test_what_a_server_refused_is_known_in_haste_too() -> None:
+async def test_refused_field_is_known_to_the_impatient_model_too() -> None:
     server = ScriptedModel([Reply(status=400, error="Unknown parameter: stream_options"), Reply(), Reply()])
     async with attached(server) as model:
         await ask(model)
@@ -237,7 +237,7 @@ async def test_silence_after_text_is_an_error_without_a_retry() -> None:
     ],
     ids=lambda reply: str(reply.model_dump(exclude_defaults=True)),
 )
-async def test_what_happens_before_any_text_is_tried_again(trouble: Reply) -> None:
+async def test_trouble_before_any_text_is_retried(trouble: Reply) -> None:
     server = ScriptedModel([trouble, Reply(text="Fine")])
     async with attached(server, patience=IMPATIENT) as model:
         answer, texts = await ask(model)

@@ -124,7 +124,7 @@ async def test_a_refusal_within_a_stream_is_a_refusal() -> None:
         Reply(raw='data: {"error":{"code":400,"type":"exceed_context_size_error","message":"x"}}\n\n'),
     ],
 )
-async def test_what_is_too_long_says_so_and_is_not_tried_again(reply: Reply) -> None:
+async def test_request_too_long_is_reported_and_not_retried(reply: Reply) -> None:
     server = ScriptedModel([reply])
     async with attached(server) as model:
         error, _ = await failure(model)

@@ -142,7 +142,7 @@ def test_without_a_mark_nothing_is_said_of_one() -> None:
     ]
 
 
-def test_what_others_said_stands_before_who_speaks() -> None:
+def test_overheard_block_precedes_the_speaker() -> None:
     block = f'[Data]\n{MARK}\n"Bob": hm\n{MARK}'
 
     _, [message] = marked(UserText(text="Hi", name="Ann", who=ANN_TELEGRAM, data=block))

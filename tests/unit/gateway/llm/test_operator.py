@@ -135,7 +135,7 @@ async def test_an_unknown_command_names_the_known_ones() -> None:
     assert answer.text == "There is no command `/sell`. There are: `/shell`, `/browser`."
 
 
-async def test_what_others_said_is_no_command_and_no_argument() -> None:
+async def test_overheard_text_is_no_command_and_no_argument() -> None:
     said = UserText(text="/shell uptime", name="Ann", data="/shell reboot")
     [call] = (await answer_to(said)).calls
     assert json.loads(call.arguments) == {"command": "uptime"}
@@ -268,7 +268,7 @@ async def test_tool_is_called_and_listed_by_its_short_command() -> None:
     assert "There are: `/spawn`." in last.answer.text
 
 
-async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
+async def test_answer_of_a_sub_session_is_shown_unchanged() -> None:
     said = ToolResult(status=ResultStatus.OK, text="There are **7**.", duration_ms=2100)
     call = ToolCall(id=CallId("c1"), tool="ask", arguments="{}")
     given = CallResult(call=call.id, tool=call.tool, result=said)
@@ -278,7 +278,7 @@ async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
 
 
 @pytest.mark.parametrize("before", ["a result", "a command"])
-async def test_what_the_gateway_says_is_passed_over(before: str) -> None:
+async def test_notice_of_the_gateway_is_skipped_by_the_operator(before: str) -> None:
     """The person waits for what came before it."""
     said: list[Message] = [UserText(text="/shell uptime")]
     if before == "a result":

@@ -271,7 +271,7 @@ async def test_hasty_model_gives_up_a_silent_provider_after_two() -> None:
     assert len(server.asked) <= 3  # beside other load a request may be given up before it arrives
 
 
-async def test_who_stops_listening_ends_the_request_at_once() -> None:
+async def test_closed_listener_ends_the_request_at_once() -> None:
     async with attached(Said(events=anthropic_text("Half."), cut_after=4, silent_s=1)) as (_, model):
         left: list[str] = []  # to the garbage collector, which closes later
 
@@ -312,7 +312,7 @@ async def test_foreign_ids_and_names_are_sent_in_a_valid_form() -> None:
 
 
 @pytest.mark.parametrize("stop", ["refusal", "max_tokens"])
-async def test_what_one_answer_brought_about_is_no_fault_of_the_model(stop: str) -> None:
+async def test_fault_of_one_request_is_no_fault_of_the_model(stop: str) -> None:
     async with attached(Said(events=anthropic_calls(("t1", "shell", UNAME), stop=stop))) as (_, model):
         with pytest.raises(ModelError) as failed:
             await ask(model)
@@ -404,7 +404,7 @@ async def test_an_answer_is_bounded(events: list[Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nosuch:model", "anthropic:"])
-def test_what_is_no_model_is_refused_with_a_cure(name: str) -> None:
+def test_malformed_model_name_is_refused_with_a_cure(name: str) -> None:
     with pytest.raises(ConfigError, match="Correct"):
         open_library(name, base_url=None, api_key=KEY)
 

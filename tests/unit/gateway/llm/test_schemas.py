@@ -48,7 +48,7 @@ def test_each_provider_is_given_what_it_takes(path: Path, flavour: Flavour) -> N
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_what_no_provider_is_ever_given(path: Path) -> None:
+def test_no_provider_gets_references_titles_or_defaults(path: Path) -> None:
     expected = golden(path)
     for flavour in FLAVOURS:
         assert "$ref" not in json.dumps(expected[flavour])
@@ -59,7 +59,7 @@ def test_what_no_provider_is_ever_given(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_what_each_provider_refuses_is_not_there(path: Path) -> None:
+def test_keywords_refused_by_a_provider_are_absent(path: Path) -> None:
     expected = golden(path)
     for flavour in (Flavour.OPENAI, Flavour.ANTHROPIC, Flavour.MOONSHOT, Flavour.GEMINI):
         assert not {"anyOf", "oneOf", "allOf", "enum", "not"} & expected[flavour].keys()
@@ -175,7 +175,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None, max_examples=examples(300))
 @given(schema=st.dictionaries(WORDS | st.just("$defs"), VALUES, max_size=5))
-def test_whatever_claims_to_be_a_schema_becomes_an_object(schema: dict[str, Any]) -> None:
+def test_malformed_schema_becomes_an_object(schema: dict[str, Any]) -> None:
     for flavour in FLAVOURS:
         json.dumps(for_provider(schema, flavour))
         if flavour is not Flavour.PLAIN:

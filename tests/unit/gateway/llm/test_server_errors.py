@@ -55,7 +55,7 @@ def openai_error(message: str, code: str | None = None) -> bytes:
         (501, b"", PEER, "refuses the request (501", "[model]", False),
     ],
 )
-def test_what_a_server_refused_in_words_with_a_cure(
+def test_refusal_of_a_server_has_words_and_a_cure(
     status: int, body: bytes, peer: Peer, words: str, cure: str, retryable: bool
 ) -> None:
     error = to_error(from_response(status, "application/json", body, peer), peer, 3.0)
@@ -85,7 +85,7 @@ def test_what_a_server_refused_in_words_with_a_cure(
         (429, "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 40000."),
     ],
 )
-def test_what_is_too_long_is_known_in_each_servers_words(status: int, words: str) -> None:
+def test_too_long_is_recognised_in_each_servers_words(status: int, words: str) -> None:
     error = to_error(from_response(status, "application/json", openai_error(words), PEER), PEER)
 
     assert error.too_long
@@ -102,11 +102,11 @@ def test_what_is_too_long_is_known_in_each_servers_words(status: int, words: str
         (400, "Invalid schema for function 'x'"),
     ],
 )
-def test_what_is_not_too_long(status: int, words: str) -> None:
+def test_other_refusals_are_not_too_long(status: int, words: str) -> None:
     assert not to_error(from_response(status, "application/json", openai_error(words), PEER), PEER).too_long
 
 
-def test_what_a_router_was_told_is_told() -> None:
+def test_providers_error_behind_a_router_is_reported() -> None:
     inner = {"message": "Provider returned error", "code": 400, "metadata": {"raw": "maximum context length is 9"}}
     refusal = from_response(400, "application/json", json.dumps({"error": inner}).encode(), PEER)
 

@@ -9,7 +9,7 @@ from gateway.domain.text import mended
 from gateway.llm.text_buffer import TextBuffer
 
 
-def test_what_each_piece_adds_is_said() -> None:
+def test_added_text_is_returned_for_each_piece() -> None:
     text = TextBuffer()
     assert [text.add(piece) for piece in ("a\ud83d", "", "\ude00b\ude00", "\ud83d")] == ["a", "", "😀b\ufffd", ""]
     assert (len(text), text.since(1), str(text)) == (2, "😀b\ufffd", "a😀b\ufffd")

@@ -53,7 +53,7 @@ def engine(tmp_path: Path) -> Engine:
         (RuntimeError("the channel broke"), SlotState.DUE, True, 1),
     ],
 )
-async def test_what_becomes_of_a_create_by_what_is_known_of_it(
+async def test_outcome_of_a_failed_create(
     engine: Engine, failure: SendFailed | Exception | None, state: SlotState, uncertain: bool, tries: int
 ) -> None:
     """A7, as a table."""
@@ -81,7 +81,7 @@ async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: En
     assert now(engine, card).state is SlotState.SENT
 
 
-async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(engine: Engine) -> None:
+async def test_create_in_doubt_is_marked_once_and_then_given_up(engine: Engine) -> None:
     id = await slot(engine)
     channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN])
     await delivered(engine, channel, rounds=3)
@@ -97,7 +97,7 @@ async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(e
     assert (now(engine, other).state, now(engine, other).uncertain) == (SlotState.SENT, False)
 
 
-async def test_a_platform_that_says_it_failed_is_asked_six_times_and_each_copy_is_marked(engine: Engine) -> None:
+async def test_answered_failures_are_retried_six_times_and_marked(engine: Engine) -> None:
     """A ten-second outage used to lose every answer in it: each was given up after two doubts."""
     id = await slot(engine)
     channel = FakeChannel(outcomes=[FAILING] * 5)
@@ -111,7 +111,7 @@ async def test_a_platform_that_says_it_failed_is_asked_six_times_and_each_copy_i
     assert (now(engine, other).state, len(channel.outcomes)) == (SlotState.DEAD, 4)
 
 
-async def test_a_card_is_worth_more_copies_because_somebody_waits_for_it(engine: Engine) -> None:
+async def test_card_in_doubt_is_repeated_once_more(engine: Engine) -> None:
     card = await asked(engine)
     channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN, None])
     await delivered(engine, channel, rounds=3)
@@ -128,7 +128,7 @@ async def test_a_refusal_to_be_asked_again_is_tried_six_times(engine: Engine) ->
     assert now(engine, id).state is SlotState.DEAD
 
 
-async def test_who_asks_us_to_wait_is_waited_for_until_then(engine: Engine) -> None:
+async def test_requested_wait_is_kept(engine: Engine) -> None:
     id = await slot(engine)
     until_then = engine.clock.now() + timedelta(seconds=30)
     channel = FakeChannel(outcomes=[SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)])
@@ -169,7 +169,7 @@ async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> N
     assert [showing.text for showing in channel.sent] == ["quick", "slow", "behind it"]
 
 
-async def test_the_end_does_not_wait_for_a_channel_that_is_not_there_any_more(engine: Engine) -> None:
+async def test_end_does_not_wait_for_a_missing_channel(engine: Engine) -> None:
     await slot(engine, "for nobody", where=Conversation(channel="slack", account="one", chat="C1"))
     await slot(engine, "for Ann")
     channel = FakeChannel()
@@ -192,7 +192,7 @@ async def test_secrets_do_not_leave(engine: Engine) -> None:
     assert channel.sent[0].text == "it is [hidden]"
 
 
-async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_press(engine: Engine) -> None:
+async def test_card_has_buttons_until_it_is_decided(engine: Engine) -> None:
     card = await asked(engine)
     channel = FakeChannel()
     await delivered(engine, channel)
@@ -208,7 +208,7 @@ async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_pr
     assert channel.edited[0].slot.platform_id == "m1"
 
 
-async def test_what_is_for_a_channel_that_is_not_here_stays(engine: Engine) -> None:
+async def test_slot_for_an_absent_channel_stays(engine: Engine) -> None:
     id = await slot(engine, where=Conversation(channel="slack", account="default", chat="D1"))
     await delivered(engine, FakeChannel())
 
@@ -250,7 +250,7 @@ async def test_a_message_that_the_store_lost_stops_nobody(engine: Engine, outcom
         assert not running.done()
 
 
-async def test_what_was_being_sent_when_the_process_died_is_sent_again_marked(engine: Engine) -> None:
+async def test_message_sent_at_the_death_is_sent_again_marked(engine: Engine) -> None:
     id = await slot(engine)
     engine.store.failing = {"slot_sent": 1}
     channel = FakeChannel()
@@ -278,7 +278,7 @@ async def test_a_drained_sender_claims_nothing(engine: Engine) -> None:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-async def test_what_is_shown_so_far_is_stored_and_a_repetition_goes_on_behind_it(engine: Engine) -> None:
+async def test_shown_parts_are_stored_and_a_repeat_continues(engine: Engine) -> None:
     id = await slot(engine, "one\ntwo\nthree")
     channel = PartsChannel(outcomes=[None, RETRY], every_s=0)
     await delivered(engine, channel)
@@ -289,7 +289,7 @@ async def test_what_is_shown_so_far_is_stored_and_a_repetition_goes_on_behind_it
     assert (now(engine, id).state, now(engine, id).platform_id) == (SlotState.SENT, "m1,m2,m3")
 
 
-async def test_a_part_that_must_wait_long_goes_with_a_later_try_that_counts_as_none(engine: Engine) -> None:
+async def test_part_with_a_long_wait_goes_later_without_using_a_try(engine: Engine) -> None:
     id = await slot(engine, "one\ntwo\nthree")
     channel = PartsChannel(every_s=100, burst=2)
     delivery = engine.delivery(channel)
@@ -324,7 +324,7 @@ async def test_a_channel_that_breaks_behind_a_part_leaves_a_doubt(engine: Engine
 # --- given up -------------------------------------------------------------------------------------
 
 
-async def test_the_owners_are_told_what_could_not_be_shown_once_an_hour_for_each_place(engine: Engine) -> None:
+async def test_owners_hear_of_an_unshowable_place_once_an_hour(engine: Engine) -> None:
     await engine.say()
     for number in (7, 7, 8):
         await slot(engine, where=chat(number), session=OWN_SESSION)
@@ -347,7 +347,7 @@ async def test_topics_of_a_chat_are_one_place(engine: Engine) -> None:
     assert len([text for text in await engine.texts() if "could not be shown" in text]) == 1
 
 
-async def test_nobody_is_told_of_a_notice_or_a_refusal_that_could_not_be_shown(engine: Engine) -> None:
+async def test_unshowable_notices_and_refusals_are_not_reported(engine: Engine) -> None:
     await engine.say()  # Ann's chat is known
     await slot(engine, session=OWN_SESSION)
     await slot(engine, "You may not talk to me.", kind=SlotKind.REPLY, where=chat(9))
@@ -361,7 +361,7 @@ async def test_nobody_is_told_of_a_notice_or_a_refusal_that_could_not_be_shown(e
 # --- answers that grow ----------------------------------------------------------------------------
 
 
-async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None:
+async def test_message_ids_after_an_edit_are_stored(engine: Engine) -> None:
     id = await slot(engine, "one")
     channel = PartsChannel(every_s=0)
     await delivered(engine, channel)
@@ -431,7 +431,7 @@ async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Eng
     assert len(channel.sent) == 1
 
 
-async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_try(engine: Engine) -> None:
+async def test_last_words_wait_for_a_slow_edit_without_using_a_try(engine: Engine) -> None:
     channel = SlowEdits()
     async with written(engine, channel, patience_s=0.05) as id:
         for _ in range(3):
@@ -448,9 +448,7 @@ async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_tr
 
 
 @pytest.mark.parametrize("end", [RETRY, DOUBTFUL_EDIT])
-async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_has_come(
-    engine: Engine, end: SendFailed
-) -> None:
+async def test_last_words_after_an_edit_in_doubt_wait_and_are_repeated(engine: Engine, end: SendFailed) -> None:
     channel = SlowEdits(end=end)
     async with written(engine, channel) as id:
         channel.may_end.set()
@@ -468,7 +466,7 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
 
 
 @pytest.mark.parametrize(("failure", "again"), [(DOUBTFUL_EDIT, 1), (EDIT_TO_WAIT_FOR, 1), (WAIT, 0)])
-async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_more(
+async def test_newer_version_after_an_unanswered_edit_is_repeated(
     engine: Engine, failure: SendFailed, again: int
 ) -> None:
     """However long delivery waited, and though that was no attempt."""
@@ -487,9 +485,7 @@ async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_mo
 
 
 @pytest.mark.parametrize("outcome", [DEAD, RETRY])
-async def test_what_stands_there_is_not_given_up_when_it_cannot_be_shown_once_more(
-    engine: Engine, outcome: SendFailed
-) -> None:
+async def test_failed_repeat_of_a_shown_version_is_not_given_up(engine: Engine, outcome: SendFailed) -> None:
     """The owners get no notice, since nothing is lost."""
     id = await slot(engine)
     await delivered(engine, FakeChannel())

@@ -46,7 +46,7 @@ async def shown_file(engine: Engine, file: str, *outcomes: SendFailed | None) ->
     return channel.sent
 
 
-async def test_a_file_is_shown_with_where_it_is_and_its_caption_without_secrets(engine: Engine) -> None:
+async def test_file_is_shown_with_its_path_and_redacted_caption(engine: Engine) -> None:
     path = engine.workspaces.outputs(OWN_SESSION) / "t-1-1.pdf"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"%PDF-")
@@ -58,7 +58,7 @@ async def test_a_file_is_shown_with_where_it_is_and_its_caption_without_secrets(
 
 
 @pytest.mark.parametrize("file", ["gone.pdf", "link.pdf", "folder.pdf", "../secret.pdf", "a\x00b"])
-async def test_of_a_file_that_is_not_there_or_none_of_ours_the_caption_is_shown(engine: Engine, file: str) -> None:
+async def test_caption_alone_is_shown_for_a_missing_or_foreign_file(engine: Engine, file: str) -> None:
     folder = engine.workspaces.outputs(OWN_SESSION)
     (folder / "folder.pdf").mkdir(parents=True)
     (folder.parent / "secret.pdf").write_bytes(b"secret")
@@ -91,7 +91,7 @@ async def test_a_file_is_given_time_by_its_length(engine: Engine, length: int, s
 @pytest.mark.parametrize(
     ("length", "seconds"), [(0, 0), (131_072, 1), (50_000_000, 381), (10**9, MAY_TAKE_AT_MOST_S), (-1, 0)]
 )
-def test_what_a_file_may_take(length: int, seconds: float) -> None:
+def test_time_limit_of_an_upload(length: int, seconds: float) -> None:
     """Longer than a slow upload takes, and shorter than the time after which the sweep reclaims the slot."""
     assert round(file_may_take_s(length)) == seconds
     assert timedelta(seconds=SEND_WITHIN_S + MAY_TAKE_AT_MOST_S + 10) < FILE_SENDING_AT_MOST

@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Engine:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-async def test_what_must_wait_long_goes_back_and_leaves_its_place_to_others(engine: Engine) -> None:
+async def test_slot_with_a_long_wait_is_released_for_others(engine: Engine) -> None:
     for number in range(AT_ONCE):
         await slot(engine, "first", where=chat(number))
     for number in range(AT_ONCE):
@@ -43,7 +43,7 @@ async def test_what_must_wait_long_goes_back_and_leaves_its_place_to_others(engi
     assert {row.slot.state for row in engine.store.slots.values()} == {SlotState.SENT}
 
 
-async def test_a_channel_sends_so_much_at_once_and_gets_more_when_some_of_it_has_ended(engine: Engine) -> None:
+async def test_channel_sends_a_limited_number_at_once(engine: Engine) -> None:
     held = [asyncio.Event() for _ in range(AT_ONCE)]
     slots = [await slot(engine, "hello", where=chat(number)) for number in range(2 * AT_ONCE)]
     channel = FakeChannel(slow={chat(number).chat: gate for number, gate in enumerate(held)})
@@ -74,7 +74,7 @@ async def test_waiting_for_a_limit_is_no_try(engine: Engine) -> None:
     assert [one.text for one in channel.sent] == ["first"]
 
 
-async def test_what_would_wait_for_ever_is_looked_at_once_a_day(engine: Engine) -> None:
+async def test_endless_wait_is_rechecked_daily(engine: Engine) -> None:
     """A custom channel may return any delay; 1e300 s is beyond every date."""
     await slot(engine, "first")
     second, began = await slot(engine, "second"), engine.clock.now()
@@ -98,7 +98,7 @@ async def test_under_an_overall_limit_texts_go_before_cards(engine: Engine) -> N
     assert [one.text for one in channel.sent] == ["card 1", "text 4", "text 5", "card 2", "card 3"]
 
 
-async def test_what_waits_for_its_turn_when_sending_ends_goes_back_unmarked(engine: Engine) -> None:
+async def test_slot_waiting_at_the_end_is_released_unmarked(engine: Engine) -> None:
     await slot(engine, "first")
     second = await slot(engine, "second")
     channel = PacedChannel(every_s=1.5)
@@ -117,7 +117,7 @@ async def test_what_waits_for_its_turn_when_sending_ends_goes_back_unmarked(engi
 # --- bans -----------------------------------------------------------------------------------------
 
 
-async def test_while_a_chat_is_banned_nothing_goes_there_and_others_go_on(engine: Engine) -> None:
+async def test_banned_chat_gets_nothing_and_others_continue(engine: Engine) -> None:
     channel = FakeChannel()
     shown = await asked(engine)  # a card in the chat that will be banned
     await delivered(engine, channel)
@@ -140,7 +140,7 @@ async def test_while_a_chat_is_banned_nothing_goes_there_and_others_go_on(engine
     assert len(channel.edited) == 1
 
 
-async def test_a_ban_is_stored_before_anything_else_and_outlives_the_process(engine: Engine) -> None:
+async def test_ban_is_stored_first_and_outlives_the_process(engine: Engine) -> None:
     refused = await slot(engine, "refused", where=chat(7))
     await delivered(engine, FakeChannel(outcomes=[told_to_wait(engine, 3600)]))
     assert list(await engine.store.items(BANS)) == [f"{ACCOUNT}/7"]

@@ -214,7 +214,7 @@ async def test_text_without_spaces_grows_too(world: World) -> None:
         shown(""),  # taken away
     ],
 )
-async def test_what_is_no_beginning_of_what_is_written_stays_as_it_is(world: World, slot: Slot) -> None:
+async def test_message_that_is_no_beginning_of_the_answer_stays(world: World, slot: Slot) -> None:
     await world.working()
     await world.writes("Once upon a time there was an end. ")
     world.shows(slot, "m1")
@@ -224,7 +224,7 @@ async def test_what_is_no_beginning_of_what_is_written_stays_as_it_is(world: Wor
     assert world.edits == []
 
 
-async def test_the_next_step_does_not_grow_into_the_message_of_the_one_before(world: World) -> None:
+async def test_next_step_does_not_grow_into_the_previous_message(world: World) -> None:
     await world.begins()
     await world.writes("Once upon another time ", n=1, start=0)
     await world.passes(1.1)
@@ -311,7 +311,7 @@ async def test_after_finish_nothing_is_edited(world: World) -> None:
     assert world.edits == []
 
 
-async def test_after_the_last_words_nothing_is_edited_and_the_next_step_grows(world: World) -> None:
+async def test_finished_message_is_not_edited_and_the_next_step_grows(world: World) -> None:
     slot = await world.begins()
     await world.messages.of(slot.id).finish()
     world.shows(replace(slot, text="Once upon a", version=2), "m1")
@@ -352,7 +352,7 @@ async def test_a_drained_one_waits_for_its_edit_and_begins_none() -> None:
 # --- room, bans and failures ----------------------------------------------------------------------
 
 
-async def test_without_room_nothing_is_edited_or_typed_and_a_message_that_must_go_finds_room() -> None:
+async def test_no_edit_or_typing_without_room_and_sends_find_room() -> None:
     channel = FakeChannel(pace=(RateLimit(scope="telegram/default/1001", every_s=10, burst=3),))
     async with running(World(channel)) as world:
         await world.begins()
@@ -367,7 +367,7 @@ async def test_without_room_nothing_is_edited_or_typed_and_a_message_that_must_g
         assert world.channel.typed == []
 
 
-async def test_a_429_bans_the_chat_in_the_store_too_and_nothing_is_repeated(world: World) -> None:
+async def test_rate_limit_bans_the_chat_in_the_store(world: World) -> None:
     until_then = world.clock.now() + timedelta(seconds=30)
     world.channel.outcomes = [SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)]
     await world.begins()
@@ -418,7 +418,7 @@ async def sent_elsewhere(world: World, slot: Slot) -> None:
     await world.store.slot_sent(claimed, "m1")
 
 
-async def test_an_edit_that_met_the_last_words_of_another_machine_is_taken_back() -> None:
+async def test_edit_over_another_machines_last_words_is_undone() -> None:
     channel = SlowChannel()
     async with running(World(channel)) as world:
         slot = await world.begins()

@@ -60,7 +60,7 @@ async def test_an_edit_that_hangs_is_given_up_and_may_still_come() -> None:
         assert (channel.begun, world.edits) == (1, [])
 
 
-async def test_finish_does_not_wait_for_ever_and_does_not_cut_an_edit_off() -> None:
+async def test_finish_has_a_limit_and_does_not_cancel_an_edit() -> None:
     channel = SlowChannel()
     async with running(World(channel, patience_s=0.05)) as world:
         slot = await world.begins()
@@ -142,7 +142,7 @@ async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
     assert world.channel.typed == []
 
 
-async def test_a_turn_that_rests_is_forgotten_after_a_second_and_not_before(world: World) -> None:
+async def test_released_turn_is_forgotten_after_a_second(world: World) -> None:
     await world.begins()
     world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
     await world.passes(0.9)

@@ -28,7 +28,7 @@ async def world() -> AsyncGenerator[World]:
         yield found
 
 
-async def test_typing_is_shown_after_a_moment_and_every_four_seconds_while_the_turn_works(world: World) -> None:
+async def test_typing_is_shown_every_four_seconds_of_work(world: World) -> None:
     await world.working()
     await world.passes(0.19)
     assert world.channel.typed == []
@@ -67,7 +67,7 @@ async def test_no_typing_where_there_is_nothing_to_type_into(world: World, where
     assert world.channel.typed == []
 
 
-async def test_a_turn_that_goes_on_after_it_said_something_shows_typing_again(world: World) -> None:
+async def test_turn_that_continues_after_a_text_shows_typing_again(world: World) -> None:
     await world.working()
     await world.writes("Let me look. ")
     world.shows(shown("Let me look."), "m1")
@@ -103,7 +103,7 @@ async def test_a_channel_that_cannot_type_harms_nobody(broken: Exception) -> Non
         assert world.channel.typed == [CHAT, CHAT]
 
 
-async def test_where_typing_is_refused_nothing_is_shown_until_the_ban_ends() -> None:
+async def test_refused_typing_shows_nothing_until_the_ban_ends() -> None:
     @dataclass(slots=True)
     class Refused(FakeChannel):
         until: datetime | None = None
@@ -128,7 +128,7 @@ async def test_where_typing_is_refused_nothing_is_shown_until_the_ban_ends() -> 
         assert channel.typed == [CHAT, CHAT]
 
 
-async def test_in_a_crowd_each_channel_is_told_of_some_at_once_and_then_of_the_others() -> None:
+async def test_typing_in_a_crowd_is_sent_in_groups() -> None:
     @dataclass(slots=True)
     class Slow(FakeChannel):
         go: asyncio.Event = field(default_factory=asyncio.Event)

@@ -219,7 +219,7 @@ async def test_status_publishes_activity_only_on_change(world: World) -> None:
     assert (first.turn, first.conversation, first.by, first.title) == (view.turn.id, CHAT, view.session.id, "")
 
 
-async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world: World) -> None:
+async def test_turn_without_a_status_line_reports_no_end(world: World) -> None:
     status = world.status(*await world.claimed())
     status.ended()
 
@@ -346,7 +346,7 @@ async def test_several_quick_answers_count_together(world: World) -> None:
     assert len(world.store.opened) == 1
 
 
-async def test_a_message_that_is_being_made_when_the_calls_end_is_waited_for(world: World) -> None:
+async def test_message_under_creation_at_the_end_of_calls_is_awaited(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     world.store.go.clear()
@@ -456,7 +456,7 @@ async def test_the_next_holding_of_a_quick_turn_makes_no_line(world: World) -> N
     assert (world.store.opened, world.line(view.turn.id)) == ([], None)
 
 
-async def test_what_a_holding_that_says_nothing_leaves_is_the_stores_word(world: World) -> None:
+async def test_line_left_by_a_silent_holder_ends_with_the_stores_text(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
@@ -478,7 +478,7 @@ async def test_what_a_holding_that_says_nothing_leaves_is_the_stores_word(world:
         ([(None, 5)], False),  # refused, never begun
     ],
 )
-async def test_whether_calls_took_long_is_their_time_together(
+async def test_duration_of_calls_counts_their_union(
     world: World, spans: list[tuple[float | None, float | None]], long: bool
 ) -> None:
     lease, view = await world.claimed()

@@ -122,7 +122,7 @@ async def test_nothing_is_edited_before_the_line_is_shown(world: World) -> None:
     assert world.edits == []
 
 
-async def test_what_was_heard_before_the_line_was_shown_is_not_lost(world: World) -> None:
+async def test_activity_before_the_line_is_shown_is_not_lost(world: World) -> None:
     await does(world, "shell: make")
     await does(world, "shell: make test")
     world.shows(line("▸ shell: make"), "m9")
@@ -132,7 +132,7 @@ async def test_what_was_heard_before_the_line_was_shown_is_not_lost(world: World
 
 
 @pytest.mark.parametrize("where", [ANN_PAGE, Conversation(channel="slack", account="default", chat="D1")])
-async def test_where_lines_are_not_shown_nothing_is_kept(world: World, where: Conversation) -> None:
+async def test_nothing_is_kept_where_lines_are_not_shown(world: World, where: Conversation) -> None:
     await does(world, "shell: make", where=where)
     world.shows(line("▸ shell: make", where=where), "m9")
     await does(world, "shell: make test", where=where)
@@ -159,7 +159,7 @@ async def test_on_a_channel_that_does_not_stream_there_is_no_line() -> None:
         "\u202e\x1b[31m@ann\u200b",
     ],
 )
-async def test_whatever_is_said_elsewhere_is_one_plain_line_without_secrets(world: World, text: str) -> None:
+async def test_status_line_is_one_redacted_line(world: World, text: str) -> None:
     await at_work(world, "waits for a sub-session", FOR_CHILDREN)
     await does(world, text)
     await does(world, text, child=f"a\n{SECRET}`" + "t" * 1000)
@@ -230,7 +230,7 @@ async def test_after_the_summary_nothing_is_edited(world: World) -> None:
 
 
 @pytest.mark.parametrize("last_word", ["Ended.", "1 call (shell), 12 s", ""])
-async def test_what_is_shown_as_the_last_word_is_not_edited(world: World, last_word: str) -> None:
+async def test_last_text_of_a_line_is_not_edited(world: World, last_word: str) -> None:
     await does(world, "shell: make")
     world.shows(line(last_word), "m9")
     await does(world, "shell: make test")
@@ -267,7 +267,7 @@ async def test_a_summary_waits_for_an_edit_that_may_still_be_made() -> None:
             assert await world.messages.of(slot.id).finish() == SETTLED_AFTER_S
 
 
-async def test_a_turn_that_has_ended_says_nothing_more_before_its_summary_comes(world: World) -> None:
+async def test_ended_turn_adds_nothing_before_its_summary(world: World) -> None:
     await at_work(world)
     await does(world, "shell: make test")
     await does(world, "")
@@ -291,7 +291,7 @@ async def test_a_line_that_a_later_holding_wrote_anew_goes_on(world: World) -> N
 # --- how long it is remembered --------------------------------------------------------------------
 
 
-async def test_a_line_of_which_nothing_is_heard_for_a_minute_is_forgotten(world: World) -> None:
+async def test_line_without_activity_for_a_minute_is_forgotten(world: World) -> None:
     await at_work(world)
     await world.passes(FORGET_LINE_AFTER_S + 1)
     edits = len(world.edits)
@@ -312,7 +312,7 @@ async def test_a_turn_that_works_keeps_its_line(world: World) -> None:
     assert world.edits[-1] == "▸ shell: make test · 2 s"
 
 
-async def test_a_child_that_waits_for_a_decision_keeps_the_line_for_an_hour(world: World) -> None:
+async def test_child_waiting_for_a_decision_keeps_the_line_for_an_hour(world: World) -> None:
     await at_work(world, "waits for a sub-session", FOR_CHILDREN)
     await does(world, "waits for a decision", child="disk")
     await world.passes(2)
@@ -343,7 +343,7 @@ async def test_a_line_without_a_message_goes_like_a_turn(world: World) -> None:
 # --- room, bans and failures ----------------------------------------------------------------------
 
 
-async def test_without_room_a_line_stands_and_shows_the_newest_when_there_is_some() -> None:
+async def test_line_without_room_shows_the_newest_activity_later() -> None:
     channel = FakeChannel(pace=(RateLimit(scope="telegram/default/1001", every_s=10, burst=3),))
     async with running(World(channel)) as world:
         await at_work(world)

@@ -122,7 +122,7 @@ def printing(tail: str) -> ProgressChanged:
     return replace(event("shell: make"), tail=tail)
 
 
-def test_what_a_call_printed_last_is_shown_after_its_duration() -> None:
+def test_last_printed_line_of_a_call_follows_its_duration() -> None:
     line = after(printing("compiling a.c"))
     assert [line.line(), line.line(12)] == ["▸ shell: make", "▸ shell: make · 12 s · compiling a.c"]
     line.update(printing("compiling b.c"), 13)

@@ -65,9 +65,7 @@ async def test_waiting_for_a_decision_does_not_count_as_time(world: World) -> No
 
 
 @pytest.mark.parametrize("before", [0, 25, 10_000])
-async def test_a_summary_of_names_that_a_model_made_up_is_one_short_line_without_secrets(
-    world: World, before: int
-) -> None:
+async def test_summary_of_invented_tool_names_is_one_redacted_line(world: World, before: int) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():

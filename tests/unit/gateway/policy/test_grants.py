@@ -196,7 +196,7 @@ def test_a_scope_is_offered_by_itself() -> None:
     ],
     ids=["nothing shown", "long", "page script", "upload", "prepared", "unnamed receiver", "wrapper beside a path"],
 )
-def test_what_cannot_be_seen_whole_is_not_offered(
+def test_call_not_shown_whole_is_not_offered_a_grant(
     scope: CallScope, rendered: str, in_order: bool, prepared: bool
 ) -> None:
     assert offer("tool", KEY, scope, session(), rendered, in_order=in_order, prepared=prepared) is None
@@ -369,7 +369,7 @@ def rule(verdict: Verdict, *, locked: bool = False) -> Rule:
 @pytest.mark.parametrize(
     "deciding", [replace(OWNERS_DECIDE, quorum=2), replace(OWNERS_DECIDE, requester_may_approve=False)]
 )
-def test_what_one_person_granted_stands_for_one(one: Grant, expected: type, deciding: ApproverRules) -> None:
+def test_grant_of_one_person_counts_for_one(one: Grant, expected: type, deciding: ApproverRules) -> None:
     policy = replace(POLICY, deciding=deciding)
     assert type(decide(SPEC, policy, session(), scope_of("git push"), askable=True, grant=one)) is expected
 

@@ -145,7 +145,7 @@ def test_a_link_out_of_the_workspace_is_nothing_to_hide(tmp_path: Path) -> None:
     assert secrets_in(tmp_path / "w") == Masks()
 
 
-def test_what_cannot_be_searched_is_refused(place: Place) -> None:
+def test_unsearchable_workspace_is_refused(place: Place) -> None:
     with pytest.raises(BadRequest, match="more than 10 files, too many to look for secret ones"):
         secrets_in(place.workspace, looked_at=10)
     with pytest.raises(BadRequest, match="more than 3 secret files"):

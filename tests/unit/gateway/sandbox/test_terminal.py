@@ -81,7 +81,7 @@ async def test_a_program_has_a_terminal_of_fixed_size(program: Interactive) -> N
     assert program.screen.data == f"{ROWS} {COLUMNS}\n".encode()
 
 
-async def test_what_is_typed_is_read_and_answered(program: Interactive) -> None:
+async def test_typed_input_is_read_and_answered(program: Interactive) -> None:
     async with program.at_work("read -p 'name? ' name; echo \"hello $name\"") as task:
         await program.screen.until("name? ")
         program.terminal.write(b"ann\n")

@@ -133,7 +133,7 @@ async def test_an_unknown_command_is_answered_with_the_known_ones(path: Path) ->
 
 
 @pytest.mark.parametrize("command", ["broken", "unsayable"])
-async def test_a_failure_says_nothing_of_the_inside_and_the_server_goes_on(path: Path, command: str) -> None:
+async def test_failure_reveals_nothing_and_the_server_continues(path: Path, command: str) -> None:
     async with serving(ControlServer(path, COMMANDS)):
         with pytest.raises(DragomanError) as caught:
             await ask(path, command)

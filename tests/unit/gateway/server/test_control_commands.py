@@ -92,7 +92,7 @@ async def test_there_is_no_link_to_a_page_that_is_switched_off(page: Served) -> 
         ({"owner": "a" * 500}, "There is no owner 'aaaa"),
     ],
 )
-async def test_who_is_meant_must_be_clear(page: Served, args: dict[str, Any], says: str) -> None:
+async def test_ambiguous_owner_is_refused(page: Served, args: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRequest) as wrong:
         await does(local(page, "ann", "cleo"), "link", **args)
 
@@ -175,7 +175,7 @@ async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
 
 
 @pytest.mark.parametrize("last", [None, -1, 501, "3", True, 2.0])
-async def test_how_many_rows_must_be_a_number(page: Served, last: object) -> None:
+async def test_malformed_number_of_rows_is_refused(page: Served, last: object) -> None:
     with pytest.raises(BadRequest, match="Use a number from 0 to 500"):
         await does(local(page), "audit", last=last)
 
@@ -194,7 +194,7 @@ async def test_a_message_from_the_shell_is_the_owners_own(page: Served) -> None:
     assert (turn.session, turn.principal, turn.state) == ("main:ann", "web:ann", TurnState.QUEUED)
 
 
-async def test_who_waits_gets_the_answer_and_nothing_older(page: Served) -> None:
+async def test_waiting_sender_gets_the_new_answer_only(page: Served) -> None:
     engine = page.engine
     engine.model.script = [Answer(text="Old."), calls("read", text="Looking."), Answer(text="New.")]
     async with in_background(engine.worker().run()):
@@ -208,9 +208,7 @@ async def test_a_control_command_is_answered_at_once(page: Served) -> None:
     assert await does(local(page), "send", text="/stop", wait=True) == {"answer": "Nothing is running or waiting here."}
 
 
-async def test_whoever_waits_gets_the_answer_whatever_else_happened_in_the_session(
-    page: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_sender_gets_the_answer_in_a_busy_session(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_commands, "CHANGES_AT_ONCE", 3)
     engine, commands = page.engine, local(page)
     engine.model.script = [Answer(text="The answer.")]

@@ -88,7 +88,7 @@ async def asked(app: App, method: str, path: str, headers: Mapping[str, str]) ->
         return response.status, response.headers, await response.read()
 
 
-def test_who_is_public_is_a_decision(app: App) -> None:
+def test_public_endpoints_are_exactly_three(app: App) -> None:
     public = {(e.method, e.path) for e in app.daemon.http.endpoints if e.auth is not Auth.COOKIE}
 
     assert public == {("GET", "/"), ("GET", "/static/{path:.+}"), ("POST", "/api/signin")}
@@ -225,7 +225,7 @@ async def test_a_store_that_does_not_answer_is_named(page: Served, monkeypatch: 
     assert (status, "store: Redis is a replica. Make it a primary." in text) == (503, True)
 
 
-async def test_it_is_ready_while_the_store_writes_and_nobody_waits_too_long(page: Served) -> None:
+async def test_readiness_needs_a_writing_store_and_short_queues(page: Served) -> None:
     assert await got(page, "/healthz") == (200, '{"ok": true}')
     assert (await got(page, "/readyz"))[0] == 200
 

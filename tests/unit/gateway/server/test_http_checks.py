@@ -53,7 +53,7 @@ OURS = {"Host": "127.0.0.1:8470"}
         ("GET", {**OURS, "Sec-Fetch-Site": "cross-site", "Upgrade": "WebSocket"}, 403),
     ],
 )
-def test_what_is_refused_before_anybody_is_asked_who_they_are(
+def test_unsafe_request_is_refused_before_authentication(
     method: str, headers: Mapping[str, str], status: int | None
 ) -> None:
     request = make_mocked_request(method, "/", headers=CIMultiDict(headers))
@@ -100,7 +100,7 @@ def test_two_hosts_in_one_request_are_judged_by_both() -> None:
         ),
     ],
 )
-def test_what_the_server_is_called(address: Address, port: int, hosts: set[str], origins: set[str], link: str) -> None:
+def test_names_of_the_server(address: Address, port: int, hosts: set[str], origins: set[str], link: str) -> None:
     assert address.hosts(port) == hosts
     assert address.origins(port) == origins
     assert address.link(port) == link
@@ -122,7 +122,7 @@ def test_what_the_server_is_called(address: Address, port: int, hosts: set[str],
         ("", "1.2.3.4", ["10.0.0.0/8"], ""),
     ],
 )
-def test_where_a_request_comes_from(remote: str, forwarded: str, proxies: list[str], source: str) -> None:
+def test_source_address_of_a_request(remote: str, forwarded: str, proxies: list[str], source: str) -> None:
     """c3: only a configured proxy may forward an address, and only the one it saw."""
     assert source_of(remote, forwarded, proxies) == source
 
@@ -151,7 +151,7 @@ def test_an_address_that_only_looks_like_ours_may_do_nothing(method: str, origin
     ("host", "name"),
     [("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("localhost", "localhost")],
 )
-def test_the_loopback_address_that_it_listens_on_is_in_its_link_and_its_own(host: str, name: str) -> None:
+def test_loopback_address_is_in_the_link_and_the_allowed_names(host: str, name: str) -> None:
     address = Address(host=host, port=8470)
 
     assert address.link(8470) == f"http://{name}:8470"

@@ -87,7 +87,7 @@ async def said(http: HttpServer, *parts: str, pause_s: float = 0.0) -> bytes:
 
 
 @pytest.mark.parametrize("parts", [[], ["GET /hea"], ["GET /healthz HTTP/1.1\r\n", *["X: y\r\n"] * 20], ["\r\n"] * 20])
-async def test_a_connection_that_does_not_come_to_its_request_is_closed(tmp_path: Path, parts: list[str]) -> None:
+async def test_connection_without_a_request_is_closed(tmp_path: Path, parts: list[str]) -> None:
     async with impatient(tmp_path) as http:
         began = time.monotonic()
         assert await said(http, *parts, pause_s=0.05) == b""
@@ -103,7 +103,7 @@ async def test_a_connection_that_does_not_come_to_its_request_is_closed(tmp_path
         "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_is_refused_and_is_no_error_of_ours(
+async def test_malformed_http_is_refused_without_a_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, request_: str
 ) -> None:
     """Anybody may send such bytes; errors in the log are for the owner."""
@@ -134,7 +134,7 @@ async def test_work_and_open_pages_have_no_such_deadline(tmp_path: Path) -> None
         assert await page.receive_str(timeout=5) == "still here"
 
 
-async def test_a_thousand_silent_connections_take_no_more_than_their_part_and_no_open_page(tmp_path: Path) -> None:
+async def test_silent_connections_take_a_limited_share_and_no_page(tmp_path: Path) -> None:
     """c1: 1,024 half-open requests used up every file of the daemon: neither store nor tools could open one."""
     async with impatient(tmp_path) as http, client_of(http) as client, client.ws_connect("/socket") as page:
         before = open_files()
@@ -154,7 +154,7 @@ async def test_a_thousand_silent_connections_take_no_more_than_their_part_and_no
             writer.close()
 
 
-def test_connections_leave_half_of_the_files_to_the_rest_of_the_daemon() -> None:
+def test_connections_leave_half_of_the_files_to_the_daemon() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
@@ -164,7 +164,7 @@ def test_connections_leave_half_of_the_files_to_the_rest_of_the_daemon() -> None
     assert connections_at_most() <= CONNECTIONS_AT_MOST == 1_000
 
 
-async def test_whoever_is_refused_cannot_fill_the_log(tmp_path: Path) -> None:
+async def test_refused_requests_cannot_fill_the_log(tmp_path: Path) -> None:
     """One connection wrote 16 MB of it in two seconds: a line for each request, with all of its path."""
     address = "/" + "x" * 8_000
     with capture_logs() as logs:

@@ -170,7 +170,7 @@ async def test_a_node_that_cannot_be_asked_is_named(two: Two, address: str, cure
     assert cure in str(told.value)
 
 
-async def test_what_is_too_large_is_left_there(two: Two) -> None:
+async def test_too_large_remote_file_is_not_fetched(two: Two) -> None:
     two.here.largest = 3
     two.stands("four")
     with pytest.raises(FileAway):
@@ -296,7 +296,7 @@ class _Full(Exception):
     """What the taker of a file says."""
 
 
-async def test_who_takes_an_upload_may_stop(two: Two) -> None:
+async def test_taker_of_an_upload_may_stop(two: Two) -> None:
     source = await uploaded(two)
 
     def full(data: bytes) -> None:

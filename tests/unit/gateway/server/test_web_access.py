@@ -55,7 +55,7 @@ async def talked(engine: Engine) -> TurnId:
 # --- sub-sessions -------------------------------------------------------------------------------
 
 
-async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_anothers(tmp_path: Path) -> None:
+async def test_owner_sees_sub_sessions_of_the_own_main_only(tmp_path: Path) -> None:
     engine = spawning(tmp_path)
     lease = await planned(engine, call("sessions_spawn", task="count"), who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.settle(lease)
@@ -87,7 +87,7 @@ def test_every_method_of_the_desk_is_looked_at_here() -> None:
 
 
 @pytest.mark.parametrize("method", FORBIDDEN)
-async def test_another_owners_main_session_is_refused_in_the_words_for_one_that_does_not_exist(
+async def test_foreign_main_is_refused_like_an_unknown_session(
     engine: Engine, web_access: WebAccess, method: str
 ) -> None:
     turn = await talked(engine)
@@ -108,9 +108,7 @@ async def test_an_output_of_another_owners_main_session_is_not_there(engine: Eng
     assert own.read_bytes() == b"line\n" * 50_000
 
 
-async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
-    engine: Engine, web_access: WebAccess
-) -> None:
+async def test_session_list_begins_with_the_own_main_and_has_no_other(engine: Engine, web_access: WebAccess) -> None:
     await talked(engine)
 
     assert next(line.session.id for line in await web_access.sessions(ANN)) == ANNS
@@ -118,9 +116,7 @@ async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
     assert {line.session.id for line in await web_access.sessions(CLEO)} == {CLEOS, DM, CHAT_}
 
 
-async def test_the_own_main_session_is_counted_however_many_others_were_active_later(
-    engine: Engine, web_access: WebAccess
-) -> None:
+async def test_own_main_is_counted_behind_many_newer_sessions(engine: Engine, web_access: WebAccess) -> None:
     await engine.say("hello", where=CHAT)
     engine.clock.advance(1)
     await engine.groups(201)
@@ -150,7 +146,7 @@ async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, web_a
     assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
 
 
-async def test_what_is_everybodys_both_owners_see(engine: Engine, web_access: WebAccess) -> None:
+async def test_common_session_is_seen_by_both_owners(engine: Engine, web_access: WebAccess) -> None:
     await talked(engine)
     for owner in (ANN, CLEO):
         rows = (await web_access.older(owner, DM, None)).rows
@@ -165,7 +161,7 @@ async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, web_acc
     assert await web_access.output(CLEO, TurnId("../../etc/passwd"), 1) is None
 
 
-async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
+async def test_picture_is_given_by_number_to_viewers_of_the_session(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
         made = (await ctx.artifacts.picture(b"one", "image/png"), await ctx.artifacts.picture(b"two", "image/gif"))
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
@@ -232,9 +228,7 @@ async def test_a_link_signs_in_once(engine: Engine, web_access: WebAccess) -> No
     assert credential.key not in repr(credential)
 
 
-async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(
-    engine: Engine, web_access: WebAccess
-) -> None:
+async def test_link_lasts_ten_minutes_and_a_sign_in_thirty_days(engine: Engine, web_access: WebAccess) -> None:
     late = await web_access.mint_code(ANN)
     engine.clock.advance(600)
     assert await web_access.sign_in(late, "here") is None
@@ -267,7 +261,7 @@ async def test_no_other_cookie_signs_in(web_access: WebAccess, cookie: str) -> N
     assert await web_access.owner_of(Credential(cookie="", key=cookie)) is None
 
 
-def test_the_page_is_welcomed_with_the_commands_of_its_main_session(web_access: WebAccess) -> None:
+def test_welcome_has_the_commands_of_the_main_session(web_access: WebAccess) -> None:
     found = web_access.welcome(ANN)
 
     assert (found.owner, found.main, found.model) == (ANN, ANNS, "scripted")
@@ -276,7 +270,7 @@ def test_the_page_is_welcomed_with_the_commands_of_its_main_session(web_access: 
     assert len(names) == len(set(names))
 
 
-async def test_a_secret_in_what_a_model_wants_to_call_is_not_shown_and_is_used(tmp_path: Path) -> None:
+async def test_secret_in_call_arguments_is_hidden_on_the_page_and_used(tmp_path: Path) -> None:
     secret = "correct horse battery"
     engine = Engine(tmp_path, [read := FakeTool(name="read", risk=Risk.READ)], secrets=[secret])
     engine.model.script = [calls(f"read:x {secret} y")]

@@ -68,7 +68,7 @@ async def ran(path: str) -> None:
     ],
     ids=str,
 )
-async def test_what_was_done_to_the_file_is_found(path: str, statements: list[str], why: Why, says: str) -> None:
+async def test_tampering_with_the_audit_is_found(path: str, statements: list[str], why: Why, says: str) -> None:
     await ran(path)
     change(path, *statements)
     store = open_sqlite(path, FakeClock())
@@ -89,7 +89,7 @@ async def test_a_row_that_cannot_be_read_is_named(path: str, harm: str) -> None:
     await store.close()
 
 
-async def test_what_cannot_be_written_into_the_audit_does_not_start(path: str) -> None:
+async def test_call_without_its_audit_row_does_not_start(path: str) -> None:
     """Neither the step nor the use of its approval is stored: the same call can start later, once."""
     clock = FakeClock()
     scene = Scene(open_sqlite(path, clock), clock)

@@ -73,7 +73,7 @@ def test_errors_name_what_they_are_about() -> None:
         (3, 20, 5, SpawnRefusal.TOO_DEEP),
     ],
 )
-def test_how_deep_and_how_many(depth: int, in_turn: int, live: int, why: SpawnRefusal | None) -> None:
+def test_limits_of_depth_and_number_of_children(depth: int, in_turn: int, live: int, why: SpawnRefusal | None) -> None:
     assert refusal(depth, in_turn=in_turn, live=live) is why
 
 
@@ -91,7 +91,7 @@ COUNT = NewChild(
 )
 
 
-def test_where_a_child_comes_from_is_what_the_store_knows() -> None:
+def test_lineage_of_a_child_comes_from_the_store() -> None:
     given = {"mode": SpawnMode.RUN, "agent": "careful", "model": "small", "active_s": 7, "tokens": 9}
     ann = main_session(ANN)
 
@@ -138,7 +138,7 @@ OTHER = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Later.")
         (None, [], ""),
     ],
 )
-def test_what_a_turn_says_last(answer: Answer | None, slots: Sequence[NewSlot], words: str) -> None:
+def test_last_words_of_a_turn(answer: Answer | None, slots: Sequence[NewSlot], words: str) -> None:
     assert last_words(answer, slots) == words
 
 

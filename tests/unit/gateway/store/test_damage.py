@@ -69,7 +69,7 @@ HONEST = {
 
 @pytest.mark.parametrize("index", ["whole", "gone", "junk"])
 @pytest.mark.parametrize("work", HONEST.values(), ids=HONEST.keys())
-def test_what_a_kill_leaves_is_whole(tmp_path: Path, work: tuple[Callable[..., None], ...], index: str) -> None:
+def test_log_left_by_a_kill_is_whole(tmp_path: Path, work: tuple[Callable[..., None], ...], index: str) -> None:
     files = written(tmp_path / "made", *work)
     known = {"whole": files.index, "gone": NO_INDEX, "junk": JUNK}[index]
     assert judge(files.log, known) == DamageFinding(tail=Tail.WHOLE, kept=files.taken(tmp_path))
@@ -179,7 +179,7 @@ def test_in_the_last_transaction_the_index_tells(made: Files) -> None:
     assert judge(damaged.log, NO_INDEX) == DamageFinding(tail=Tail.TORN, kept=last, lost=lost, commits=1)
 
 
-def test_what_follows_an_end_proves_that_it_succeeded(tmp_path: Path) -> None:
+def test_frames_after_a_commit_prove_its_success(tmp_path: Path) -> None:
     """One end only lies behind, but the next transaction had begun."""
     made = written(tmp_path / "made", transactions(2, 2, 4), unfinished(60))
     committed = judge(made.log, NO_INDEX).kept

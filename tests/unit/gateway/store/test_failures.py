@@ -42,7 +42,7 @@ def test_error_of_the_file_fails_the_whole_batch(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", OF_ONE)
-def test_what_is_wrong_with_one_transition_is_not(code: int) -> None:
+def test_error_of_one_transition_does_not_concern_the_file(code: int) -> None:
     assert not concerns_the_file(error(code))
 
 

@@ -80,7 +80,7 @@ def test_an_older_daemon_refuses_it(path: str, old: sqlite3.Connection) -> None:
         open_sqlite(path, FakeClock())
 
 
-async def test_what_could_not_be_read_is_kept_as_it_came_up_to_64_kib(path: str) -> None:
+async def test_unreadable_events_are_kept_raw_up_to_64_kib(path: str) -> None:
     store = open_sqlite(path, FakeClock())
     for key, reason, raw in [
         ("1", RefusedReason.POISON, "é" * 40_000),

@@ -59,7 +59,7 @@ def put_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize("take", [without_its_file, without_its_log, without_its_folder, replaced, with_another_log])
-async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take: Callable[[Path], None]) -> None:
+async def test_store_refuses_writes_until_its_files_are_back(path: Path, take: Callable[[Path], None]) -> None:
     async with opened(str(path)) as store:
         before = await say(store, text="before")
         take(path)
@@ -95,7 +95,7 @@ A_LONGER_LOG = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint(0); C
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("statement", [*WRITING, A_LONGER_LOG])
 @pytest.mark.parametrize("before", [5, 300])
-async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, before: int, statement: str) -> None:
+async def test_files_changed_while_moved_are_not_written_on(path: Path, before: int, statement: str) -> None:
     """The daemon's index of the log tells of pages that are not there any more: what it wrote was lost, and damage."""
     async with opened(str(path)) as store:
         kept = [await say(store, text=f"before {n}") for n in range(before)]
@@ -133,7 +133,7 @@ async def test_moved_files_are_not_touched_when_idle(path: Path) -> None:
     assert elsewhere(away, "PRAGMA integrity_check") == "[('ok',)]"
 
 
-async def test_what_was_away_untouched_is_written_on(path: Path) -> None:
+async def test_files_moved_and_returned_unchanged_are_written_on(path: Path) -> None:
     """Also after a moment with nothing else to do, and after a commit that failed half way."""
     async with opened(str(path)) as store:
         for n in range(LONG_WAL + 20):
@@ -253,7 +253,7 @@ HARMLESS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("do", HARMLESS.values(), ids=HARMLESS)
-async def test_what_leaves_the_files_where_they_are_refuses_nothing(path: Path, do: Callable[[Path], object]) -> None:
+async def test_access_that_leaves_the_files_in_place_is_allowed(path: Path, do: Callable[[Path], object]) -> None:
     async with opened(str(path)) as store:
         await say(store, text="before")
         await asyncio.to_thread(do, path)

@@ -58,7 +58,7 @@ def test_a_new_file_is_stamped_as_ours_with_the_newest_schema(ours: Path) -> Non
 @pytest.mark.parametrize(
     "statement", ["CREATE TABLE theirs (a)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"]
 )
-def test_what_another_program_marked_is_another_programs(tmp_path: Path, statement: str) -> None:
+def test_database_of_another_program_is_refused(tmp_path: Path, statement: str) -> None:
     path = made(tmp_path / "other.db", statement)
 
     assert refusal(path) == (f"{path} is the database of another program.", OWN)
@@ -144,7 +144,7 @@ def test_a_folder_is_made_and_what_stands_there_stays(tmp_path: Path) -> None:
     assert path.read_bytes() == b"SQLite format 3\0and more"
 
 
-def test_what_cannot_be_opened_names_the_cure(tmp_path: Path) -> None:
+def test_unopenable_path_has_a_cure(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as refused:
         make_file(str(tmp_path))
     assert refused.value.message == f"The store {tmp_path} cannot be opened: Is a directory."

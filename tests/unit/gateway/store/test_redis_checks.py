@@ -382,7 +382,7 @@ def test_eviction_is_refused_whatever_is_written(server: RedisServer, client: An
         check_store(server.url, StoreTerms(durability=Durability.NONE))
 
 
-def test_where_redis_does_not_say_the_operator_does(server: RedisServer, client: Any) -> None:
+def test_operators_durability_holds_where_redis_does_not_say(server: RedisServer, client: Any) -> None:
     rights = [*RIGHTS.split(), "-config"]
     client.execute_command("ACL", "SETUSER", USER, "on", ">secret", "~{dragoman}:*", "&{dragoman}:*", *rights)
     url = server.url.replace("127.0.0.1", f"{USER}:secret@127.0.0.1")

@@ -64,7 +64,7 @@ def test_row_is_read_as_it_was_written(of: type[Any], data: st.DataObject) -> No
     assert KINDS[of].load(7, KINDS[of].dump(row)) == row
 
 
-def test_what_is_read_next_comes_with_a_turn() -> None:
+def test_rows_read_next_are_loaded_with_their_turn() -> None:
     """All of it in the second request, as few as there are."""
     turn = Turn(
         id=TurnId("t1"),

@@ -55,7 +55,7 @@ def test_a_session_is_read_with_live_grants(path: Path, clock: FakeClock) -> Non
     assert {one.name for one in path.parent.iterdir()} == {path.name, f"{path.name}.lock", link.name}
 
 
-def test_what_a_crash_left_in_the_log_is_read(path: Path, clock: FakeClock) -> None:
+def test_log_left_by_a_crash_is_read(path: Path, clock: FakeClock) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("UPDATE sessions SET title = 'in the log'")
         assert Path(f"{path}-wal").stat().st_size > 0

@@ -110,7 +110,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path,
     assert path.read_bytes() == content
 
 
-def test_what_cannot_be_opened_says_why_and_what_to_do(tmp_path: Path) -> None:
+def test_unopenable_store_has_a_reason_and_a_cure(tmp_path: Path) -> None:
     for path, why in (("dragoman.db", "not absolute"), (str(tmp_path), "directory")):
         with pytest.raises(StoreError, match=why) as refused:
             open_sqlite(path, FakeClock())
@@ -221,7 +221,7 @@ def test_full_disk_loses_nothing_and_writes_resume_with_room(tmp_path: Path) -> 
 # --- commits --------------------------------------------------------------------------------
 
 
-async def test_what_is_queued_together_is_committed_together(path: str) -> None:
+async def test_queued_writes_are_committed_together(path: str) -> None:
     async with opened(path) as store:
         await say(store)
         commits = store.writer.commits

@@ -58,7 +58,7 @@ def test_there_are_never_more_than_fit(text: str, kept: int) -> None:
     assert sorted(ended.find(places, SESSION)) == list(places)[len(places) - kept :]
 
 
-def test_what_is_asked_for_stays() -> None:
+def test_requested_turns_stay_cached() -> None:
     ended = TurnCache()
     for place in range(2 * TURNS_KEPT):
         ended.keep({place: view()})
@@ -73,7 +73,7 @@ def test_a_turn_that_is_kept_twice_counts_once() -> None:
     assert sorted(ended.find([1, 2], SESSION)) == [1, 2]
 
 
-def test_what_a_sub_session_said_counts_too() -> None:
+def test_text_of_a_sub_session_counts_for_the_cache() -> None:
     """It stands in the wait that its parent's turn waited on, as long as it was."""
     told = Wait(
         id=WaitId("w"),

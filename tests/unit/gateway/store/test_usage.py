@@ -61,7 +61,7 @@ def test_sums_are_sums() -> None:
         (replace(inbound(), attachments=(attachment(),)), TurnKind.MODEL, False),
     ],
 )
-def test_what_goes_on_with_a_cut_message(more: Inbound, kind: TurnKind, goes: bool) -> None:
+def test_next_part_of_a_cut_message(more: Inbound, kind: TurnKind, goes: bool) -> None:
     assert goes_on(more, kind, "k1", was_cut=True) is goes
     assert not goes_on(more, kind, "k1", was_cut=False)
 
@@ -81,7 +81,7 @@ def test_what_goes_on_with_a_cut_message(more: Inbound, kind: TurnKind, goes: bo
         (TurnKind.COMMAND, TurnKind.MODEL, TurnState.QUEUED, False, Fate.APART),
     ],
 )
-def test_what_becomes_of_a_further_message_of_an_album(
+def test_fate_of_a_further_album_message(
     kind: TurnKind, turn: TurnKind, state: TurnState, begun: bool, found: Fate
 ) -> None:
     assert fate(kind, turn, state, begun=begun) is found
@@ -90,7 +90,7 @@ def test_what_becomes_of_a_further_message_of_an_album(
 @pytest.mark.parametrize(
     ("part", "after_s", "until_s"), [(1, 0, 1), (9, 4, 5), (9, 5.5, 6), (9, 6, None), (2, 3600, None), (10, 1, None)]
 )
-def test_how_long_an_album_is_waited_for(part: int, after_s: float, until_s: float | None) -> None:
+def test_wait_for_an_album(part: int, after_s: float, until_s: float | None) -> None:
     found = held_until(replace(inbound(), album="a1"), part=part, first_at=EPOCH, now=EPOCH + seconds(after_s))
 
     assert found == (None if until_s is None else EPOCH + seconds(until_s))
@@ -107,7 +107,7 @@ def test_how_long_an_album_is_waited_for(part: int, after_s: float, until_s: flo
         (False, 1, 0, None),
     ],
 )
-def test_how_long_the_next_part_is_waited_for(cut: bool, part: int, after_s: float, until_s: float | None) -> None:
+def test_wait_for_the_next_part(cut: bool, part: int, after_s: float, until_s: float | None) -> None:
     found = held_until(replace(inbound(), cut=cut), part=part, first_at=EPOCH, now=EPOCH + seconds(after_s))
 
     assert found == (None if until_s is None else EPOCH + seconds(until_s))

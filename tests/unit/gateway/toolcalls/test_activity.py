@@ -113,7 +113,7 @@ async def test_calls_beside_the_first_are_counted(tmp_path: Path, named: list[st
     assert len(set(lines)) == len(lines)
 
 
-async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
+async def test_activity_line_says_that_a_decision_is_awaited(tmp_path: Path) -> None:
     shell = FakeTool(name="shell", risk=Risk.EXECUTE)
     engine = Engine(tmp_path, [shell])
     lease = await engine.planned("shell:ls")

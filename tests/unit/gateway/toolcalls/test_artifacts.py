@@ -29,7 +29,7 @@ def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path / "outputs", "t1-2")
 
 
-def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
+def test_artifact_copy_gets_the_same_name_in_a_second_run(
     workspace: Path, artifacts: ArtifactStore, tmp_path: Path
 ) -> None:
     found = [

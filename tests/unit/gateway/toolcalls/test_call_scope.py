@@ -155,7 +155,7 @@ async def test_an_allowed_host_is_not_asked_about_again_and_another_is(engine: E
     assert [wait.state for wait in await engine.waits(lease.turn)] == [WaitState.CONSUMED, WaitState.OPEN]
 
 
-async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nobody(engine: Engine) -> None:
+async def test_audit_names_approval_grant_or_settings_as_basis(engine: Engine) -> None:
     lease = await opened(engine, "example.org")
     assert await again(engine, lease, "browser:open example.org/b", "shell:date")
     rows = await engine.store.audit_rows(0, 10)
@@ -166,7 +166,7 @@ async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nob
     ]
 
 
-async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: Engine, browser: Browser) -> None:
+async def test_call_gets_granted_hosts_and_its_own(engine: Engine, browser: Browser) -> None:
     lease = await opened(engine, "example.org", "example.net")
     assert await again(engine, lease, "browser:click")
 
@@ -174,7 +174,7 @@ async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: 
     assert browser.scopes == [{"example.org"}, both, both]
 
 
-async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_path: Path, browser: Browser) -> None:
+async def test_every_host_is_allowed_when_settings_ask_nobody(tmp_path: Path, browser: Browser) -> None:
     """Also to the calls after the one that opened it: no approval is stored that would cover them."""
     browser.fake.approval = {"main": ApprovalMode.ALLOW}
     engine = Engine(tmp_path, [browser.tool()])
@@ -211,7 +211,7 @@ async def test_a_page_may_lead_where_rules_let_it_be_opened(
     assert browser.scopes == [{f"example.{one}" for one in reached.split()}] * 2
 
 
-async def test_what_only_reads_runs_and_what_gives_something_away_is_asked_each_time(engine: Engine) -> None:
+async def test_reading_call_runs_and_sending_call_is_asked_each_time(engine: Engine) -> None:
     lease = await engine.planned("browser:click")
     assert await engine.settle(lease)
     for _ in range(2):
@@ -223,7 +223,7 @@ async def test_what_only_reads_runs_and_what_gives_something_away_is_asked_each_
     assert [(one.scope, one.risk) for one in requests if one] == [("", Risk.NETWORK)] * 2
 
 
-async def test_what_the_settings_do_not_have_is_refused_with_their_words(engine: Engine, browser: Browser) -> None:
+async def test_disabled_action_is_denied_with_the_settings_hint(engine: Engine, browser: Browser) -> None:
     lease = await engine.planned("browser:script")
 
     assert await engine.settle(lease)
@@ -252,7 +252,7 @@ async def test_a_denied_host_is_asked_about_again(engine: Engine, browser: Brows
     assert browser.fake.calls == []
 
 
-async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engine: Engine, browser: Browser) -> None:
+async def test_new_history_and_other_session_have_no_granted_host(engine: Engine, browser: Browser) -> None:
     lease = await opened(engine, "example.org")
     await engine.store.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=(), timers=())
     elsewhere = await engine.planned("browser:open example.org/", who=BOB, where=BOB_CHAT)
@@ -264,7 +264,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
     assert len(browser.fake.calls) == 1
 
 
-async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engine: Engine, tmp_path: Path) -> None:
+async def test_granted_host_is_void_when_the_owner_denies_the_tool(engine: Engine, tmp_path: Path) -> None:
     lease = await opened(engine, "example.org")
     denying = Browser()
     denying.fake.approval = {"main": ApprovalMode.DENY}
@@ -274,7 +274,7 @@ async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engin
     assert denying.fake.calls == []
 
 
-async def test_an_approval_whose_tool_says_something_else_now_does_not_hold(engine: Engine, tmp_path: Path) -> None:
+async def test_approval_is_void_when_the_tools_scope_changed(engine: Engine, tmp_path: Path) -> None:
     lease = await engine.planned("browser:open example.org/")
     await engine.settle(lease)
     await allow(engine, lease)
@@ -309,7 +309,7 @@ async def test_an_approved_call_is_checked_anew_before_it_runs(engine: Engine, t
     assert other.fake.calls == []
 
 
-async def test_where_nobody_can_be_asked_what_reads_still_runs(tmp_path: Path, browser: Browser) -> None:
+async def test_reading_call_runs_when_nobody_can_be_asked(tmp_path: Path, browser: Browser) -> None:
     engine = Engine(tmp_path, [browser.tool()])
     lease = await engine.planned("browser:open example.org/", "browser:click", who=BOB, where=GROUP)
 
@@ -321,7 +321,7 @@ async def test_where_nobody_can_be_asked_what_reads_still_runs(tmp_path: Path, b
 # --- in which order -----------------------------------------------------------------------------
 
 
-async def test_calls_run_one_at_a_time_in_their_order_whatever_they_reach(engine: Engine, browser: Browser) -> None:
+async def test_ordered_calls_run_one_at_a_time_whatever_they_reach(engine: Engine, browser: Browser) -> None:
     lease = await opened(engine, "example.org")
     browser.fake.most = 0
     made = [f"browser:click {n}" for n in range(4)]
@@ -333,7 +333,7 @@ async def test_calls_run_one_at_a_time_in_their_order_whatever_they_reach(engine
 
 
 @pytest.mark.parametrize("risk", [Risk.NETWORK, Risk.READ])
-async def test_other_tools_run_beside_it_and_its_own_calls_one_after_the_other(
+async def test_ordered_calls_are_serial_beside_other_tools(
     tmp_path: Path, browser: Browser, look: FakeTool, risk: Risk
 ) -> None:
     """Also when it only reads, and four such calls would run side by side."""
@@ -353,7 +353,7 @@ async def test_other_tools_run_beside_it_and_its_own_calls_one_after_the_other(
     assert browser.fake.calls == ["click", "type"]
 
 
-async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks(
+async def test_later_ordered_call_is_cancelled_when_one_waits(
     engine: Engine, browser: Browser, shell: FakeTool
 ) -> None:
     """It would act on another page than its model meant: nobody knows yet whether the page before it opens."""
@@ -372,7 +372,7 @@ async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks
     assert shell.calls == ["ls"]
 
 
-async def test_what_comes_before_a_call_that_waits_runs_first(engine: Engine, browser: Browser) -> None:
+async def test_earlier_ordered_call_runs_before_one_that_waits(engine: Engine, browser: Browser) -> None:
     browser.fake.hold = True
     lease = await engine.planned("browser:click", "browser:open example.org/", "look:a")
     async with in_background(engine.settle(lease)) as settling:
@@ -421,7 +421,7 @@ async def test_the_store_is_not_asked_about_tools_that_keep_nothing(engine: Engi
 
 
 @pytest.mark.parametrize(("effect", "status", "runs"), [(Effect.UNSAFE, UNKNOWN, 2), (Effect.PURE, OK, 3)])
-async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_effect(
+async def test_cut_call_of_a_granted_host_follows_its_effect(
     tmp_path: Path, effect: Effect, status: ResultStatus, runs: int
 ) -> None:
     browser = Browser()

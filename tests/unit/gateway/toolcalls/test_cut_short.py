@@ -79,13 +79,13 @@ async def _stopped(folder: Path, store: Slow, write: FakeTool) -> tuple[Engine, 
     return engine, turn
 
 
-async def test_a_call_that_began_and_was_stopped_before_it_ran_is_no_riddle(tmp_path: Path, write: FakeTool) -> None:
+async def test_started_call_stopped_before_its_run_is_cancelled(tmp_path: Path, write: FakeTool) -> None:
     engine, turn = await _stopped(tmp_path, Slow(starts=True), write)
     found = await engine.result(turn, 1)
     assert (found.status, found.code, write.calls) == (ResultStatus.CANCELLED, "stop", [])
 
 
-async def test_a_call_that_may_not_begin_and_is_stopped_then_was_not_cut(tmp_path: Path, write: FakeTool) -> None:
+async def test_unstartable_call_is_cancelled_when_stopped(tmp_path: Path, write: FakeTool) -> None:
     """The stop says what becomes of it."""
     store = Slow(starts=True)
     store.start = StartOutcome.NOT_APPROVED

@@ -42,7 +42,7 @@ ERROR, DENIED = ResultStatus.ERROR, ResultStatus.DENIED
 # --- a call for which nothing was done yet --------------------------------------------------------
 
 
-def test_what_is_allowed_may_run(tmp_path: Path) -> None:
+def test_allowed_call_is_runnable(tmp_path: Path) -> None:
     by, one = deciding(tmp_path, tool(Risk.READ)), step()
     found = first(by, one)
 
@@ -60,7 +60,7 @@ def test_what_is_allowed_may_run(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_asked_binds_the_whole_action_to_who_asked(tmp_path: Path) -> None:
+def test_approval_request_binds_the_action_to_its_requester(tmp_path: Path) -> None:
     by, one = deciding(tmp_path), step()
     view = turn_view(steps=[one], who=BOB)
     found = first(by, one, view)
@@ -73,7 +73,7 @@ def test_what_is_asked_binds_the_whole_action_to_who_asked(tmp_path: Path) -> No
     assert request.action_sha == action_sha(request.action_key, main_session(ANN), TurnId("t"), 1, BOB)
 
 
-def test_a_configured_secret_is_hidden_from_who_is_asked_and_what_only_looks_like_one_is_not(tmp_path: Path) -> None:
+def test_configured_secret_is_hidden_and_a_lookalike_shown(tmp_path: Path) -> None:
     lookalike = "sk-aaaabbbbccccddddeeee"
     by, one = deciding(tmp_path), step(arguments=json.dumps({"text": f"curl -H 'X: {SECRET}' example.org {lookalike}"}))
     found = first(by, one)
@@ -109,7 +109,7 @@ def test_a_card_shows_a_command_whole_when_a_secret_is_a_word(tmp_path: Path) ->
     assert found.request.note == ""
 
 
-def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:
+def test_card_counts_hidden_secrets(tmp_path: Path) -> None:
     found = first(deciding(tmp_path), step(arguments=json.dumps({"text": f"echo {SECRET} {SECRET}"})))
 
     assert isinstance(found, Asked)
@@ -147,7 +147,7 @@ def test_refusal_has_a_reason_and_is_counted(
     assert counted(by, "allow") is None
 
 
-def test_what_is_just_short_enough_to_show_is_asked(tmp_path: Path) -> None:
+def test_call_at_the_display_limit_is_asked(tmp_path: Path) -> None:
     found = first(deciding(tmp_path), step(arguments='{"text": "' + "x" * 65_536 + '"}'))
 
     assert isinstance(found, Asked)
@@ -165,7 +165,7 @@ def test_call_is_refused_beyond_the_limit_of_a_turn(tmp_path: Path) -> None:
     )
 
 
-def test_a_workspace_that_cannot_be_used_is_a_refusal_with_its_cure(tmp_path: Path) -> None:
+def test_unusable_workspace_is_denied_with_its_cure(tmp_path: Path) -> None:
     (tmp_path / "workspaces").write_text("in the way")
     found = first(deciding(tmp_path), step())
 
@@ -281,7 +281,7 @@ def test_the_longest_arguments_that_are_read_are_read() -> None:
     assert len({key(step(n, arguments=form % ("x" * (room + 1)))) for n, form in enumerate(forms, 2)}) == 2
 
 
-def test_half_a_surrogate_pair_in_arguments_is_compared_like_any_other() -> None:
+def test_lone_surrogates_in_arguments_are_compared() -> None:
     key = SameCalls()
 
     assert key(step(1, arguments="\ud800")) == key(step(2, arguments="\ud800")) != key(step(3, arguments="\udfff"))
@@ -296,7 +296,7 @@ class Rich(Text):
     within: timedelta = Field(default=timedelta(seconds=90), alias="timeout")
 
 
-def test_what_is_bound_is_plain_data_by_the_names_of_the_arguments(tmp_path: Path) -> None:
+def test_approved_action_holds_plain_data_by_argument_name(tmp_path: Path) -> None:
     by = deciding(tmp_path, tool(arguments=Rich))
     request = asked(by, step(arguments='{"text": "ls", "timeout": 5}'))
 

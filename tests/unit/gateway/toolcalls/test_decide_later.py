@@ -68,7 +68,7 @@ HALF = "Do not assume success or failure; it is not run again unless it is asked
         (None, None),
     ],
 )
-def test_what_was_not_allowed_is_a_result_that_says_nothing_was_run(
+def test_denied_call_gets_a_result_that_nothing_was_run(
     tmp_path: Path, wait: Wait | None, result: ToolResult | None
 ) -> None:
     one = step(state=StepState.ASKED)
@@ -76,7 +76,7 @@ def test_what_was_not_allowed_is_a_result_that_says_nothing_was_run(
     assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result
 
 
-def test_what_was_allowed_runs_as_it_was_shown(tmp_path: Path) -> None:
+def test_approved_call_runs_as_it_was_shown(tmp_path: Path) -> None:
     by, one = deciding(tmp_path), step()
     request = asked(by, one)
     later = replace(one, state=StepState.ASKED)
@@ -91,7 +91,7 @@ def test_what_was_allowed_runs_as_it_was_shown(tmp_path: Path) -> None:
     assert found.call.arguments == Text(text="ls")
 
 
-def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
+def test_approved_call_keeps_its_scope(tmp_path: Path) -> None:
     host = CallScope(risk=Risk.NETWORK, scope="example.org")
     by, one = deciding(tmp_path, reaching(host)), step()
     request = asked(by, one)
@@ -104,7 +104,7 @@ def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
     assert (found.call.call_scope, found.call.scopes.granted) == (host, {"example.org", "example.net"})
 
 
-def test_an_approval_of_a_tool_that_is_denied_by_now_runs_nothing(tmp_path: Path) -> None:
+def test_approval_runs_nothing_when_the_tool_is_denied_by_now(tmp_path: Path) -> None:
     one = step()
     wait = waiting(WaitState.APPROVED, approval=asked(deciding(tmp_path), one))
     by = deciding(tmp_path, tool(approval={"main": ApprovalMode.DENY}))
@@ -130,7 +130,7 @@ def test_a_tool_that_changed_since_it_was_asked_is_asked_again(tmp_path: Path) -
     )
 
 
-def test_the_words_of_an_approval_that_does_not_hold_and_of_a_call_behind_a_wait() -> None:
+def test_texts_of_a_void_approval_and_of_a_call_behind_a_wait() -> None:
     assert not_approved() == ToolResult(
         status=DENIED,
         text="",
@@ -153,7 +153,7 @@ def test_the_words_of_an_approval_that_does_not_hold_and_of_a_call_behind_a_wait
     ("known", "began"),
     [(True, "the start at 00:00:05 UTC"), (False, "the start")],
 )
-def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: bool, began: str) -> None:
+def test_unsafe_call_cut_short_has_an_unknown_outcome(tmp_path: Path, known: bool, began: str) -> None:
     at = EPOCH + timedelta(seconds=5) if known else None
     one = replace(step(state=StepState.STARTED), started_at=at)
 
@@ -177,9 +177,7 @@ def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: boo
         (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": ApprovalMode.DENY}), False),
     ],
 )
-def test_what_may_run_twice_runs_again_when_it_is_still_allowed(
-    tmp_path: Path, before: Tool, now: Tool, again: bool
-) -> None:
+def test_repeatable_call_runs_again_when_still_allowed(tmp_path: Path, before: Tool, now: Tool, again: bool) -> None:
     one = step()
     allowed = first(deciding(tmp_path, before), one)
     cut = replace(one, state=StepState.STARTED)
@@ -203,7 +201,7 @@ def test_what_may_run_twice_runs_again_when_it_is_still_allowed(
         (Effect.PURE, Availability.BLOCKED, False),
     ],
 )
-def test_what_was_approved_and_cut_runs_again_as_it_was_approved(
+def test_approved_cut_call_runs_again_as_approved(
     tmp_path: Path, effect: Effect, availability: Availability, again: bool
 ) -> None:
     one = step()

@@ -192,7 +192,7 @@ async def test_result_says_how_long_the_call_took(tmp_path: Path) -> None:
     assert seconds == pytest.approx(1.2346)
 
 
-async def test_what_it_printed_is_the_text_when_it_says_nothing_else(tmp_path: Path) -> None:
+async def test_printed_output_is_the_text_of_an_empty_result(tmp_path: Path) -> None:
     assert (await Bench(tmp_path, printed, text="printed").result()).text == "printed"
 
 
@@ -215,7 +215,7 @@ async def test_a_wait_is_passed_on(tmp_path: Path) -> None:
     assert await Bench(tmp_path, parks).run() == Park(wait=WaitId("w1"))
 
 
-async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_path: Path) -> None:
+async def test_call_at_its_time_limit_is_stopped_and_keeps_its_output(tmp_path: Path) -> None:
     bench = Bench(tmp_path, hangs, timeout_s=0.05)
     found = await bench.result()
 
@@ -232,7 +232,9 @@ async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_pa
         (CancelReason.LIMIT, "cancelled: the turn's time is over"),
     ],
 )
-async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: CancelReason, hint: str) -> None:
+async def test_cancelled_call_stores_partial_output_before_it_ends(
+    tmp_path: Path, why: CancelReason, hint: str
+) -> None:
     bench, halt = Bench(tmp_path, hangs), Cancellation()
     task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
@@ -248,7 +250,7 @@ async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path,
 
 
 @pytest.mark.parametrize("why", [CancelReason.LOST, None])
-async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: CancelReason | None) -> None:
+async def test_call_without_its_lease_stores_nothing(tmp_path: Path, why: CancelReason | None) -> None:
     bench, halt = Bench(tmp_path, hangs), Cancellation()
     task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
@@ -344,7 +346,7 @@ async def test_each_changed_file_is_an_event_of_this_node(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("room", [5, len(SECRET) - 1, len(SECRET)])
-async def test_what_a_broken_tool_says_is_cut_behind_its_secrets_not_within(tmp_path: Path, room: int) -> None:
+async def test_error_text_is_cut_after_redaction(tmp_path: Path, room: int) -> None:
     before = "x" * (FAULT_CHARS - len("RuntimeError: ") - room)
     found = await Bench(tmp_path, raises_much, text=f"{before}{SECRET}{'y' * 10_000}").result()
 
@@ -352,7 +354,7 @@ async def test_what_a_broken_tool_says_is_cut_behind_its_secrets_not_within(tmp_
     assert SECRET[:5] not in found.text
 
 
-async def test_long_output_is_kept_whole_in_a_file_that_only_the_daemon_reads(tmp_path: Path) -> None:
+async def test_long_output_is_kept_in_a_private_file(tmp_path: Path) -> None:
     found = await Bench(tmp_path, printed, text="line of output\n" * 10_000).result()
 
     path = tmp_path / "outputs"
@@ -399,7 +401,7 @@ async def returned(_ctx: ToolContext, args: Text) -> ToolResult:
         (refuses_much, "x" * 1_000_000),
     ],
 )
-async def test_whatever_a_tool_says_is_bounded(tmp_path: Path, body: Body, text: str) -> None:
+async def test_tool_output_is_bounded(tmp_path: Path, body: Body, text: str) -> None:
     bench = Bench(tmp_path, body, text=text)
     found = await bench.result()
 
@@ -429,7 +431,7 @@ async def test_a_call_works_in_its_sessions_folder_under_its_own_key(tmp_path: P
 # --- pictures -----------------------------------------------------------------------------------
 
 
-async def test_pictures_are_kept_beside_the_output_under_names_that_a_second_run_uses_again(tmp_path: Path) -> None:
+async def test_pictures_keep_their_names_in_a_second_run(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, args: Text) -> ToolResult:
         draw = ctx.artifacts.picture
         pictures = [await draw(args.text.encode(), "image/png"), await draw(b"two", "image/jpeg")]

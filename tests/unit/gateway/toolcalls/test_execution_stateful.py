@@ -66,7 +66,7 @@ async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
     return found
 
 
-async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allowed(tmp_path: Path) -> None:
+async def test_tool_context_has_session_containment_and_scopes(tmp_path: Path) -> None:
     seen = Seen()
     engine = Engine(tmp_path, [FakeTool(name="fake", body=seen.body)])
     lease = await engine.planned("fake")

@@ -184,7 +184,7 @@ LOCKED = st.builds(rule, st.sampled_from(PATTERNS), st.just(Verdict.DENY), locke
     grants=st.lists(st.sampled_from([granted(GrantKind.SUBJECTS, "command:ls"), granted(GrantKind.SCOPE, "x")])),
     askable=st.booleans(),
 )
-def test_what_is_explained_is_what_is_decided(
+def test_explanation_agrees_with_the_decision(
     tmp_path: Path,
     rules: list[Rule],
     text: str,

@@ -206,7 +206,7 @@ PATH = CallScope(risk=Risk.WRITE, subjects=("path:notes",))
         ({"in_order": True, "call_scope": PATH}, "ls", "", False),
     ],
 )
-def test_what_is_granted_is_seen_and_depends_on_nothing(
+def test_grant_is_offered_only_for_plain_visible_calls(
     tmp_path: Path, changed: dict[str, Any], text: str, preview: str, is_offered: bool
 ) -> None:
     one = step(arguments=json.dumps({"text": text}))

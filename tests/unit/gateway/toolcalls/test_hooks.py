@@ -229,7 +229,7 @@ async def test_a_hook_cannot_lift_a_deny(tmp_path: Path) -> None:
     assert (result.code, tool.calls) == ("configured", [])
 
 
-async def test_what_a_hook_made_is_decided_by_the_rules(tmp_path: Path) -> None:
+async def test_rules_decide_about_arguments_from_a_hook(tmp_path: Path) -> None:
     made = FakeTool(name="shell")
     rule = Rule(tool="shell", pattern="rm *", decision=Verdict.DENY, kinds=frozenset({"main"}), where="rules[0]")
     tool = replace(made.tool(), call_scope=of_command, policy=replace(made.tool().policy, rules=(rule,)))

@@ -78,7 +78,7 @@ async def test_a_turn_is_not_read_for_a_call(tmp_path: Path) -> None:
     assert store.reads == 1  # by this test
 
 
-async def test_a_turn_is_not_read_for_calls_side_by_side_and_tells_of_each_that_ends(tmp_path: Path) -> None:
+async def test_parallel_calls_report_without_reading_the_turn(tmp_path: Path) -> None:
     store, doing = CountingStore(FakeClock()), asyncio.Queue[str]()
     tools = [FakeTool(name=name, risk=Risk.READ, hold=True) for name in ("one", "two", "three")]
     engine = Engine(tmp_path, tools, store=store)
@@ -108,7 +108,7 @@ async def test_a_call_that_waits_for_its_turn_begins_while_others_run(tmp_path: 
     assert write.calls == ["b", "c"]
 
 
-async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tmp_path: Path) -> None:
+async def test_group_gets_a_note_only_when_somebody_was_asked(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
     lease = await engine.planned("shell:a", who=BOB, where=GROUP)
     assert await engine.settle(lease)
@@ -122,7 +122,7 @@ async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tm
     ]
 
 
-async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> None:
+async def test_card_notes_that_there_is_no_sandbox(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.AUTO)])
     lease = await engine.planned("shell:a")
     assert not await engine.settle(lease)
@@ -132,7 +132,7 @@ async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> 
     assert wait.approval.note == "No sandbox: this runs on the host with the daemon's rights."
 
 
-async def test_what_runs_is_named_after_its_call(tmp_path: Path) -> None:
+async def test_call_task_is_named_after_its_call(tmp_path: Path) -> None:
     """A daemon that hangs is asked for its tasks: each says which turn it is of."""
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read])

@@ -46,7 +46,7 @@ async def asked_sandbox(engine: Engine) -> list[SandboxMode | None]:
     return [wait.approval.action.sandbox for wait in waits if wait.approval is not None]
 
 
-async def test_what_runs_on_the_host_in_main_is_contained_in_a_child_of_main(tmp_path: Path) -> None:
+async def test_unsandboxed_tool_of_main_is_contained_in_a_child(tmp_path: Path) -> None:
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.OFF)
 
     engine = spawning(tmp_path / "main", [shell], containment=WITH_BUBBLEWRAP)
@@ -77,7 +77,7 @@ def everything_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-async def test_a_program_in_a_sandbox_has_nothing_of_the_workspace_beside_its_own(tmp_path: Path) -> None:
+async def test_sandboxed_program_sees_only_its_own_workspace(tmp_path: Path) -> None:
     mine, theirs, printed = tmp_path / "mine", tmp_path / "theirs", Printed()
     mine.mkdir()
     theirs.mkdir()

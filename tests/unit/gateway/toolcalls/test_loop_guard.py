@@ -64,7 +64,7 @@ def test_only_calls_up_to_the_step_count() -> None:
     assert repeats(view, 99) == 0
 
 
-def test_calls_are_the_same_in_any_form_of_their_json_and_other_arguments_make_another_call() -> None:
+def test_same_calls_are_recognised_in_any_form_of_json() -> None:
     one = called(1, "read", '{"a": 1, "b": [1, 2]}')
 
     assert same_call(one) == 'read {"a":1,"b":[1,2]}'
@@ -113,7 +113,7 @@ DENY = Deny(reason=DenyReason.CONFIGURED, hint="No.")
         (DENY, DENY_FROM, Deny),
     ],
 )
-def test_who_repeats_is_asked_then_refused(decision: Decision, repeated: int, expected: type) -> None:
+def test_repeated_call_is_asked_then_denied(decision: Decision, repeated: int, expected: type) -> None:
     found = checked(decision, repeated)
 
     assert isinstance(found, expected)

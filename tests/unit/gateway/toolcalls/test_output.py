@@ -84,7 +84,7 @@ def test_the_limits_are_exact(folder: Path, data: bytes, dropped: int) -> None:
     assert bool(out.full_output) == bool(dropped)
 
 
-def test_long_output_keeps_both_ends_and_is_whole_in_a_private_file(folder: Path) -> None:
+def test_long_output_keeps_both_ends_and_a_private_file(folder: Path) -> None:
     lines = [f"line {number}\n".encode() for number in range(30_000)]
     out = buffer(folder)
     for line in lines:
@@ -159,7 +159,7 @@ def test_a_disk_that_cannot_be_written_does_not_fail_the_call(tmp_path: Path) ->
     assert out.dropped_bytes == 100_003 - 2 * HALF_BYTES
 
 
-def test_a_disk_that_fills_up_does_not_fail_the_call_and_gets_its_space_back(folder: Path) -> None:
+def test_full_disk_keeps_the_call_and_removes_the_file(folder: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     out = buffer(folder)
     resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, hard))  # EFBIG stands for ENOSPC: the same path
@@ -188,7 +188,7 @@ def test_closing_twice_is_safe_and_later_words_are_still_kept(folder: Path) -> N
 # --- live -----------------------------------------------------------------------------------
 
 
-def test_text_is_shown_as_it_comes_and_waits_for_whole_characters(folder: Path) -> None:
+def test_live_text_waits_for_whole_characters(folder: Path) -> None:
     shown = Shown()
     out = buffer(folder, shown=shown)
     snowman = "☃".encode()
@@ -254,7 +254,7 @@ def test_a_secret_that_is_cut_in_two_is_not_there(folder: Path, at: int, pad: st
     assert not any(tail.startswith(SECRET[-n:]) for n in range(4, len(SECRET)))
 
 
-def test_a_long_word_that_comes_letter_by_letter_is_not_looked_at_with_each(folder: Path) -> None:
+def test_long_word_is_not_scanned_with_each_letter(folder: Path) -> None:
     class Counting(Redactor):
         looks = 0
 
@@ -282,7 +282,7 @@ def test_a_secret_is_not_in_the_file_either(folder: Path, at: int) -> None:
     assert (folder / out.full_output).read_bytes() == before + b"[hidden]" + after
 
 
-def test_in_the_file_a_secret_is_whole_although_it_begins_with_another(folder: Path) -> None:
+def test_secret_within_another_is_redacted_in_the_file(folder: Path) -> None:
     longer = SECRET + "-and-more"
     out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor([SECRET, longer]))
     for piece in (b"x\n" * HALF_BYTES + SECRET.encode(), b"-and-more ", SECRET.encode(), b"-and-mo", b"o"):
@@ -303,7 +303,7 @@ def test_a_secret_in_the_middle_of_a_long_line_is_not_shown(folder: Path, pad: i
 
 
 @pytest.mark.whole("64 MB; a full file that ends with its note stays")
-def test_a_file_that_is_full_in_the_middle_of_a_secret_has_nothing_of_it(folder: Path) -> None:
+def test_file_full_within_a_secret_has_nothing_of_it(folder: Path) -> None:
     out = of_secret(folder)
     out.write(b"x" * (FILE_BYTES - len(SECRET) + 1) + SECRET.encode())
     out.close()
@@ -318,7 +318,7 @@ def test_a_file_that_is_full_ends_with_its_note(folder: Path) -> None:
     assert (folder / out.full_output).read_bytes()[-200:].endswith(f"x{SECRET[:-1]}|{FILE_NOTE}".encode())
 
 
-def test_a_flood_that_begins_inside_a_secret_does_not_show_its_end(folder: Path) -> None:
+def test_flood_that_starts_within_a_secret_hides_its_end(folder: Path) -> None:
     shown, clock = Shown(), FakeClock()
     out = OutputBuffer(folder, "step-1.txt", clock, Redactor([SECRET]), shown)
     out.write(b"x\n" * LIVE_CHARS)
@@ -393,7 +393,7 @@ pieces: st.SearchStrategy[list[bytes]] = st.lists(some_bytes | many_bytes | many
 
 @settings(max_examples=examples(150), deadline=None)
 @given(written=pieces)
-def test_what_is_kept_are_the_two_ends_of_what_was_written(tmp_path_factory: pytest.TempPathFactory,
+def test_kept_output_is_head_and_tail_of_the_written(tmp_path_factory: pytest.TempPathFactory,
                                                            written: list[bytes]) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("output")
     out = buffer(folder)

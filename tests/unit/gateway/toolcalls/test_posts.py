@@ -124,7 +124,7 @@ async def test_a_chat_that_was_never_listed_is_refused_in_words(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("posts", [None, frozenset({PostAct.POLL})])
-async def test_what_a_channel_cannot_show_is_refused_in_words(tmp_path: Path, posts: frozenset[PostAct] | None) -> None:
+async def test_unsupported_post_is_refused_with_a_hint(tmp_path: Path, posts: frozenset[PostAct] | None) -> None:
     posting = Posting(tmp_path, OPEN)
     channels = {} if posts is None else {"telegram": replace(posting.places, posts=posts)}
     posting.engine.execution.messages = replace(posting.service, channels=channels)

@@ -110,7 +110,7 @@ async def test_a_checkable_call_is_asked_what_became_of_it(
     assert ((await engine.result(lease.turn, 1)).status, len(tool.calls)) == (status, runs)
 
 
-async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(engine: Engine, tools: ToolBox) -> None:
+async def test_approved_unsafe_call_cut_short_is_not_run_again(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned("shell:rm")
     await engine.settle(lease)
     (wait,) = await engine.waits(lease.turn)

@@ -27,7 +27,7 @@ def browsing() -> TurnView:
     return turn_view(steps=[answered(0), called(1, "browser", '{"action": "open", "url": "https://example.org/"}')])
 
 
-def test_each_picture_and_then_each_file_is_shown_in_order_where_the_turn_is() -> None:
+def test_pictures_then_files_are_shown_in_the_turns_chat() -> None:
     slots = file_slots(browsing(), 1, came(SHOT, OTHER, files=(PAPER,)))
 
     assert [(one.kind, one.conversation, one.n, one.id) for one in slots] == [(SlotKind.FILE, CHAT, 1, None)] * 3
@@ -44,7 +44,7 @@ def test_one_alone_is_not_counted_and_none_is_none() -> None:
     assert file_slots(browsing(), 1, came()) == []
 
 
-def test_two_are_counted_and_a_tool_without_a_name_makes_pictures() -> None:
+def test_pictures_of_a_nameless_tool_are_counted() -> None:
     nameless = turn_view(steps=[answered(0), called(1, "\n", "{}")])
     slots = file_slots(nameless, 1, came(SHOT, OTHER))
 
@@ -59,7 +59,7 @@ def test_two_are_counted_and_a_tool_without_a_name_makes_pictures() -> None:
         turn_view(of=session(of=lineage()), steps=[answered(0), called(1, "browser")]),  # its parent tells
     ],
 )
-def test_where_nothing_is_shown(view: TurnView) -> None:
+def test_file_slots_are_empty_for_turns_that_show_nothing(view: TurnView) -> None:
     assert file_slots(view, 1, came(SHOT, files=(PAPER,))) == []
 
 

@@ -89,7 +89,7 @@ def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Aske
 
 @given(parent=rights, task=tasks, agent=agents)
 @settings(deadline=None, max_examples=examples(200))
-def test_what_the_parent_lacks_is_refused_by_name(parent: Rights, task: Task, agent: Agent | None) -> None:
+def test_spawn_beyond_the_parents_tools_is_denied_by_name(parent: Rights, task: Task, agent: Agent | None) -> None:
     lacking = set(task.tools or ()) - parent.tools
     if not lacking or parent.depth >= MAX_DEPTH:
         return
@@ -131,7 +131,7 @@ def approvers(session: Session) -> frozenset[Principal]:
     return deciders(session, PEOPLE, OWNERS_DECIDE, ANN_TELEGRAM).denying
 
 
-def test_a_child_of_a_main_session_is_decided_about_by_its_owner_alone() -> None:
+def test_child_of_main_is_approved_by_its_owner_alone() -> None:
     assert approvers(CHILD) == PEOPLE.owners[ANN]
 
 

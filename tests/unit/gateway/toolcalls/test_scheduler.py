@@ -58,9 +58,7 @@ async def woken(engine: Engine, lease: Lease) -> Lease:
 # --- deciding -----------------------------------------------------------------------------------
 
 
-async def test_what_is_allowed_runs_what_is_denied_does_not_and_what_is_asked_waits(
-    engine: Engine, tools: ToolBox
-) -> None:
+async def test_allowed_call_runs_denied_does_not_and_asked_waits(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned("read:a", "blocked", "shell:ls", "nosuch", "think")
 
     assert not await engine.settle(lease)
@@ -84,7 +82,7 @@ async def test_all_calls_are_decided_before_any_runs(engine: Engine, tools: Tool
         await settling
 
 
-async def test_asked_calls_share_a_card_of_eight_rows_and_the_rest_have_another(engine: Engine) -> None:
+async def test_asked_calls_share_cards_of_eight_rows(engine: Engine) -> None:
     lease = await engine.planned(*(f"shell:{n}" for n in range(10)))
     await engine.settle(lease)
 
@@ -106,14 +104,14 @@ async def test_an_approval_binds_the_action_as_it_is_shown(engine: Engine) -> No
     assert wait.expires_at - wait.opened_at == engine.calls.expiry[(await engine.store.turn(lease.turn)).session.kind]
 
 
-async def test_what_cannot_be_shown_whole_cannot_be_asked(engine: Engine) -> None:
+async def test_call_too_long_to_show_is_denied(engine: Engine) -> None:
     lease = await engine.planned("shell:" + "é" * 11_000)
 
     assert await engine.settle(lease)
     assert (await engine.result(lease.turn, 1)).code == "too_long_to_show"
 
 
-async def test_where_nobody_can_be_asked_the_answer_is_no(engine: Engine) -> None:
+async def test_call_is_denied_when_nobody_can_be_asked(engine: Engine) -> None:
     lease = await engine.planned("shell:ls", who=BOB, where=GROUP)
 
     assert await engine.settle(lease)
@@ -121,9 +119,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("arguments", ["", "{", "null", "[]", '{"text": 1}', '{"other": ""}', "\x00"])
-async def test_malformed_arguments_are_an_error_for_the_model_and_run_nothing(
-    engine: Engine, tools: ToolBox, arguments: str
-) -> None:
+async def test_malformed_arguments_are_an_error_and_run_nothing(engine: Engine, tools: ToolBox, arguments: str) -> None:
     turn = await engine.say()
     lease = await engine.claim()
     call = ToolCall(id=CallId("c1"), tool="trusted", arguments=arguments)
@@ -143,7 +139,7 @@ async def test_the_fifty_first_call_of_a_turn_is_refused(engine: Engine, tools: 
     assert (await engine.results(lease.turn))[-1] is DENIED
 
 
-async def test_how_many_calls_a_turn_may_make_is_configured(engine: Engine, tools: ToolBox, tmp_path: Path) -> None:
+async def test_call_limit_of_a_turn_is_configurable(engine: Engine, tools: ToolBox, tmp_path: Path) -> None:
     later = Engine(tmp_path, tools.all, store=engine.store)
     later.calls = replace(later.calls, limits=TurnLimits(calls=1))
     lease = await later.planned("think:a", "think:b")
@@ -153,7 +149,7 @@ async def test_how_many_calls_a_turn_may_make_is_configured(engine: Engine, tool
     assert "may make 1 calls" in (await later.result(lease.turn, 2)).hint
 
 
-async def test_a_call_made_over_and_over_is_asked_about_and_then_refused(engine: Engine, tools: ToolBox) -> None:
+async def test_repeated_call_of_a_turn_is_asked_then_denied(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned(*["think:same"] * 12)
 
     assert not await engine.settle(lease)
@@ -189,7 +185,7 @@ async def nonsense(engine: Engine, *made: ToolCall) -> Lease:
     return lease
 
 
-async def test_two_hundred_calls_at_once_are_fifty_results_and_refusals(engine: Engine, tools: ToolBox) -> None:
+async def test_calls_beyond_the_limit_of_fifty_are_denied(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned(*(f"think:{n}" for n in range(200)))
 
     assert await engine.settle(lease)
@@ -275,9 +271,7 @@ async def test_reads_run_side_by_side_but_not_more_than_four(engine: Engine, too
     assert await engine.results(lease.turn) == [OK] * 7
 
 
-async def test_what_changes_something_runs_one_at_a_time_in_order_beside_the_reads(
-    engine: Engine, tools: ToolBox
-) -> None:
+async def test_writing_calls_run_one_at_a_time_beside_reads(engine: Engine, tools: ToolBox) -> None:
     tools.trusted.hold = tools.read.hold = True
     lease = await engine.planned("trusted:a", "read", "trusted:b", "think")
     async with in_background(engine.settle(lease)) as settling:
@@ -294,7 +288,7 @@ async def test_what_changes_something_runs_one_at_a_time_in_order_beside_the_rea
     assert tools.trusted.calls == ["a", "b"]
 
 
-async def test_a_press_while_another_call_runs_starts_its_own_call_afterwards(engine: Engine, tools: ToolBox) -> None:
+async def test_call_approved_during_another_starts_after_it(engine: Engine, tools: ToolBox) -> None:
     tools.trusted.hold = True
     lease = await engine.planned("trusted", "shell:ls")
     async with in_background(engine.settle(lease)) as settling:
@@ -397,7 +391,7 @@ async def test_a_decision_that_is_too_old_runs_nothing(engine: Engine, tools: To
     assert tools.shell.calls == []
 
 
-async def test_what_a_downtime_swallowed_is_asked_anew_once(engine: Engine, tools: ToolBox) -> None:
+async def test_approval_expired_in_a_downtime_is_asked_again_once(engine: Engine, tools: ToolBox) -> None:
     lease = await parked(engine, "shell:a")
     engine.clock.advance(3601)
     assert await offer_again(engine.store) == 1
@@ -431,9 +425,7 @@ async def test_an_approval_does_not_start_another_action(engine: Engine, tools: 
     assert tools.shell.calls == ["ls"]  # its own one, once
 
 
-async def test_an_action_that_was_changed_in_the_store_after_it_was_asked_does_not_run(
-    engine: Engine, tools: ToolBox
-) -> None:
+async def test_action_changed_in_the_store_does_not_run(engine: Engine, tools: ToolBox) -> None:
     """c9: what runs is hashed again, so that nothing between the button and the tool can swap it."""
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
@@ -450,9 +442,7 @@ async def test_an_action_that_was_changed_in_the_store_after_it_was_asked_does_n
     assert tools.shell.calls == []
 
 
-async def test_what_runs_is_the_stored_action_even_when_tools_were_loaded_anew(
-    engine: Engine, tools: ToolBox, tmp_path: Path
-) -> None:
+async def test_stored_action_runs_when_the_tool_was_reloaded(engine: Engine, tools: ToolBox, tmp_path: Path) -> None:
     lease = await parked(engine, "shell:ls")
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
@@ -470,7 +460,7 @@ async def test_what_runs_is_the_stored_action_even_when_tools_were_loaded_anew(
     assert changed.calls == tools.shell.calls == []
 
 
-async def test_a_tool_that_was_blocked_meanwhile_does_not_run_though_approved(
+async def test_approved_call_does_not_run_when_its_tool_is_blocked(
     engine: Engine, tools: ToolBox, tmp_path: Path
 ) -> None:
     lease = await parked(engine, "shell:ls")

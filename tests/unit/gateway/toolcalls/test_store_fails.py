@@ -52,7 +52,7 @@ class Brittle(FailingStore):
         ("finish_step", {"event": "result not stored", "n": 1}),
     ],
 )
-async def test_a_call_runs_once_its_result_is_stored_and_the_log_says_what_failed(
+async def test_call_runs_once_and_the_log_names_the_failed_write(
     tmp_path: Path, failing: str, line: Mapping[str, Any]
 ) -> None:
     read = FakeTool(name="read", risk=Risk.READ)
@@ -68,7 +68,7 @@ async def test_a_call_runs_once_its_result_is_stored_and_the_log_says_what_faile
     assert await engine.result(lease.turn, 1) == done("read a")
 
 
-async def test_an_approval_that_is_gone_when_its_call_begins_runs_nothing(tmp_path: Path) -> None:
+async def test_call_without_its_approval_at_start_runs_nothing(tmp_path: Path) -> None:
     shell, store = FakeTool(name="shell", risk=Risk.EXECUTE), Brittle(FakeClock())
     engine = Engine(tmp_path, [shell], store=store)
     lease = await engine.planned("shell:ls")
@@ -82,7 +82,7 @@ async def test_an_approval_that_is_gone_when_its_call_begins_runs_nothing(tmp_pa
     assert shell.calls == []
 
 
-async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Path) -> None:
+async def test_failed_first_read_of_the_turn_raises(tmp_path: Path) -> None:
     shell = FakeTool(name="shell", risk=Risk.EXECUTE)
     engine = Engine(tmp_path, [shell])
     lease = await engine.planned("shell:ls")
@@ -95,7 +95,7 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     assert failed.group_contains(StoreError)
 
 
-async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follows(tmp_path: Path) -> None:
+async def test_running_call_continues_when_the_turn_cannot_be_read(tmp_path: Path) -> None:
     slow = FakeTool(name="slow", risk=Risk.READ, hold=True)
     trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [slow, trusted])

@@ -56,7 +56,7 @@ def line_of(session: Session) -> Lineage:
 # --- what a child is ----------------------------------------------------------------------------
 
 
-async def test_a_child_is_begun_with_its_parents_rights_and_a_part_of_its_budget(engine: Engine) -> None:
+async def test_child_gets_its_parents_rights_and_a_share_of_its_budget(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="\n Count the files.\nAll of them. "))
     assert not await engine.settle(parent)
 
@@ -82,7 +82,7 @@ async def test_a_child_is_begun_with_its_parents_rights_and_a_part_of_its_budget
     assert (said.message.text, said.message.principal) == ("Count the files.\nAll of them.", "system:parent")
 
 
-async def test_what_is_asked_for_only_ever_narrows(engine: Engine) -> None:
+async def test_spawn_options_only_narrow(engine: Engine) -> None:
     parent, _ = await a_child(engine, tools=["read", "shell"], agent="reader", timeout=60)
 
     child = await spawned(engine, parent)
@@ -97,7 +97,7 @@ async def test_more_time_than_any_child_may_have_is_cut(engine: Engine, asked_s:
     assert line_of(await spawned(engine, parent)).active_s == 600
 
 
-async def test_the_last_generation_cannot_spawn_and_is_like_its_parent_in_the_rest(engine: Engine) -> None:
+async def test_last_generation_cannot_spawn_and_inherits_the_rest(engine: Engine) -> None:
     _, child = await a_child(engine, agent="plain", model="big", timeout=60)
     await answered(engine, child, call("sessions_spawn", task="deeper"))
     assert not await engine.settle(child)
@@ -113,7 +113,7 @@ async def test_the_last_generation_cannot_spawn_and_is_like_its_parent_in_the_re
     assert (await engine.result(lease.turn, 1)).code == "not_granted"
 
 
-async def test_a_tool_of_the_owners_reaches_the_last_generation_whatever_it_is_called(tmp_path: Path) -> None:
+async def test_owners_tool_with_any_name_reaches_the_last_generation(tmp_path: Path) -> None:
     engine = spawning(tmp_path, [FakeTool(name="sessions_archive")])
     _, child = await a_child(engine)
     await answered(engine, child, call("sessions_spawn", task="deeper"))
@@ -122,7 +122,7 @@ async def test_a_tool_of_the_owners_reaches_the_last_generation_whatever_it_is_c
     assert (await spawned(engine, child)).tools == ("sessions_archive",)
 
 
-async def test_without_a_limit_of_tokens_a_child_has_none_and_a_small_one_is_not_none(tmp_path: Path) -> None:
+async def test_child_token_limit_is_none_only_without_a_parents_limit(tmp_path: Path) -> None:
     for number, (limit, part) in enumerate([(0, 0), (3, 1)]):
         engine = spawning(tmp_path / str(number), limits=TurnLimits(tokens=limit))
         parent, _ = await a_child(engine)
@@ -159,7 +159,7 @@ def test_a_title_is_one_short_line_that_shows(task: str, title: str) -> None:
         ({"sandbox": "off"}, ERROR, "invalid_arguments", "sandbox: "),
     ],
 )
-async def test_what_cannot_be_had_is_refused_with_what_can(
+async def test_impossible_spawn_is_denied_with_the_possible_values(
     engine: Engine, asked: dict[str, Any], status: ResultStatus, code: str, hint: str
 ) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x", **asked))
@@ -198,7 +198,7 @@ async def test_nothing_is_spawned_in_a_turn_that_was_stopped(engine: Engine) -> 
     assert await engine.results(parent.turn) == [CANCELLED]
 
 
-async def test_the_end_of_a_sub_session_alone_does_not_begin_another_one_for_later(engine: Engine) -> None:
+async def test_end_of_a_sub_session_alone_begins_no_other_session(engine: Engine) -> None:
     """Session, its end, a turn, another session, its end …: without a person that would never end."""
     parent = await planned(engine, call("sessions_spawn", task="x", mode="session"))
     assert await engine.settle(parent)
@@ -218,7 +218,7 @@ async def test_the_end_of_a_sub_session_alone_does_not_begin_another_one_for_lat
 # --- its end ------------------------------------------------------------------------------------
 
 
-async def test_the_last_answer_of_a_child_is_the_one_result_of_the_call(engine: Engine) -> None:
+async def test_last_answer_of_a_child_is_the_result_of_its_call(engine: Engine) -> None:
     parent, child = await a_child(engine)
     assert await engine.store.park(parent)
     await ended(engine, child, "There are 7.")
@@ -235,7 +235,9 @@ async def test_the_last_answer_of_a_child_is_the_one_result_of_the_call(engine: 
     ("state", "status", "code"),
     [(TurnState.FAILED, ERROR, "child_failed"), (TurnState.DONE, OK, "")],
 )
-async def test_how_a_child_ended_is_said(engine: Engine, state: TurnState, status: ResultStatus, code: str) -> None:
+async def test_end_of_a_child_is_reported_by_status(
+    engine: Engine, state: TurnState, status: ResultStatus, code: str
+) -> None:
     parent, child = await a_child(engine)
     await ended(engine, child, "words", state)
 
@@ -244,7 +246,7 @@ async def test_how_a_child_ended_is_said(engine: Engine, state: TurnState, statu
     assert (found.status, found.code, found.text) == (status, code, "words")
 
 
-async def test_a_very_long_answer_keeps_its_beginning_and_end_and_says_where_the_rest_is(engine: Engine) -> None:
+async def test_long_answer_of_a_child_is_cut_and_names_the_rest(engine: Engine) -> None:
     parent, child = await a_child(engine)
     text = "first " + "ü" * CHILD_BYTES + " last"
     await ended(engine, child, text)
@@ -258,7 +260,7 @@ async def test_a_very_long_answer_keeps_its_beginning_and_end_and_says_where_the
     assert child.session in found.hint
 
 
-async def test_several_work_side_by_side_and_each_call_gets_its_own_result(engine: Engine) -> None:
+async def test_parallel_children_give_each_call_its_own_result(engine: Engine) -> None:
     parent = await planned(engine, *(call("sessions_spawn", n, task=f"part {n}") for n in range(3)))
     assert not await engine.settle(parent)
     for lease in reversed([await engine.claim() for _ in range(3)]):
@@ -282,7 +284,7 @@ async def test_a_child_that_does_not_end_in_time_is_stopped(engine: Engine) -> N
     assert (await engine.store.turn(child.turn)).turn.state in (TurnState.STOPPING, TurnState.STOPPED)
 
 
-async def test_mode_session_gives_the_id_at_once_and_the_end_comes_as_a_message(engine: Engine) -> None:
+async def test_session_mode_returns_the_id_and_reports_the_end_later(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="later", mode="session"))
 
     assert await engine.settle(parent)
@@ -299,7 +301,7 @@ async def test_mode_session_gives_the_id_at_once_and_the_end_comes_as_a_message(
 # --- stopping -----------------------------------------------------------------------------------
 
 
-async def test_the_parent_lists_and_stops_its_own_and_gets_what_was_said(engine: Engine) -> None:
+async def test_parent_lists_and_stops_its_children_and_reads_answers(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="later", mode="session"))
     assert await engine.settle(parent)
     child = child_session(parent.turn, 1)
@@ -343,7 +345,7 @@ async def test_a_session_that_is_not_below_cannot_be_stopped(engine: Engine, who
 # --- a crash ------------------------------------------------------------------------------------
 
 
-async def test_a_spawn_that_a_crash_cut_before_it_happened_happens_then(engine: Engine) -> None:
+async def test_spawn_cut_before_its_effect_is_done_after_recovery(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x"))
     step = await engine.step(parent.turn, 1)
     await engine.store.start_step(parent, 1, None, beginning())
@@ -357,7 +359,7 @@ async def test_a_spawn_that_a_crash_cut_before_it_happened_happens_then(engine: 
     assert (await child_wait(engine, parent.turn)).state is WaitState.OPEN
 
 
-async def test_a_spawn_that_a_crash_cut_after_it_happened_is_the_same_child(engine: Engine) -> None:
+async def test_spawn_cut_after_its_effect_keeps_the_same_child(engine: Engine) -> None:
     parent, _ = await a_child(engine)
     engine.clock.advance(16)
     await engine.store.reclaim()
@@ -369,7 +371,7 @@ async def test_a_spawn_that_a_crash_cut_after_it_happened_is_the_same_child(engi
     assert len([one for one in await engine.waits(parent.turn) if one.kind is WaitKind.CHILD]) == 1
 
 
-async def test_a_session_that_was_begun_before_a_crash_is_told_after_it_and_is_one(engine: Engine) -> None:
+async def test_session_begun_before_a_crash_is_reported_once(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x", mode="session"))
     engine.points.armed["J13"] = ("raise", 1)  # begun, and what came of it not stored
     with pytest.raises(ExceptionGroup):

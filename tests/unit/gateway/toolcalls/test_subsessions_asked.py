@@ -31,7 +31,7 @@ def engine(tmp_path: Path) -> Engine:
 # --- who is asked, and where --------------------------------------------------------------------
 
 
-async def test_what_a_child_of_a_main_session_asks_stands_in_the_chat_with_its_title(engine: Engine) -> None:
+async def test_card_of_a_child_of_main_has_its_title(engine: Engine) -> None:
     _, child = await a_child(engine)
     await answered(engine, child, call("shell", text="rm"))
     assert not await engine.settle(child)
@@ -45,7 +45,7 @@ async def test_what_a_child_of_a_main_session_asks_stands_in_the_chat_with_its_t
     assert (await engine.result(child.turn, 1)).text == "shell rm"
 
 
-async def test_below_a_group_the_approvers_are_asked_and_the_group_is_told(engine: Engine) -> None:
+async def test_child_below_a_group_asks_approvers_and_notes_the_group(engine: Engine) -> None:
     await engine.say(who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await ended(engine, await engine.claim(), "hello")
     parent = await planned(engine, call("sessions_spawn", task="count", tools=["read", "write"]), who=BOB, where=GROUP)
@@ -154,7 +154,7 @@ async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
 # --- what is said meanwhile ---------------------------------------------------------------------
 
 
-async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
+async def test_activity_lines_follow_the_calls_of_children(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": ApprovalMode.ASK})
     engine = spawning(tmp_path, [read, shell], secrets=["hush-hush-42"])

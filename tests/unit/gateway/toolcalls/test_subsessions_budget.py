@@ -61,7 +61,7 @@ async def line_of(engine: Engine, parent: Lease, n: int) -> Lineage:
     return child.lineage
 
 
-async def test_children_of_one_answer_share_what_is_left_and_the_last_one_is_refused(tmp_path: Path) -> None:
+async def test_children_share_the_rest_and_the_last_one_is_denied(tmp_path: Path) -> None:
     """A sixth of the limit at most; never more than the turn has, also when several are begun side by side."""
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 450, *spawns(3))
@@ -75,7 +75,7 @@ async def test_children_of_one_answer_share_what_is_left_and_the_last_one_is_ref
     assert "Say what is done so far." in refused.hint
 
 
-async def test_what_a_child_used_counts_and_not_what_it_was_given(tmp_path: Path) -> None:
+async def test_used_tokens_of_a_child_count_not_its_budget(tmp_path: Path) -> None:
     """However its end is told."""
     for mode, left in (("run", 550 - 100 - 30), ("session", 550 - 100 - 30)):
         engine = spawning(tmp_path / mode, limits=TurnLimits(tokens=6 * 550))
@@ -89,7 +89,7 @@ async def test_what_a_child_used_counts_and_not_what_it_was_given(tmp_path: Path
         assert (await line_of(engine, parent, 3)).tokens == left
 
 
-async def test_a_family_uses_no_more_than_its_root_may_whoever_waits_for_whom(tmp_path: Path) -> None:
+async def test_family_stays_within_the_budget_of_its_root(tmp_path: Path) -> None:
     """Each child that is waited for passes all it may use on to children of its own that nobody waits for."""
     engine = spawning(tmp_path, limits=LIMITS)
     used = 0
@@ -115,7 +115,7 @@ async def test_a_family_uses_no_more_than_its_root_may_whoever_waits_for_whom(tm
     assert used <= 1.1 * LIMITS.tokens
 
 
-async def test_what_children_used_that_nobody_waits_for_ends_the_turn_too(tmp_path: Path) -> None:
+async def test_tokens_of_unawaited_children_end_the_turn(tmp_path: Path) -> None:
     """And what those may use that are at work: they use it beside the turn."""
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 1, *spawns(5, "session"))
@@ -190,7 +190,7 @@ async def test_a_child_never_works_longer_than_its_parent_could(tmp_path: Path) 
     assert (await line_of(engine, again, 3)).active_s == 10
 
 
-async def test_a_spawn_that_is_done_again_after_a_crash_is_not_charged_twice(tmp_path: Path) -> None:
+async def test_spawn_repeated_after_a_crash_is_charged_once(tmp_path: Path) -> None:
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 590, *spawns(1))
     assert not await engine.settle(parent)
@@ -219,7 +219,7 @@ async def test_a_childs_title_and_last_words_tell_no_secret(tmp_path: Path) -> N
     assert [one.message.quoted for one in told.inputs] == ["Task: use [hidden] for it\n\nIt is [hidden]."]
 
 
-async def test_a_child_may_begin_sessions_though_no_person_speaks_in_it(tmp_path: Path) -> None:
+async def test_child_may_begin_sessions_without_a_person(tmp_path: Path) -> None:
     """A person stands behind its task; and what it begins ends with that."""
     engine = spawning(tmp_path)
     _, child = await a_child(engine)
@@ -229,7 +229,7 @@ async def test_a_child_may_begin_sessions_though_no_person_speaks_in_it(tmp_path
     assert (await engine.result(child.turn, 1)).status == "ok"
 
 
-async def test_what_was_used_below_a_child_counts_too(tmp_path: Path) -> None:
+async def test_tokens_used_below_a_child_count(tmp_path: Path) -> None:
     """Nobody waits for a child of mode session, so no answer tells what it and its own children used."""
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 500, *spawns(1, "session"))
@@ -248,7 +248,7 @@ async def test_what_was_used_below_a_child_counts_too(tmp_path: Path) -> None:
     assert (await line_of(engine, parent, 3)).tokens == 600 - 500 - 5 - 16 - 1
 
 
-async def test_what_a_child_used_counts_whose_end_nobody_was_told(tmp_path: Path) -> None:
+async def test_tokens_of_a_child_with_unreported_end_count(tmp_path: Path) -> None:
     """Its parent gave up waiting."""
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 500, *spawns(1))

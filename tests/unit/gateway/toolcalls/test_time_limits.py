@@ -44,7 +44,7 @@ POLICY = ToolPolicy(
         ({"timeout": True}, 600, 30),
     ],
 )
-def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float | None, seconds: float) -> None:
+def test_time_limit_of_a_call(arguments: Mapping[str, Any], longest: float | None, seconds: float) -> None:
     assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
 
 

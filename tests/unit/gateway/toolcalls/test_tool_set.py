@@ -88,7 +88,7 @@ def names(found: ToolSet, of: Session) -> list[str]:
     return [tool.spec.name for tool in found.seen_by(of)]
 
 
-def test_a_session_sees_what_exists_in_it_by_name_and_the_model_is_shown_the_same() -> None:
+def test_session_and_model_see_the_same_tools() -> None:
     found = tool_set()
 
     for kind, seen in ((SessionKind.MAIN, ["mine", "read", "shell"]), (SessionKind.DM, ["read", "shell"])):
@@ -208,7 +208,7 @@ def test_set_offers_by_the_preset_of_the_session() -> None:
     assert isinstance(found.resolve("bash", planning), Deny)
 
 
-def test_an_unknown_tool_is_answered_with_those_that_exist_here_and_no_others() -> None:
+def test_unknown_tool_is_denied_with_the_names_available_here() -> None:
     found = tool_set().resolve("x" * 1000, session(SessionKind.DM))
 
     assert isinstance(found, Deny)
@@ -228,7 +228,7 @@ def test_without_a_sandbox_what_needs_one_exists_in_main_alone() -> None:
     assert isinstance(found.resolve("shell", session(SessionKind.NON_MAIN, root=SessionKind.MAIN)), Deny)
 
 
-def test_a_tool_is_called_by_hand_by_its_name_and_by_its_shorter_one() -> None:
+def test_command_has_the_tools_name_and_its_short_one() -> None:
     spawn = FakeTool(name="sessions_spawn").tool()
     spawn = replace(spawn, spec=replace(spawn.spec, command="spawn"))
     found = ToolSet([spawn, READ.tool()], sandboxed=True)
@@ -311,7 +311,7 @@ def test_the_usage_shows_how_it_is_called_by_hand() -> None:
     assert STRICT.syntax == "Usage: /strict count=<number> [name=…]"
 
 
-def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:
+def test_schema_for_a_model_has_no_class_names() -> None:
     (offer,) = ToolSet([STRICT], sandboxed=True).offers(session())
 
     text = json.dumps(dict(offer.schema))
@@ -335,7 +335,7 @@ def test_every_tool_of_the_catalogue_can_be_registered(tmp_path: Path) -> None:
     assert isinstance(Text(), BaseModel)
 
 
-def test_what_a_tool_says_of_its_arguments_is_told_in_its_own_words() -> None:
+def test_argument_error_keeps_the_tools_own_words() -> None:
     class Args(BaseModel):
         command: str
 

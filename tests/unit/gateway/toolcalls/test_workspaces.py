@@ -36,7 +36,7 @@ def test_a_place_has_one_id_for_all_that_share_it(tmp_path: Path) -> None:
     assert [entry.name for entry in (here / "workspaces").iterdir()] == [HOME]
 
 
-def test_what_was_set_aside_goes_after_its_time(tmp_path: Path) -> None:
+def test_workspace_set_aside_is_removed_after_its_time(tmp_path: Path) -> None:
     """The time begins when it is set aside, however old its files are; nothing with another name goes."""
     spaces, began = Workspaces(tmp_path), datetime.now(UTC) - timedelta(seconds=1)
     sessions = [SessionId("main:ann"), SessionId("chat:x-before-0123abcd")]
@@ -71,7 +71,7 @@ def test_a_workspace_of_before_is_set_aside_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stands", ["", "not an id", "0123456789abcdef0", "link"])
-def test_what_is_no_id_of_a_place_is_refused(tmp_path: Path, stands: str) -> None:
+def test_malformed_place_id_is_refused(tmp_path: Path, stands: str) -> None:
     """Also a link to a good one, which a tool on the host may have made."""
     file = tmp_path / "workspaces" / HOME
     file.parent.mkdir()
@@ -110,7 +110,7 @@ def test_a_kept_file_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "gone.txt", "link.txt", "below", "below/inner", "../secret", "nul\0"])
-def test_what_is_no_regular_file_of_the_folder_is_not_there(tmp_path: Path, name: str) -> None:
+def test_irregular_output_file_counts_as_absent(tmp_path: Path, name: str) -> None:
     spaces, session = Workspaces(tmp_path), SessionId("main:ann")
     folder = spaces.outputs(session)
     (folder / "below").mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_what_is_no_regular_file_of_the_folder_is_not_there(tmp_path: Path, name
     assert spaces.kept(session, str(folder / name)) is None
 
 
-def test_each_session_and_each_history_of_it_has_a_name_of_its_own() -> None:
+def test_each_session_and_history_has_its_own_folder_name() -> None:
     sessions = [
         "main:ann",
         "main-ann",

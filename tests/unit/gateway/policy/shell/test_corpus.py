@@ -58,7 +58,7 @@ def test_few_readers_are_asked_about() -> None:
     assert wrong(HONEST) == []
 
 
-def test_what_runs_unasked_has_no_network() -> None:
+def test_command_allowed_unasked_has_no_network() -> None:
     found = [decided(command) for command, expected in HONEST if expected == "allow"]
     assert all(isinstance(one, Allow) and one.no_network for one in found)
 

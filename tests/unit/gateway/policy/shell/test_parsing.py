@@ -108,7 +108,7 @@ def test_redirects_assignments_and_functions_are_parts(script: str, expected: ob
         "( " * (DEPTH_AT_MOST - 3) + "a" + " )" * (DEPTH_AT_MOST - 3),
     ],
 )
-def test_what_can_be_known_has_no_reason(script: str) -> None:
+def test_known_script_has_no_reason_to_ask(script: str) -> None:
     found = parse(script)
     assert (found.why_ask, found.loose) == ("", ())
 
@@ -136,7 +136,7 @@ def test_scripts_inside_scripts_are_read_to_a_limit(levels: int, is_read: bool) 
 
 
 @pytest.mark.parametrize("script", ['bash -c "a \'b"', "a $'b' 'c", 'a $"b"', "a > x y"])
-def test_what_is_not_read_whole_is_compared_loosely(script: str) -> None:
+def test_partly_read_script_is_compared_loosely(script: str) -> None:
     assert parse(script).loose
 
 
@@ -202,7 +202,7 @@ def test_a_test_is_read_at_any_depth(depth: int) -> None:
         ('eval \'eval "eval \\"eval \\\\\\"eval eval eval x\\\\\\"\\""\'', "runs its arguments"),
     ],
 )
-def test_what_cannot_be_known_has_a_reason(script: str, why: str) -> None:
+def test_unknown_script_has_a_reason_to_ask(script: str, why: str) -> None:
     found = parse(script)
     assert why in found.why_ask
     assert re.fullmatch(r"(It|The|Its) .*[a-z]\.", found.why_ask)

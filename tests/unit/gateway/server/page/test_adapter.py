@@ -84,7 +84,7 @@ async def opened(page: Served, owner: OwnerName = ANN, *, cookie: str = "") -> A
 # --- sign-in ------------------------------------------------------------------------------------
 
 
-async def test_a_link_signs_in_once_with_a_cookie_that_no_script_and_no_other_site_can_use(page: Served) -> None:
+async def test_link_signs_in_once_with_a_protected_cookie(page: Served) -> None:
     code = await page.web_access.mint_code(ANN)
     async with page.client() as client:
         async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
@@ -186,7 +186,7 @@ async def test_private_answers_are_stored_by_no_cache(page: Served) -> None:
     assert found == [(200, "no-store"), *[(404, "no-store")] * 4, (200, "no-store")]
 
 
-async def test_signing_out_ends_the_cookie_and_closes_its_socket_and_no_other(page: Served) -> None:
+async def test_sign_out_ends_its_cookie_and_socket_only(page: Served) -> None:
     cookie = await page.cookie()
     async with opened(page, cookie=cookie) as here, opened(page) as elsewhere:
         async with page.client(cookie) as client, client.post(f"{page.url}/api/signout") as response:
@@ -250,7 +250,7 @@ async def test_only_files_of_the_page_are_served(page: Served, path: str) -> Non
     assert "class WebChannel" not in body
 
 
-async def test_a_long_output_is_given_to_who_may_see_it_and_to_nobody_else(page: Served) -> None:
+async def test_long_output_is_given_only_to_people_who_may_see_it(page: Served) -> None:
     page.engine.model.script = [calls("read")]
     turn = await page.engine.say(where=ANN_PAGE)
     await page.engine.run(await page.engine.claim())
@@ -270,7 +270,7 @@ async def test_a_long_output_is_given_to_who_may_see_it_and_to_nobody_else(page:
                 assert response.status == 404
 
 
-async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path: Path) -> None:
+async def test_picture_is_given_only_to_people_who_may_see_it(tmp_path: Path) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
         made = (await ctx.artifacts.picture(b"\x89PNG", "image/png"), Picture(file="x.svg", media_type="image/svg+xml"))
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
@@ -353,7 +353,7 @@ async def test_a_refused_frame_with_an_id_is_answered_by_it(
         await socket.until(lambda frame: frame["op"] == "said" and frame["ok"])
 
 
-async def test_what_is_too_long_is_refused_with_what_to_do(page: Served) -> None:
+async def test_too_long_message_is_refused_with_a_cure(page: Served) -> None:
     async with opened(page) as socket:
         await socket.send({**SAY, "text": "x" * 200_001})
         assert "200,000 characters. Send it in parts" in (await socket.op("said"))["error"]
@@ -368,7 +368,7 @@ async def test_binary_frames_are_nothing_and_the_socket_lives(page: Served) -> N
         assert (await socket.op("said"))["ok"] is True
 
 
-async def test_what_is_sent_again_with_its_id_is_one_message(page: Served) -> None:
+async def test_message_repeated_with_its_id_is_one_message(page: Served) -> None:
     async with opened(page) as socket:
         for _ in range(3):
             await socket.send(SAY)
@@ -494,5 +494,5 @@ async def test_an_open_page_counts_as_seen(page: Served) -> None:
     assert (await page.engine.store.last_contact(ANN, [])).page_seen_at == page.engine.clock.now()
 
 
-def test_what_a_press_is_answered_has_words_for_every_outcome() -> None:
+def test_every_press_result_has_a_text() -> None:
     assert set(PRESSED) == set(PRESSED_TEXT) == set(PressResult)

@@ -67,7 +67,7 @@ def test_a_press_is_the_owners_too() -> None:
         ({"op": "older", "session": "s", "before": 9}, Older(SessionId("s"), 9)),
     ],
 )
-def test_what_a_page_asks_for(frame: object, found: Frame) -> None:
+def test_frame_of_a_page_is_read(frame: object, found: Frame) -> None:
     assert read(frame) == found
 
 
@@ -161,7 +161,7 @@ def test_any_fields_may_come_in_a_frame(fields: dict[str, Any], op: str) -> None
             assert found.session.encode() == str(found.session).encode()
 
 
-def test_the_longest_message_is_taken_and_long_handles_and_reasons_are_cut() -> None:
+def test_longest_message_is_taken_and_other_fields_are_cut() -> None:
     longest = read({**SAY, "text": "é" * TEXT_AT_MOST})
     assert isinstance(longest, Say)
     assert len(longest.message.text) == inbound.TEXT_AT_MOST == 200_000

@@ -13,7 +13,7 @@ from tests.support.stored import add_slot
 from tests.unit.gateway.server.page.test_adapter import opened
 
 
-async def test_a_session_of_large_rows_is_loaded_in_frames_that_are_not(tmp_path: Path) -> None:
+async def test_session_of_large_rows_is_loaded_in_small_frames(tmp_path: Path) -> None:
     """200 calls with long arguments were one frame of 76 MB, which stopped everything for two seconds."""
     main = main_session(ANN)
     async with served(Engine(tmp_path)) as page, opened(page) as socket:

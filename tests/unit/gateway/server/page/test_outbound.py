@@ -93,7 +93,7 @@ async def test_a_call_is_shown_with_its_result_and_a_way_to_all_of_it(engine: En
     assert (shell["state"], shell["result"]) == ("asked", None)
 
 
-async def test_an_approval_is_shown_escaped_with_buttons_that_work_on_this_page(engine: Engine) -> None:
+async def test_approval_is_escaped_and_has_buttons_for_this_page(engine: Engine) -> None:
     frame = await asked(engine)
     (approval,) = of(frame, "approval")
 
@@ -114,7 +114,7 @@ async def test_an_approval_is_shown_escaped_with_buttons_that_work_on_this_page(
     assert approval["outcome"] == f"ann allowed once, {approval['decided_at'][11:16]} UTC"
 
 
-async def test_words_are_shown_and_cards_are_not_because_approvals_are_rows(engine: Engine) -> None:
+async def test_answers_are_shown_as_slots_and_approvals_as_rows(engine: Engine) -> None:
     frame = await asked(engine)
 
     assert {slot["kind"] for slot in of(frame, "slot")} == {"answer"}
@@ -123,7 +123,7 @@ async def test_words_are_shown_and_cards_are_not_because_approvals_are_rows(engi
 
 
 @pytest.mark.parametrize("kind", list(SlotKind))
-async def test_which_kinds_of_slot_are_shown(engine: Engine, kind: SlotKind) -> None:
+async def test_kinds_of_slots_on_the_page(engine: Engine, kind: SlotKind) -> None:
     engine.model.script = [Answer(text="hi")]
     await engine.say(where=ANN_PAGE)
     await engine.run(await engine.claim())
@@ -227,7 +227,7 @@ def ords(frames: list[outbound.Json]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("older", [True, False])
-def test_the_newest_rows_come_in_frames_that_are_not_large_and_the_oldest_stay_behind(older: bool) -> None:
+def test_newest_rows_come_in_small_frames_and_the_oldest_stay(older: bool) -> None:
     frames = list(outbound.newest(large(20), _no_card, older=older))
 
     assert all(len(json.dumps(frame)) < outbound.FRAME_BYTES * 1.4 for frame in frames)
@@ -250,7 +250,7 @@ def test_the_last_frame_says_that_older_rows_were_removed() -> None:
     assert [frame.get("removed") for frame in frames] == [None, True]
 
 
-def test_changes_come_whole_in_their_order_with_the_revision_that_is_reached() -> None:
+def test_changes_come_whole_in_order_with_their_revision() -> None:
     frames = list(outbound.changed(large(20, more=True), _no_card))
 
     assert [n for frame in ords(frames) for n in frame] == list(range(0, 40, 2))
@@ -295,7 +295,7 @@ async def test_a_line_of_the_list_says_where_a_sub_session_comes_from(tmp_path: 
     assert (line["title"], line["origin"], line["running"]) == ("count the files", "child", 1)
 
 
-async def test_a_step_that_waits_for_a_sub_session_says_which_and_later_what_it_cost(tmp_path: Path) -> None:
+async def test_step_waiting_for_a_sub_session_names_it_and_its_usage(tmp_path: Path) -> None:
     engine, child = await spawned(tmp_path, call("sessions_spawn", task="count"))
     frame = await rows(engine)
     (waiting,), (turn,) = of(frame, "child"), of(frame, "turn")
@@ -335,7 +335,7 @@ async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Pat
     assert (said["role"], said["channel"]) == ("person", "web")
 
 
-async def test_what_the_gateway_tells_a_model_is_not_shown(engine: Engine) -> None:
+async def test_notice_for_a_model_is_not_shown(engine: Engine) -> None:
     """A slot says the same to people."""
     told = replace(inbound("The files are away.", where=ANN_PAGE), principal=SYSTEM_HOME)
     await engine.store.accept(route(), told, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
@@ -343,9 +343,7 @@ async def test_what_the_gateway_tells_a_model_is_not_shown(engine: Engine) -> No
 
 
 @pytest.mark.parametrize(("words", "shown"), [("all of it", "all of it"), ("x" * 70_000, "x" * 65_522 + "…")])
-async def test_the_end_of_a_sub_session_is_told_apart_from_what_people_say(
-    tmp_path: Path, words: str, shown: str
-) -> None:
+async def test_end_of_a_sub_session_is_marked_as_such(tmp_path: Path, words: str, shown: str) -> None:
     engine, child = await spawned(tmp_path, call("sessions_spawn", task="watch", mode="session"))
     view = await engine.store.turn(child.turn)
     await ended(engine, child, words)
@@ -355,7 +353,7 @@ async def test_the_end_of_a_sub_session_is_told_apart_from_what_people_say(
     assert message["quoted"] == f"Task: watch\n\n{shown}"
 
 
-async def test_an_answer_says_what_it_cost_and_the_page_in_which_currency(engine: Engine) -> None:
+async def test_answer_has_its_cost_and_the_page_the_currency(engine: Engine) -> None:
     engine.model.script = [Answer(text="hi", model="small", usage=Usage(input_tokens=9, cost_micros=5))]
     await engine.say(where=ANN_PAGE)
     await engine.run(await engine.claim())
@@ -388,7 +386,7 @@ def test_a_file_is_called_what_it_can_be_saved_as(name: str, shown: str) -> None
     assert not set(header_name(name)) & set('"\\\r\n/')
 
 
-def test_a_result_names_its_files_and_where_they_are_and_a_message_its_own() -> None:
+def test_result_has_urls_of_its_files_and_a_message_their_names() -> None:
     kept = (
         Artifact(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),
         Artifact(file="t-1-2.png", name="chart.png", media_type="image/png"),

@@ -62,7 +62,7 @@ async def test_a_recording_and_a_spoken_answer_are_played(page: Served) -> None:
                 assert response.headers["Content-Type"] == "audio/ogg"
 
 
-async def test_what_is_no_recording_of_the_owner_is_not_played(page: Served) -> None:
+async def test_recording_is_played_to_its_owner_only(page: Served) -> None:
     turn, (note, spoken) = await answered(page)
     other_file, other_step, no_message = (
         f"{note[:-1]}1",

@@ -9,7 +9,7 @@ from tests.support.engine import Engine, served
 from tests.support.makers import ANN
 
 
-async def test_of_what_a_stranger_sends_no_more_is_looked_at_than_a_code_has(tmp_path: Path) -> None:
+async def test_sign_in_body_is_limited_to_the_size_of_a_code(tmp_path: Path) -> None:
     async with served(Engine(tmp_path)) as page:
         code = json.dumps({"code": await page.web_access.mint_code(ANN)}).encode()
         found: list[int] = []

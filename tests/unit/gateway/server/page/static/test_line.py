@@ -78,7 +78,7 @@ def sockets(place: Page) -> list[WebSocket]:
 # --- what waits to be sent ------------------------------------------------------------------------
 
 
-async def test_a_text_that_no_server_takes_is_refused_here_and_put_before_what_is_being_written(ann: Person) -> None:
+async def test_text_too_long_for_the_server_is_refused_in_the_page(ann: Person) -> None:
     made, composer = sockets(ann.page), ann.page.get_by_test_id("composer")
     log = "\x01" * 180_000  # six bytes each on the wire: a megabyte, of which a browser draws a sixth
     await composer.evaluate(
@@ -94,7 +94,7 @@ async def test_a_text_that_no_server_takes_is_refused_here_and_put_before_what_i
     assert await composer.input_value() == f"{log}\n\nmeanwhile"
 
 
-async def test_what_one_person_wrote_is_not_sent_by_the_next_who_signs_in(page: Served, ann: Person) -> None:
+async def test_text_of_one_person_is_not_sent_by_the_next_to_sign_in(page: Served, ann: Person) -> None:
     place = ann.page
     await goes_offline(ann)
     await ann.say("of Ann, for Ann")
@@ -149,7 +149,7 @@ async def test_a_question_that_is_never_answered_keeps_nobody_away(ann: Person) 
 
 
 @pytest.mark.whole("a page for a second; other tests of the line to the daemon stay")
-async def test_who_connects_by_hand_has_one_connection(ann: Person) -> None:
+async def test_manual_reconnect_leaves_one_connection(ann: Person) -> None:
     place, made = ann.page, sockets(ann.page)
     await place.evaluate(HANG)
     await place.evaluate(DROP)
@@ -191,7 +191,7 @@ async def test_a_dead_line_is_noticed_by_who_reads_and_by_who_writes(page: Serve
     assert await said(page.engine) == ["hello"]
 
 
-async def test_what_is_written_while_the_daemon_stops_is_sent_when_it_is_back(page: Served, ann: Person) -> None:
+async def test_text_written_during_a_stop_is_sent_afterwards(page: Served, ann: Person) -> None:
     async with in_background(page.web.run(page.engine.ingress)):
         pass
     await ann.sees("Not connected")
@@ -235,7 +235,7 @@ async def test_a_link_that_does_not_work_throws_nobody_out(page: Served, ann: Pe
         await place.reload()  # the words stay for some seconds
 
 
-async def test_who_is_not_signed_in_is_told_once_what_is_wrong_with_a_link(page: Served, browser: Browser) -> None:
+async def test_bad_link_is_explained_once_without_a_sign_in(page: Served, browser: Browser) -> None:
     context = await browser.new_context()
     place = await context.new_page()
     await place.goto(f"{page.url}/#code=used")

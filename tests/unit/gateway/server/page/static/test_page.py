@@ -46,7 +46,7 @@ def child(page: Page, title: str) -> Locator:
     return page.get_by_test_id("child").filter(has_text=title)
 
 
-async def test_the_card_of_a_sub_session_is_pressed_without_leaving_main(page: Served, ann: Person) -> None:
+async def test_card_of_a_sub_session_is_pressed_in_main(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "count the files", "name the kernel")
     await expect(place.get_by_test_id("child")).to_have_count(2)
@@ -142,9 +142,7 @@ async def test_a_store_that_may_lose_something_is_named(page: Served, ann: Perso
     await expect(shown).to_have_attribute("title", Durability.ONE_SECOND.warning)
 
 
-async def test_what_is_no_longer_listed_leaves_the_page_too(
-    page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unlisted_session_leaves_the_page(page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "count the files", "name the kernel")
     await expect(place.get_by_test_id("session-item")).to_have_count(3)
@@ -187,7 +185,7 @@ async def test_the_end_of_one_in_the_background_is_a_quiet_line(page: Served, an
     await expect(child(place, "watch the build")).to_have_attribute("data-standing", "done")
 
 
-async def test_an_answer_that_a_chat_shows_the_beginning_of_is_shown_as_it_grows(page: Served, ann: Person) -> None:
+async def test_growing_answer_of_a_chat_is_shown_on_the_page(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     turn = await engine.say()
     lease = await engine.claim()
@@ -320,7 +318,7 @@ async def test_a_picture_and_the_hint_of_a_call_are_shown_in_its_step(tmp_path: 
 
 
 @pytest.mark.whole("a real Chromium; the picture that is about to be seen stays")
-async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_named(tmp_path: Path) -> None:
+async def test_file_of_a_call_is_a_download_and_of_a_message_a_name(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.artifacts.picture(b"<b>bill</b>", "image/png")
         file = Artifact(file=made.file, name="../Bill <1>.html", media_type="text/html")

@@ -194,7 +194,7 @@ async def bare(place: Page, text: str) -> list[str]:
 # --- what is said -----------------------------------------------------------------------------------
 
 
-async def test_only_what_comes_while_the_agent_is_at_work_waits_for_its_next_step(page: Served, ann: Person) -> None:
+async def test_only_a_message_during_work_waits_for_the_next_step(page: Served, ann: Person) -> None:
     engine, messages = page.engine, ann.page.get_by_test_id("message")
     await engine.say("Begin", where=ANN_PAGE)
     await engine.claim()
@@ -206,7 +206,7 @@ async def test_only_what_comes_while_the_agent_is_at_work_waits_for_its_next_ste
     await expect(messages.filter(has_text="Begin")).not_to_contain_text(WAITS)
 
 
-async def test_screen_readers_are_told_of_each_answer_though_it_says_the_same(page: Served, ann: Person) -> None:
+async def test_screen_reader_announces_each_answer_even_when_equal(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await place.evaluate(LISTEN)
     for count in (1, 2):
@@ -221,7 +221,7 @@ async def test_screen_readers_are_told_of_each_answer_though_it_says_the_same(pa
     assert await place.evaluate("window.heard") == once * 2
 
 
-async def test_the_last_message_that_comes_back_is_one_that_was_written(page: Served, ann: Person) -> None:
+async def test_arrow_up_returns_the_last_written_message(page: Served, ann: Person) -> None:
     await page.engine.say("Count the files", where=ANN_PAGE)
     await page.engine.claim()
     await ann.page.get_by_role("button", name="Stop").click()
@@ -271,7 +271,7 @@ async def test_a_change_far_up_hides_nothing_of_what_is_between(page: Served, an
     assert not more
 
 
-async def test_who_went_from_the_end_to_the_very_beginning_stays_there_when_more_is_said(desk: Page) -> None:
+async def test_reader_back_at_the_beginning_stays_there(desk: Page) -> None:
     """In one go, as with the key Home."""
     assert await desk.evaluate(HOME) == [True, False, 0]
 
@@ -285,7 +285,7 @@ async def test_a_sign_in_that_breaks_off_has_ended(desk: Page) -> None:
     assert not await desk.evaluate(CUT_OFF)
 
 
-async def test_what_is_let_go_of_leaves_no_gap(desk: Page) -> None:
+async def test_trimmed_rows_leave_no_gap(desk: Page) -> None:
     assert await desk.evaluate(TRIM) == [
         [7, True, [7, 8, 9]],
         [8, True, [8, 9]],
@@ -295,9 +295,7 @@ async def test_what_is_let_go_of_leaves_no_gap(desk: Page) -> None:
     ]
 
 
-async def test_a_decision_is_told_by_the_readers_clock_and_output_without_colours(
-    page: Served, browser: Browser
-) -> None:
+async def test_decision_has_the_readers_clock_and_output_no_colours(page: Served, browser: Browser) -> None:
     engine = page.engine
     context = await browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
     person = Person(await context.new_page())
@@ -345,7 +343,7 @@ async def test_an_address_in_an_answer_ends_where_it_ends(desk: Page) -> None:
     assert (code["links"], code["code"]) == ([], ["https://a.org/c_d)."])
 
 
-async def test_code_in_a_list_is_indented_with_the_list_and_may_have_blank_lines(desk: Page) -> None:
+async def test_code_in_a_list_is_indented_and_may_have_blank_lines(desk: Page) -> None:
     steps = "1. Install\n   ```sh\n   if true; then\n\n       pip install\n   fi\n   ```\n2. Run"
     found = await rendered(desk, steps)
     assert (found["code"], found["items"]) == (["if true; then\n\n    pip install\nfi"], 2)
@@ -357,7 +355,7 @@ async def test_code_in_a_list_is_indented_with_the_list_and_may_have_blank_lines
     assert (await rendered(desk, "```\n  as it is\n```"))["code"] == ["  as it is"]
 
 
-async def test_what_is_nested_without_end_is_shown_and_the_tab_lives(desk: Page) -> None:
+async def test_endless_nesting_is_shown_flat(desk: Page) -> None:
     for text in ("> " * 3_000 + "x", "~~a *b " * 1_500, "*a __b " * 1_500):
         assert await desk.evaluate(DEPTH, text) < 120
     unclosed = "*a __b " * 200 + "end"
@@ -366,7 +364,7 @@ async def test_what_is_nested_without_end_is_shown_and_the_tab_lives(desk: Page)
     assert (await rendered(desk, "> " * 120 + marked))["text"].split() == marked.split()
 
 
-async def test_what_stays_undecided_is_decided_in_the_end(desk: Page) -> None:
+async def test_pending_markup_settles(desk: Page) -> None:
     """The same in both ways, and nothing is lost."""
     many = 1_700
     for text in ("1" * many, "-" * many + "x", "\N{GRINNING FACE}" * many, f"{'1' * 499}\N{GRINNING FACE} x"):
@@ -401,7 +399,7 @@ async def test_an_answer_takes_no_longer_than_it_is_long(desk: Page) -> None:
     assert await desk.evaluate(SLOW, [texts, 4_000]) == []
 
 
-async def test_a_table_on_a_phone_breaks_no_word_and_each_text_runs_its_own_way(page: Served, ann: Person) -> None:
+async def test_table_on_a_phone_breaks_no_word_and_keeps_directions(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     await place.set_viewport_size({"width": 390, "height": 844})
     about = "whether a person is asked before the tool runs, and who that is"

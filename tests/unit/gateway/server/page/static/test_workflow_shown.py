@@ -56,7 +56,7 @@ async def test_every_step_that_runs_is_shown(page: Served, ann: Person) -> None:
     await expect(block.get_by_test_id("child")).to_have_count(0)
 
 
-async def test_what_a_sub_session_at_work_says_is_a_quiet_line(page: Served, ann: Person) -> None:
+async def test_message_of_a_working_sub_session_is_a_quiet_line(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     asked = (call("sessions_spawn", task="count all", mode="session"),)
     engine.model.script = [Answer(text="", calls=asked, model="big"), Answer(text="It looks.", model="big")]
