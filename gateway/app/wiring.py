@@ -49,7 +49,7 @@ from gateway.server.web_access import WebAccess
 from gateway.store import is_shared
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.inquiries import InquiryService
-from gateway.toolcalls.messages import ChannelPlaces, MessageService
+from gateway.toolcalls.posts import ChannelPlaces, MessageService
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
 

@@ -34,6 +34,7 @@ from gateway.store.kernel import (
     budgets,
     children,
     drops,
+    facts,
     grants,
     homes,
     intake,
@@ -44,7 +45,6 @@ from gateway.store.kernel import (
     nodes,
     outbox,
     questions,
-    records,
     retention,
     sessions,
     sweeps,
@@ -259,7 +259,7 @@ class KernelStore(ABC):
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
         """Store the summary of the beginning of a history, and its cost."""
-        return await self.run(lambda part: records.compact(part, session, epoch, through, summary, spent))
+        return await self.run(lambda part: sessions.compact(part, session, epoch, through, summary, spent))
 
     async def reserve(self, lease: Lease, wanted: Reservation) -> Reserved:
         """Reserve what a turn's model request may use."""
@@ -267,7 +267,7 @@ class KernelStore(ABC):
 
     async def reserve_summary(self, session: SessionId, wanted: Reservation) -> Reserved:
         """Reserve what the summary of a session may use."""
-        holder = records.summary_holder(session)
+        holder = sessions.summary_holder(session)
         return await self.run(lambda part: budgets.reserve(part, None, wanted, holder))
 
     async def budget_uses(self) -> Sequence[BudgetUse]:
@@ -379,19 +379,19 @@ class KernelStore(ABC):
 
     async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
         """Store a sign-in code."""
-        await self.run(lambda part: records.add_code(part, owner, code_sha, ttl))
+        await self.run(lambda part: facts.add_code(part, owner, code_sha, ttl))
 
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
         """Exchange a code for a cookie, once."""
-        return await self.run(lambda part: records.redeem_code(part, code_sha, cookie_sha, ttl, source))
+        return await self.run(lambda part: facts.redeem_code(part, code_sha, cookie_sha, ttl, source))
 
     async def sign_out(self, cookie_sha: str) -> None:
         """Forget a cookie."""
-        await self.run(lambda part: records.sign_out(part, cookie_sha))
+        await self.run(lambda part: facts.sign_out(part, cookie_sha))
 
     async def saw_page(self, owner: OwnerName) -> None:
         """Record that the owner's page is open."""
-        await self.run(lambda part: records.saw_page(part, owner))
+        await self.run(lambda part: facts.saw_page(part, owner))
 
     async def join(self, entry: NodeEntry) -> NodeLine:
         """Let this node in."""
@@ -431,7 +431,7 @@ class KernelStore(ABC):
 
     async def stop_sending(self, node: NodeId) -> None:
         """Give up the accounts that this node sends for."""
-        await self.run(lambda part: records.stop_sending(part, node))
+        await self.run(lambda part: facts.stop_sending(part, node))
 
     async def begin(self, node: NodeId, downtime: timedelta) -> int:
         """Record that this node starts. After a downtime of all nodes, offer open cards again."""
@@ -447,39 +447,39 @@ class KernelStore(ABC):
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:
         """Acquire or renew a named lease."""
-        return await self.run(lambda part: records.hold(part, name, node, ttl))
+        return await self.run(lambda part: facts.hold(part, name, node, ttl))
 
     async def leave(self, node: NodeId) -> None:
         """Give up the named leases, and the accounts that this node sends for."""
-        await self.run(lambda part: records.leave(part, node))
+        await self.run(lambda part: facts.leave(part, node))
 
     async def put(self, namespace: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store a value."""
-        await self.run(lambda part: records.put(part, namespace, key, value, ttl))
+        await self.run(lambda part: facts.put(part, namespace, key, value, ttl))
 
     # --- reads of facts ---------------------------------------------------------------------
 
     async def signed_in(self, cookie_sha: str) -> OwnerName | None:
         """Return the owner of this cookie."""
-        (found,) = await self.facts([(records.COOKIES, cookie_sha)])
+        (found,) = await self.facts([(facts.COOKIES, cookie_sha)])
         return OwnerName(found.value) if found is not None and self._is_good(found) else None
 
     async def last_contact(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Return the last direct conversation of each person, and when the page was last open."""
-        keys = [(records.PAGES, str(owner)), *((messages.PEOPLE, str(who)) for who in principals)]
+        keys = [(facts.PAGES, str(owner)), *((messages.PEOPLE, str(who)) for who in principals)]
         seen, *people = await self.facts(keys)
         found = zip(principals, people, strict=True)
-        direct = {who: records.person_of(fact) for who, fact in found if fact is not None}
+        direct = {who: facts.person_of(fact) for who, fact in found if fact is not None}
         return LastContact(direct=direct, page_seen_at=None if seen is None else from_us(int(seen.value)))
 
     async def get(self, namespace: str, key: str) -> str | None:
         """Return the value of a key."""
-        (found,) = await self.facts([(records.NOTES + namespace, key)])
+        (found,) = await self.facts([(facts.NOTES + namespace, key)])
         return found.value if found is not None and self._is_good(found) else None
 
     async def items(self, namespace: str) -> Mapping[str, str]:
         """Return the values of a namespace."""
-        found = await self.facts_in(records.NOTES + namespace)
+        found = await self.facts_in(facts.NOTES + namespace)
         return {key: fact.value for key, fact in found if self._is_good(fact)}
 
     def _is_good(self, fact: Fact) -> bool:

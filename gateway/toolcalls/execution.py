@@ -56,9 +56,9 @@ from gateway.toolcalls.hooks import Hooks
 from gateway.toolcalls.inquiries import InquiryService
 from gateway.toolcalls.jobs import Jobs
 from gateway.toolcalls.last_line import LastLine, OnLine
-from gateway.toolcalls.messages import MessageService
 from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.posts import MessageService
 from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.processes import CallProcess, ProcessHost, job_limit_s, limit_s, network_hint
 from gateway.toolcalls.subsessions import SubsessionService

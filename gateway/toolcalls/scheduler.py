@@ -46,9 +46,9 @@ from gateway.toolcalls.decide import (
 )
 from gateway.toolcalls.execution import Execution, cut_short
 from gateway.toolcalls.grants import Granted
-from gateway.toolcalls.messages import post_slots
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
+from gateway.toolcalls.posts import post_slots
 from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.result_files import file_slots
 from gateway.toolcalls.tool_set import ToolSet

@@ -12,9 +12,9 @@ from gateway.domain.slots import ROWS_A_CARD, NewSlot, SlotKind
 from gateway.domain.waits import ESCALATED, ESCALATES, ESCALATES_TO, Wait, WaitState
 from gateway.ports import ApproversOf
 from gateway.store.kernel import turns
+from gateway.store.kernel.facts import person_of
 from gateway.store.kernel.messages import PEOPLE
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import person_of
 from gateway.store.kernel.slots import add_slot
 
 

@@ -10,8 +10,8 @@ from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.nodes import LIVES_FOR, KeyMark, KeySource, NodeEntry, NodeLine, Role, name_of
 from gateway.errors import ConfigError, NotFound, StartError, UnseenNodes
 from gateway.store.codec import dump_json, from_us, load_json, to_us
+from gateway.store.kernel.facts import alive as record_alive
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import alive as record_alive
 from gateway.store.kernel.rows import Fact
 
 KEY = ("gateway", "key")

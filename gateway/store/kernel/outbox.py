@@ -12,9 +12,9 @@ from gateway.domain.routes import main_route
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.turns import LEASE_LASTS, NamedLease
 from gateway.errors import NotFound
+from gateway.store.kernel.facts import SENDERS, is_held, person_of
 from gateway.store.kernel.messages import PEOPLE, use_session
 from gateway.store.kernel.part import AccountKey, FactKey, Part
-from gateway.store.kernel.records import SENDERS, is_held, person_of
 from gateway.store.kernel.rows import Early, Fact, SlotRow, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, may_be_overwritten, show_anew
 

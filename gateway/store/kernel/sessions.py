@@ -1,18 +1,21 @@
-"""Transitions of a session's limits: its preset, and the tools that people switched off."""
+"""Transitions of a session: its preset, the tools that people switched off, and the summary of its history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.presets import PLAN
 from gateway.domain.sessions import Session
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease
+from gateway.domain.views import Spent
 from gateway.errors import NotFound
 from gateway.ports import SessionChange
+from gateway.store.answer_rules import NOTHING
 from gateway.store.child_rules import not_started
 from gateway.store.kernel import turns
+from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import TurnRow, changed
 
@@ -65,3 +68,24 @@ def _of_started(part: Part, lease: Lease, n: int) -> TurnRow:
 
 def _off(session: Session, wanted: SessionChange) -> tuple[str, ...]:
     return tuple(sorted((frozenset(session.tools_off) | wanted.tools_off) - wanted.tools_on))
+
+
+def summary_holder(session: SessionId) -> str:
+    """Return the holder of the reservation for a session's summary."""
+    return f"summary {session}"
+
+
+def compact(part: Part, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
+    """Store the summary of the beginning of a history, and its cost."""
+    if spent is not None and spent.usage != NOTHING:
+        part.spent.append(spent)
+        settle(part, summary_holder(session), spent.usage)
+    row, turn = part.sessions.get(session), part.turns.get(through)
+    if row is None or turn is None or turn.ended_rev is None:
+        return False
+    if row.session.epoch != epoch or (turn.turn.session, turn.turn.epoch) != (session, epoch):
+        return False
+    if turn.ended_rev <= row.summary_rev:
+        return False
+    part.set_session(session, session=changed(row.session, summary=summary), summary_rev=turn.ended_rev)
+    return True

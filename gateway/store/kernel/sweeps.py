@@ -18,10 +18,10 @@ from gateway.store.codec import from_us, load_conversation, to_us
 from gateway.store.constants import AT_ONCE, HELD, UNDECIDED
 from gateway.store.kernel import turns
 from gateway.store.kernel.escalation import escalate
+from gateway.store.kernel.facts import ALIVE, NODES, PAGES, SENDERS, alive, free_holds
 from gateway.store.kernel.messages import OWNER_CHATS
 from gateway.store.kernel.nodes import MEMBERS
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.records import ALIVE, NODES, PAGES, SENDERS, alive, free_holds
 from gateway.store.kernel.rows import Early, changed
 from gateway.store.kernel.slots import add_slot, edit_in_doubt, show_anew
 

@@ -27,7 +27,7 @@ from gateway.ports import Channel, StatefulTool, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
-from gateway.store.kernel.records import ALIVE, NODES
+from gateway.store.kernel.facts import ALIVE, NODES
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls, until

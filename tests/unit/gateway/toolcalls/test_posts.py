@@ -19,7 +19,7 @@ from gateway.domain.steps import Answer
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb
-from gateway.toolcalls.messages import MARK, ChannelPlaces, MessageService
+from gateway.toolcalls.posts import MARK, ChannelPlaces, MessageService
 from tests.contract.tool_rig import built_in
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, NODE, PEOPLE

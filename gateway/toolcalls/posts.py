@@ -1,4 +1,4 @@
-"""Messages of calls: where a call may post, and what about. Used by `execution`, for the tools of channels.
+"""Posts of calls: where a call may post, and what about. Used by `execution`, for the tools of channels.
 
 A post is checked and returned, not sent: it is stored as a slot together with the result of its call.
 """

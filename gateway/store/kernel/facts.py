@@ -1,20 +1,17 @@
-"""Transitions beside turns: sign-ins, nodes, named leases, the key-value store, summaries."""
+"""Transitions of facts: sign-ins and their failures, open pages, named leases, signs of life, the key-value store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from gateway.domain.ids import NodeId, OwnerName, SessionId, TurnId
+from gateway.domain.ids import NodeId, OwnerName
 from gateway.domain.messages import Conversation
 from gateway.domain.turns import NamedLease
-from gateway.domain.views import Spent
 from gateway.errors import Forbidden
-from gateway.store.answer_rules import NOTHING
 from gateway.store.codec import from_us, load_conversation, to_us
-from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import Fact, changed
+from gateway.store.kernel.rows import Fact
 
 FAILURES_KEPT = timedelta(minutes=15)
 """Age limit of recorded failed sign-ins."""
@@ -127,27 +124,6 @@ def stop_sending(part: Part, node: NodeId) -> None:
 def put(part: Part, namespace: str, key: str, value: str, ttl: timedelta | None) -> None:
     """Store a value."""
     part.facts.put((NOTES + namespace, key), Fact(value, None if ttl is None else part.now + ttl))
-
-
-def summary_holder(session: SessionId) -> str:
-    """Return the holder of the reservation for a session's summary."""
-    return f"summary {session}"
-
-
-def compact(part: Part, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
-    """Store the summary of the beginning of a history, and its cost."""
-    if spent is not None and spent.usage != NOTHING:
-        part.spent.append(spent)
-        settle(part, summary_holder(session), spent.usage)
-    row, turn = part.sessions.get(session), part.turns.get(through)
-    if row is None or turn is None or turn.ended_rev is None:
-        return False
-    if row.session.epoch != epoch or (turn.turn.session, turn.turn.epoch) != (session, epoch):
-        return False
-    if turn.ended_rev <= row.summary_rev:
-        return False
-    part.set_session(session, session=changed(row.session, summary=summary), summary_rev=turn.ended_rev)
-    return True
 
 
 # --- reading facts --------------------------------------------------------------------------
