@@ -127,7 +127,7 @@ class ReadingRoom:
         await self._end()
         shown = [Path(sys.prefix), Path(sys.base_prefix), _READER.parent]
         session = await self._stack.enter_async_context(
-            self._host.enclose(Path(sys.executable), sandbox=sandbox, hosts=(), gates=1, readable=shown)
+            self._host.open_sandbox_session(Path(sys.executable), sandbox=sandbox, hosts=(), proxies=1, readable=shown)
         )
         self._for = wanted
         packages = sysconfig.get_path("purelib")

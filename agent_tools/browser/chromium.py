@@ -98,8 +98,8 @@ async def chromium(
                 playwright = await stack.enter_async_context(_driver())
                 await teach(playwright)
                 sandbox_session = await stack.enter_async_context(
-                    host.enclose(
-                        program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
+                    host.open_sandbox_session(
+                        program, sandbox=sandbox, hosts=settings.hosts, proxies=settings.sessions, readable=READS
                     )
                 )
                 browser = await playwright.chromium.launch(
@@ -219,7 +219,7 @@ async def open_page_session(
     folder = _made(sandbox_session.folder / f"seat-{key}")
     try:
         state = await asyncio.to_thread(load, kept)
-        async with sandbox_session.gate() as proxy:
+        async with sandbox_session.egress_proxy() as proxy:
             proxy.let(())  # each call sets the allowed hosts
             try:
                 context = await _context(browser, proxy.address, state)

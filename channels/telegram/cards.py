@@ -50,7 +50,7 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
             draft.add(said)
         _fold(draft, message, in_common(plan, folded=True), answer_by(plan) if n == len(messages) else "")
         parts.append(
-            TelegramTextPart.of(draft.rich(quiet=quiet), tuple(line for row in message for line in _buttons(row)))
+            TelegramTextPart.of(draft.formatted(quiet=quiet), tuple(line for row in message for line in _buttons(row)))
         )
     return parts
 
@@ -94,7 +94,7 @@ def _size(row: RenderedRow) -> int:
     draft = Draft()
     _write(draft, row, row.row.title, "@x " * (OUTCOME_UNITS // 3))
     _fold(draft, [row])
-    return units(draft.rich(quiet=True).text)
+    return units(draft.formatted(quiet=True).text)
 
 
 def _write(draft: Draft, row: RenderedRow, title: str, outcome: str) -> None:

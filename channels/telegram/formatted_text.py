@@ -51,7 +51,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rich:
+class FormattedText:
     """Formatted text: trimmed (a `pre` may begin with blanks), spans sorted, none empty."""
 
     text: str
@@ -69,15 +69,15 @@ def clean(text: str) -> str:
     return text.translate(_CLEANED) if _UNCLEAN.search(text) else text
 
 
-def entities(rich: Rich) -> list[Json]:
+def entities(formatted: FormattedText) -> list[Json]:
     """Return the spans as Bot API entities: offsets and lengths in UTF-16 units."""
     found: list[Json] = []
     at = offset = 0
-    is_ascii = rich.text.isascii()
-    for span in rich.spans:  # sorted by start
-        offset += span.start - at if is_ascii else units(rich.text[at : span.start])
+    is_ascii = formatted.text.isascii()
+    for span in formatted.spans:  # sorted by start
+        offset += span.start - at if is_ascii else units(formatted.text[at : span.start])
         at = span.start
-        length = span.end - at if is_ascii else units(rich.text[at : span.end])
+        length = span.end - at if is_ascii else units(formatted.text[at : span.end])
         entity: Json = {"type": span.kind, "offset": offset, "length": length}
         if span.url:
             entity["url"] = span.url
@@ -88,7 +88,7 @@ def entities(rich: Rich) -> list[Json]:
 
 
 class Draft:
-    """Builder of formatted text, line by line; `rich` ends it. Not reusable."""
+    """Builder of formatted text, line by line; `formatted` ends it. Not reusable."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -159,7 +159,7 @@ class Draft:
         """Return the text since an offset."""
         return "".join(self._texts)[start:]
 
-    def rich(self, *, quiet: bool = False) -> Rich:
+    def formatted(self, *, quiet: bool = False) -> FormattedText:
         """Return the formatted text; with `quiet`, mentions notify nobody."""
         return finish("".join(self._texts), self._spans, quiet=quiet)
 
@@ -168,40 +168,40 @@ class Draft:
         self.length += len(text)
 
 
-def finish(text: str, spans: Iterable[Span], *, quiet: bool = False) -> Rich:
+def finish(text: str, spans: Iterable[Span], *, quiet: bool = False) -> FormattedText:
     """Resolve overlaps of spans as Telegram requires; with `quiet`, mentions notify nobody."""
     code = sorted((span for span in spans if span.kind in CODE), key=_order)
-    rich = Rich(text=text, spans=tuple(code + [piece for span in spans for piece in _around(span, code)]))
-    return part(_quiet(rich, code) if quiet else rich, 0)
+    formatted = FormattedText(text=text, spans=tuple(code + [piece for span in spans for piece in _around(span, code)]))
+    return part(_quiet(formatted, code) if quiet else formatted, 0)
 
 
-def part(rich: Rich, start: int, end: int | None = None) -> Rich:
+def part(formatted: FormattedText, start: int, end: int | None = None) -> FormattedText:
     """Return a trimmed piece; spans are clipped at its ends, and invisible ones removed."""
-    end = len(rich.text) if end is None else end
-    while end > start and rich.text[end - 1].isspace():
+    end = len(formatted.text) if end is None else end
+    while end > start and formatted.text[end - 1].isspace():
         end -= 1
-    start = _begin(rich, start, end)
+    start = _begin(formatted, start, end)
     spans: list[Span] = []
-    for span in rich.spans:
+    for span in formatted.spans:
         first, last = max(span.start, start), min(span.end, end)
         if span.kind != "pre":
-            while last > first and rich.text[last - 1].isspace():
+            while last > first and formatted.text[last - 1].isspace():
                 last -= 1
-            while last > first and rich.text[first].isspace():
+            while last > first and formatted.text[first].isspace():
                 first += 1
-        if visible(rich.text[first:last]):
+        if visible(formatted.text[first:last]):
             spans.append(_moved(span, first - start, last - start))
-    return Rich(text=rich.text[start:end], spans=tuple(sorted(spans, key=_order)))
+    return FormattedText(text=formatted.text[start:end], spans=tuple(sorted(spans, key=_order)))
 
 
-def joined(riches: Iterable[Rich], by: str) -> Rich:
+def joined(texts: Iterable[FormattedText], by: str) -> FormattedText:
     """Join texts with `by` between them; empty ones are skipped."""
     text, spans = "", list[Span]()
-    for rich in riches:
-        text += by if text and rich.text else ""
-        spans += [_moved(span, span.start + len(text), span.end + len(text)) for span in rich.spans]
-        text += rich.text
-    return Rich(text=text, spans=tuple(spans))
+    for formatted in texts:
+        text += by if text and formatted.text else ""
+        spans += [_moved(span, span.start + len(text), span.end + len(text)) for span in formatted.spans]
+        text += formatted.text
+    return FormattedText(text=text, spans=tuple(spans))
 
 
 def shorten(text: str, limit: int) -> str:
@@ -209,19 +209,19 @@ def shorten(text: str, limit: int) -> str:
     return text if units(text) <= limit else text[: _reach(text, 0, limit - 1)] + "…"
 
 
-def split(rich: Rich, limit: int = TEXT_UNITS) -> Iterator[Rich]:
+def split(formatted: FormattedText, limit: int = TEXT_UNITS) -> Iterator[FormattedText]:
     """Yield non-empty parts of at most `limit` UTF-16 units (2 or more) and 100 entities, lazily.
 
     Cuts at a paragraph, else a line, else a word, else between two graphemes. Blanks at a cut are removed; formatting
     across a cut is closed before it and reopened after it.
     """
     at = 0
-    while at < len(rich.text):
-        end = _cut(rich, at, limit)
-        found = rich if (at, end) == (0, len(rich.text)) else part(rich, at, end)
+    while at < len(formatted.text):
+        end = _cut(formatted, at, limit)
+        found = formatted if (at, end) == (0, len(formatted.text)) else part(formatted, at, end)
         if visible(found.text):
             yield found
-        at = _begin(rich, end, len(rich.text))
+        at = _begin(formatted, end, len(formatted.text))
 
 
 def _moved(span: Span, start: int, end: int) -> Span:
@@ -245,16 +245,16 @@ def _around(span: Span, code: Sequence[Span]) -> list[Span]:
     return [_moved(span, a, b) for a, b in list(pairwise(edges))[::2] if a < b]
 
 
-def _quiet(rich: Rich, code: Sequence[Span]) -> Rich:
+def _quiet(formatted: FormattedText, code: Sequence[Span]) -> FormattedText:
     """Break the mentions outside code; an `@` in a URL is no mention."""
-    found = [match.end() for match in _MENTION.finditer(rich.text) if match.group() == "@"]
+    found = [match.end() for match in _MENTION.finditer(formatted.text) if match.group() == "@"]
     at = [n for n in found if (held := _holding(code, n - 1)) is None or held.end == n]
-    pieces = [rich.text[a:b] for a, b in pairwise([0, *at, len(rich.text)])]
+    pieces = [formatted.text[a:b] for a, b in pairwise([0, *at, len(formatted.text)])]
     spans = [
         _moved(span, span.start + bisect_left(at, span.start), span.end + bisect_left(at, span.end))
-        for span in rich.spans
+        for span in formatted.spans
     ]
-    return Rich(text=WORD_JOINER.join(pieces), spans=tuple(spans))
+    return FormattedText(text=WORD_JOINER.join(pieces), spans=tuple(spans))
 
 
 def _holding(code: Sequence[Span], at: int) -> Span | None:
@@ -271,27 +271,27 @@ def _end(span: Span) -> int:
     return span.end
 
 
-def _begin(rich: Rich, start: int, end: int) -> int:
+def _begin(formatted: FormattedText, start: int, end: int) -> int:
     """Return the first non-blank character from `start`; in a `pre`, the start of its first non-blank line."""
-    if start >= end or not rich.text[start].isspace():
+    if start >= end or not formatted.text[start].isspace():
         return start
-    blocks = [span for span in rich.spans if span.kind == "pre"]
-    while start < end and rich.text[start].isspace():
+    blocks = [span for span in formatted.spans if span.kind == "pre"]
+    while start < end and formatted.text[start].isspace():
         pre = _holding(blocks, start)
         if pre is not None:
-            line = rich.text.find("\n", start, min(pre.end, end))
-            if line < 0 or rich.text[start:line].strip():
+            line = formatted.text.find("\n", start, min(pre.end, end))
+            if line < 0 or formatted.text[start:line].strip():
                 break
             start = line
         start += 1
     return start
 
 
-def _cut(rich: Rich, at: int, limit: int) -> int:
+def _cut(formatted: FormattedText, at: int, limit: int) -> int:
     """Return the end of the part that begins at `at`."""
-    text = rich.text
+    text = formatted.text
     hard = max(_reach(text, at, limit), at + 1)
-    begun = sorted(max(span.start, at) for span in rich.spans if span.end > at)
+    begun = sorted(max(span.start, at) for span in formatted.spans if span.end > at)
     if len(begun) > ENTITIES:
         hard = max(min(hard, begun[ENTITIES]), at + 1)
     if hard >= len(text):

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from channels._shared.markdown import parser
-from channels.telegram.formatted_text import Draft, Rich, clean
+from channels.telegram.formatted_text import Draft, FormattedText, clean
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import defines, references
 
@@ -56,11 +56,13 @@ class TelegramMarkup:
         self._parser = parser()
         self._parser.options["store_labels"] = True
 
-    def rich(self, markdown: str, *, quiet: bool = False) -> Rich:
+    def formatted(self, markdown: str, *, quiet: bool = False) -> FormattedText:
         """Return the Markdown as formatted text. With `quiet`, mentions notify nobody (for groups)."""
         return self.beginning(markdown, quiet=quiet)[0]
 
-    def beginning(self, markdown: str, *, messages: int = 0, quiet: bool = False, rest: str = "") -> tuple[Rich, bool]:
+    def beginning(
+        self, markdown: str, *, messages: int = 0, quiet: bool = False, rest: str = ""
+    ) -> tuple[FormattedText, bool]:
         """Return the whole text and True, or what was read and False once it cannot fit `messages`. 0: no limit.
 
         `rest`: the text after `markdown`, which may define its links.
@@ -74,9 +76,9 @@ class TelegramMarkup:
         for token in tokens:
             if walk.full:
                 walk.stop()
-                return walk.draft.rich(quiet=quiet), False
+                return walk.draft.formatted(quiet=quiet), False
             walk.block(token)
-        return walk.draft.rich(quiet=quiet), True
+        return walk.draft.formatted(quiet=quiet), True
 
     def _pieces(self, content: str, env: dict[str, Any]) -> Iterator[list[Token]]:
         """Parse a block's content; text without markup and overlong text are passed through as they are."""

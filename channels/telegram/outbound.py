@@ -10,7 +10,7 @@ from itertools import islice
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
 from channels.telegram.cards import card
-from channels.telegram.formatted_text import Rich, clean, finish, joined, split, units
+from channels.telegram.formatted_text import FormattedText, clean, finish, joined, split, units
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup
@@ -81,29 +81,29 @@ class TelegramRenderer:
     def _beginning(self, showing: RenderedSlot) -> list[Part]:
         """Return a partial text in one message."""
         head = next(split(self._head(showing), TEXT_UNITS - units(f" {GOES_ON}")), None)
-        return [] if head is None else [TelegramTextPart.of(joined([head, Rich(text=GOES_ON)], _gap(head)))]
+        return [] if head is None else [TelegramTextPart.of(joined([head, FormattedText(text=GOES_ON)], _gap(head)))]
 
     def _final(self, showing: RenderedSlot) -> list[Part]:
         """Return the text in messages, or its beginning and a file when it would take too many."""
         text = showing.text
         if len(text) > SOURCE_CHARS or text.count("\n") >= SOURCE_LINES:
             return self._as_file(showing, self._head(showing))
-        rich, whole = self._read(showing, text, messages=TEXT_PARTS)
-        if whole and not rich.text and visible(text):  # only markup, such as an empty code block
-            rich = finish(clean(text), (), quiet=_in_group(showing))
-        found = list(islice(split(rich, ROOM), TEXT_PARTS + 1)) if whole else []
+        formatted, whole = self._read(showing, text, messages=TEXT_PARTS)
+        if whole and not formatted.text and visible(text):  # only markup, such as an empty code block
+            formatted = finish(clean(text), (), quiet=_in_group(showing))
+        found = list(islice(split(formatted, ROOM), TEXT_PARTS + 1)) if whole else []
         if not whole or len(found) > TEXT_PARTS:
-            return self._as_file(showing, rich)
+            return self._as_file(showing, formatted)
         return [TelegramTextPart.of(one) for one in found]
 
-    def _as_file(self, showing: RenderedSlot, rich: Rich) -> list[Part]:
+    def _as_file(self, showing: RenderedSlot, formatted: FormattedText) -> list[Part]:
         """Return the beginning in one message and everything in a file; for command output, also its last lines."""
         found = output(showing.text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
-        end = self._markup.rich(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
+        end = self._markup.formatted(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
         if units(end.text) > END_UNITS:  # a table grows when it is laid out in columns
             end = finish(clean(f"{IN_FILE}\n{below}"), (), quiet=_in_group(showing))
-        head = next(split(rich, ROOM - units(f"\n\n{end.text}")), Rich(text=""))
+        head = next(split(formatted, ROOM - units(f"\n\n{end.text}")), FormattedText(text=""))
         caption = f"The whole text: {len(whole):,} characters"
         return [
             TelegramTextPart.of(joined([head, end], "\n\n")),
@@ -122,33 +122,35 @@ class TelegramRenderer:
             part = TelegramStoredPart(name=name, path=path if can else None, photo=photo, voice=spoken, caption=caption)
             return [part]
         why = too_large("Telegram") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
-        return [TelegramTextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
+        return [TelegramTextPart.of(joined([caption, FormattedText(text=why)], "\n\n"))]
 
-    def _caption(self, showing: RenderedSlot) -> Rich:
+    def _caption(self, showing: RenderedSlot) -> FormattedText:
         """Return as much of the text as fits a caption."""
-        rich = self._head(showing)
-        found = next(split(rich, CAPTION_ROOM), Rich(text=""))
-        if units(rich.text) <= CAPTION_ROOM:
+        formatted = self._head(showing)
+        found = next(split(formatted, CAPTION_ROOM), FormattedText(text=""))
+        if units(formatted.text) <= CAPTION_ROOM:
             return found
-        head = next(split(rich, CAPTION_ROOM - units(f" {GOES_ON}")), Rich(text=""))
-        return joined([head, Rich(text=GOES_ON)], _gap(head))
+        head = next(split(formatted, CAPTION_ROOM - units(f" {GOES_ON}")), FormattedText(text=""))
+        return joined([head, FormattedText(text=GOES_ON)], _gap(head))
 
-    def _head(self, showing: RenderedSlot) -> Rich:
+    def _head(self, showing: RenderedSlot) -> FormattedText:
         """Return as much of the beginning as one message can show."""
         lines = showing.text[:HEAD_CHARS].split("\n", HEAD_LINES)[:HEAD_LINES]
         rest = showing.text[HEAD_CHARS:][-SOURCE_CHARS:]
         return self._read(showing, closed("\n".join(lines)), messages=1, rest=rest)[0]
 
-    def _read(self, showing: RenderedSlot, markdown: str, *, messages: int, rest: str = "") -> tuple[Rich, bool]:
+    def _read(
+        self, showing: RenderedSlot, markdown: str, *, messages: int, rest: str = ""
+    ) -> tuple[FormattedText, bool]:
         """Return as much as `messages` can show, and whether that is all."""
-        rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing), rest=rest)
-        return (rich if visible(rich.text) else Rich(text="")), whole
+        formatted, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing), rest=rest)
+        return (formatted if visible(formatted.text) else FormattedText(text="")), whole
 
 
 def _status(showing: RenderedSlot) -> list[Part]:
     """Return a status line, cut if too long: unformatted, silent, and without notifications in groups."""
-    rich = finish(plain(showing.text), (), quiet=_in_group(showing))
-    return [TelegramTextPart(text=line.text, silent=True) for line in islice(split(rich, ROOM), 1)]
+    formatted = finish(plain(showing.text), (), quiet=_in_group(showing))
+    return [TelegramTextPart(text=line.text, silent=True) for line in islice(split(formatted, ROOM), 1)]
 
 
 def _in_group(showing: RenderedSlot) -> bool:
@@ -156,6 +158,6 @@ def _in_group(showing: RenderedSlot) -> bool:
     return showing.slot.conversation.chat.startswith("-")
 
 
-def _gap(head: Rich) -> str:
+def _gap(head: FormattedText) -> str:
     """Return the separator between a text and an addition."""
     return "\n" if any(span.kind == "pre" and span.end == len(head.text) for span in head.spans) else " "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from channels._shared.files import RESENT, FilePart
-from channels.telegram.formatted_text import Json, Rich, entities, joined, units
+from channels.telegram.formatted_text import FormattedText, Json, entities, joined, units
 from channels.telegram.limits import CAPTION_UNITS, TEXT_UNITS
 
 ROOM = TEXT_UNITS - units(f"{RESENT}\n")
@@ -31,9 +31,9 @@ class TelegramTextPart:
     """True for a new message without sound."""
 
     @staticmethod
-    def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TelegramTextPart:
+    def of(formatted: FormattedText, buttons: tuple[tuple[Json, ...], ...] = ()) -> TelegramTextPart:
         """Return a part for text that fits."""
-        return TelegramTextPart(text=rich.text, entities=tuple(entities(rich)), buttons=buttons)
+        return TelegramTextPart(text=formatted.text, entities=tuple(entities(formatted)), buttons=buttons)
 
     def sent_again(self) -> TelegramTextPart:
         """Return the part with the re-sent mark; a leading code block starts on the next line."""
@@ -72,7 +72,7 @@ class TelegramStoredPart:
     """True to send the file as a photo."""
     voice: bool
     """True to send the file as a voice message."""
-    caption: Rich
+    caption: FormattedText
     mark: str = ""
 
     def sent_again(self) -> TelegramStoredPart:
@@ -81,7 +81,7 @@ class TelegramStoredPart:
 
     def payload(self) -> Json:
         """Return the Bot API parameters of the caption, the same for a new message and an edit."""
-        shown = joined([Rich(text=self.mark), self.caption], " ")
+        shown = joined([FormattedText(text=self.mark), self.caption], " ")
         marked = entities(shown)
         return {"caption": shown.text} | ({"caption_entities": marked} if marked else {})
 

@@ -36,7 +36,7 @@ def question(card: QuestionCard, *, in_group: bool) -> list[Part]:
         draft.add(OWN_WORDS_IN_GROUP if in_group else OWN_WORDS, "italic")
     draft.line(2)
     draft.add(note(card))
-    return [TelegramTextPart.of(draft.rich(quiet=in_group), _buttons(card))]
+    return [TelegramTextPart.of(draft.formatted(quiet=in_group), _buttons(card))]
 
 
 def _buttons(card: QuestionCard) -> tuple[tuple[Json, ...], ...]:

@@ -105,7 +105,7 @@ class Attachments:
             files = await self._of_message(received, view, ends)
             heard_by = heard_by or asyncio.get_running_loop().time() + self.heard_within_s
             files = await self._heard(received, view, files, heard_by)
-            await self.journal.brought(lease, received.id, files, shown_back(view.turn.conversation, files))
+            await self.journal.record_fetched(lease, received.id, files, shown_back(view.turn.conversation, files))
             found[received.id] = files
         inputs = tuple(replace(one, files=found.get(one.id, one.files)) for one in view.inputs)
         return replace(view, inputs=inputs)

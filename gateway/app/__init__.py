@@ -46,7 +46,7 @@ class App:
     """A wired daemon, and its control commands, which make sign-in links."""
 
     daemon: Daemon
-    answers: ControlCommands
+    control_commands: ControlCommands
 
 
 def build(
@@ -78,7 +78,7 @@ def build(
         clock=core.clock,
         ingress=ingress,
         channels=channels,
-        kept=core.kept,
+        stateful_tools=core.stateful_tools,
         http=http,
         control=ControlServer(
             socket_path(loaded.state),
@@ -86,8 +86,10 @@ def build(
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
         worker=make_turn_worker(core, turns, make_compaction(core)),
-        delivery=Delivery(node=core.node, events=core.store.live, messages=messages, gate=core.gates[Role.DELIVERY]),
-        live_edits=LiveEdits(events=core.store.live, messages=messages),
+        delivery=Delivery(
+            node=core.node, events=core.store.event_bus, messages=messages, gate=core.gates[Role.DELIVERY]
+        ),
+        live_edits=LiveEdits(events=core.store.event_bus, messages=messages),
         sweeper=Sweeper(
             node_id=core.node,
             sweeps=core.store,
@@ -105,4 +107,4 @@ def build(
         },
         closers=(*core.closers, client.close),
     )
-    return App(daemon=daemon, answers=answers)
+    return App(daemon=daemon, control_commands=answers)

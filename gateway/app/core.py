@@ -66,7 +66,7 @@ class Core:
     metrics: Metrics
     points: FailPoints
     registry: Registry
-    kept: Mapping[str, StatefulTool]
+    stateful_tools: Mapping[str, StatefulTool]
     """Stateful tools by name."""
     people: AllowedPeople
     approvals: Approvals
@@ -106,7 +106,7 @@ class Fakes:
 
 
 NO_FAKES = Fakes()
-NO_KEPT: Mapping[str, StatefulTool] = MappingProxyType({})
+NO_STATEFUL_TOOLS: Mapping[str, StatefulTool] = MappingProxyType({})
 
 
 def make_core(
@@ -123,9 +123,9 @@ def make_core(
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
     hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     if fakes.tools is None:
-        sources, kept = load_tools(loaded, hosts.of)
+        sources, stateful_tools = load_tools(loaded, hosts.of)
     else:
-        sources, kept = [FixedSource("fakes", fakes.tools)], NO_KEPT
+        sources, stateful_tools = [FixedSource("fakes", fakes.tools)], NO_STATEFUL_TOOLS
     workers = make_workers(loaded, containment)
     folder = load_folder(loaded, [*sources, *fakes.sources], workers, containment) if fakes.tools is None else None
     sources = [*sources, *fakes.sources, *([] if folder is None else [folder])]
@@ -156,12 +156,12 @@ def make_core(
         metrics=metrics,
         points=FailPoints.read(environ),
         registry=registry,
-        kept=kept,
+        stateful_tools=stateful_tools,
         people=people,
         approvals=_approvals(loaded, people, store, key, registry),
         workspaces=workspaces,
         home=workspaces.home() if is_shared(settings.store.url) else "",
-        jobs=Jobs(key_value=store, events=store.live, clock=clock, node=node, nodes=store),
+        jobs=Jobs(key_value=store, events=store.event_bus, clock=clock, node=node, nodes=store),
         workers=workers,
         folder=folder,
         containment=containment,

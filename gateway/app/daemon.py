@@ -47,7 +47,7 @@ class Daemon:
     clock: Clock
     ingress: Ingress
     channels: Mapping[str, Channel]
-    kept: Mapping[str, StatefulTool]
+    stateful_tools: Mapping[str, StatefulTool]
     """Stateful tools by name."""
     http: HttpServer
     control: ControlServer
@@ -106,7 +106,7 @@ class Daemon:
             live_edits = group.create_task(self.live_edits.run(), name="live_edits")
             tools = [
                 group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
-                for name, tool in self.kept.items()
+                for name, tool in self.stateful_tools.items()
             ]
             turns = group.create_task(self.worker.run(), name="worker")
             sends = group.create_task(self.delivery.run(), name="delivery")

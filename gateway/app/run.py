@@ -85,13 +85,13 @@ async def _serve(loaded: Loaded) -> None:
 async def _greet(app: App) -> None:
     """Print a sign-in link at a terminal. Never write the link to a log or a pipe."""
     out = sys.stdout
-    where = app.answers.http.address.link(app.answers.http.port)
-    if not app.answers.page:
+    where = app.control_commands.http.address.link(app.control_commands.http.port)
+    if not app.control_commands.page:
         out.write("Dragoman is ready. The web page is switched off ([channels.web] enabled).\n")
-    elif not app.answers.page_here:
+    elif not app.control_commands.page_here:
         out.write("Dragoman is ready. Other nodes serve the web page.\n")
     elif out.isatty():
-        link = await app.answers.link(app.answers.owners[0])
+        link = await app.control_commands.link(app.control_commands.owners[0])
         out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")
         out.write("`dragoman link` (in a clone `./run link`) makes another one. Ctrl-C stops.\n\n")
     else:

@@ -13,7 +13,7 @@ from gateway.domain.tools import SandboxMode, ToolPolicy
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
 from gateway.ports import Clock, EgressProxy, SandboxSession
-from gateway.sandbox import Containment, enclosed
+from gateway.sandbox import Containment, open_sandbox_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,13 @@ class DaemonToolHost:
     egress: Egress
 
     @asynccontextmanager
-    async def enclose(
+    async def open_sandbox_session(
         self,
         program: Path,
         *,
         sandbox: SandboxMode | None,
         hosts: Sequence[str],
-        gates: int,
+        proxies: int,
         readable: Sequence[Path] = (),
     ) -> AsyncGenerator[SandboxSession]:
         """Open a sandbox session for one run of a program. Raises `SandboxMissing`."""
@@ -41,14 +41,14 @@ class DaemonToolHost:
             raise SandboxMissing("This tool was not planned to start a program.")
 
         def serve(sock: socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
-            return self.egress.gate(sock, hosts=hosts, address=address)
+            return self.egress.serve(sock, hosts=hosts, address=address)
 
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        async with enclosed(
+        async with open_sandbox_session(
             program,
             mode=sandbox,
             parent=self.folder,
-            gates=gates,
+            proxies=proxies,
             serve=serve,
             containment=self.containment,
             readable=readable,

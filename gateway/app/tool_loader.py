@@ -28,15 +28,15 @@ def load_tools(
     `host_of` takes name and policy. Raises `ConfigError` for an incomplete tool.
     """
     sources: dict[str, list[Tool]] = {}
-    kept: dict[str, StatefulTool] = {}
+    stateful_tools: dict[str, StatefulTool] = {}
     for name, policy in loaded.tools.items():
         if _is_declared(loaded, name):
             continue  # of the owner's folder: `FolderSource` has it
         module = _module(loaded, name)
         try:
             if hasattr(module, "create"):
-                kept[name] = module.create(host_of(name, policy))
-            run = kept[name].run if name in kept else module.run
+                stateful_tools[name] = module.create(host_of(name, policy))
+            run = stateful_tools[name].run if name in stateful_tools else module.run
             own = loaded.own_tools.get(name)
             sources.setdefault(BUILT_IN if own is None else own.source, []).append(
                 Tool(
@@ -48,14 +48,14 @@ def load_tools(
                     prepare=getattr(module, "prepare", None),
                     check=getattr(module, "check", None),
                     schema=_schema(module, policy, arguments, checked=own is not None),
-                    keeps=name in kept,
+                    keeps=name in stateful_tools,
                     missing=_missing(module.SPEC) or _without_channel(loaded, module.SPEC) or _unusable(module, policy),
                 )
             )
         except AttributeError as error:
             cure = "Give it SPEC, Args, and run or create."
             raise ConfigError(f"The tool {name} is not complete: {error}.", cure=cure) from error
-    return [FixedSource(source, tools) for source, tools in sources.items()], kept
+    return [FixedSource(source, tools) for source, tools in sources.items()], stateful_tools
 
 
 def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:

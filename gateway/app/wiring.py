@@ -66,7 +66,7 @@ def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> T
         node=core.node,
         queue=core.store,
         queries=core.store,
-        events=core.store.live,
+        events=core.store.event_bus,
         turns=turns,
         compaction=compaction,
         metrics=core.metrics,
@@ -121,7 +121,7 @@ def make_membership(core: Core) -> Membership:
     return Membership(
         entry=entry,
         node=core.store,
-        events=core.store.live,
+        events=core.store.event_bus,
         place=SharedPlace(workspaces=core.workspaces.folder) if core.home else None,
         owners=owners,
         gates=core.gates,
@@ -186,7 +186,7 @@ def make_turn_runner(
         queue=store,
         journal=store,
         queries=store,
-        events=store.live,
+        events=store.event_bus,
         calls=calls,
         registry=core.registry,
         subsessions=subsessions,
@@ -254,13 +254,13 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     return ToolCalls(
         journal=store,
         queries=store,
-        events=store.live,
+        events=store.event_bus,
         approvals=core.approvals,
         execution=Execution(
             workspaces=core.workspaces,
             containment=core.containment,
             clock=core.clock,
-            events=store.live,
+            events=store.event_bus,
             metrics=core.metrics,
             redactor=core.redactor,
             subsessions=subsessions,
@@ -298,7 +298,7 @@ def make_subsessions(core: Core) -> SubsessionService:
         limits=core.loaded.limits,
         clock=core.clock,
         redactor=core.redactor,
-        events=core.store.live,
+        events=core.store.event_bus,
     )
 
 
@@ -367,7 +367,7 @@ def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, i
         grants=core.store,
         node=core.store,
         why=make_why(core),
-        events=core.store.live,
+        events=core.store.event_bus,
         clock=core.clock,
         owners=list(core.people.owners),
         page=core.loaded.settings.web.enabled,
@@ -380,7 +380,7 @@ def make_web_access(core: Core) -> WebAccess:
     return WebAccess(
         accounts=core.store,
         queries=core.store,
-        events=core.store.live,
+        events=core.store.event_bus,
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
@@ -426,7 +426,7 @@ def make_ingress(core: Core) -> Ingress:
         model_name=core.loaded.settings.model.name,
         running=core.loaded.settings.sessions.message_while_running,
         key_value=core.store,
-        events=core.store.live,
+        events=core.store.event_bus,
         jobs=core.jobs,
         currency=core.loaded.settings.model.currency,
         budgets=core.store,

@@ -71,7 +71,7 @@ class Approvals:
         self,
         people: AllowedPeople,
         accounts: Accounts,
-        handles: ButtonTokens,
+        tokens: ButtonTokens,
         rules_of: RulesOf = owners_decide,
         grant_lasts: timedelta = GRANT_LASTS,
     ) -> None:
@@ -81,7 +81,7 @@ class Approvals:
         """
         self._people = people
         self._accounts = accounts
-        self._handles = handles
+        self._tokens = tokens
         self._rules_of = rules_of
         self._grant_lasts = grant_lasts
 
@@ -139,9 +139,9 @@ class Approvals:
         `text`: what the person wrote with it.
         """
         if wait.kind is WaitKind.QUESTION:
-            pick = questions.picked(handle, wait, cards, text, self._handles)
+            pick = questions.picked(handle, wait, cards, text, self._tokens)
             return questions.verdict_of(wait, pick, who, session, self._people)
-        verb = self._handles.verb(handle, wait.id, cards)
+        verb = self._tokens.verb(handle, wait.id, cards)
         request = wait.approval
         if verb is None or request is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
@@ -164,7 +164,7 @@ class Approvals:
 
     def question(self, wait: Wait, card: str) -> QuestionCard:
         """Return a card of questions, with buttons while they can be answered."""
-        return questions.question_card(wait, card, self._people, self._handles)
+        return questions.question_card(wait, card, self._people, self._tokens)
 
     def row(self, wait: Wait, card: str) -> CardRow:
         """Return one row of a card, with buttons while the approval is open. Raises `ValueError` for another wait."""
@@ -179,7 +179,7 @@ class Approvals:
             subject=subject(request),
             facts=self._facts(wait, request),
             buttons=tuple(
-                Button(verb=verb, label=label, handle=self._handles.make(wait.id, card, verb))
+                Button(verb=verb, label=label, handle=self._tokens.make(wait.id, card, verb))
                 for verb, label in buttons
                 if wait.state is WaitState.OPEN
             ),

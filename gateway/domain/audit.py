@@ -61,7 +61,7 @@ class AuditRow:
     """Requested by a model, or by a person's command."""
     tool: str
     action_sha: str
-    because: StartBasis
+    basis: StartBasis
     wait: WaitId | None
     """Approval that it consumed; None when there was none."""
     grant: GrantId | None

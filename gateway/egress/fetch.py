@@ -54,7 +54,7 @@ class Requests:
                     listening.bind(("127.0.0.1", 0))
                     listening.listen(8)
                     way = f"http://127.0.0.1:{listening.getsockname()[1]}"
-                    async with self.egress.gate(listening, hosts=hosts, address=way) as proxy:
+                    async with self.egress.serve(listening, hosts=hosts, address=way) as proxy:
                         return await _followed(proxy, URL(url), most, headers, body)
         except TimeoutError:
             cure = "Try again later, or use another source."

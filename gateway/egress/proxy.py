@@ -51,7 +51,7 @@ class Egress:
         self._is_own = is_own
         self._limits = limits or ExchangeLimits()
 
-    def gate(
+    def serve(
         self, sock: socket.socket, *, hosts: Sequence[str], address: str
     ) -> AbstractAsyncContextManager[EgressProxy]:
         """Serve a proxy on a listening socket, whatever network namespace it was made in.

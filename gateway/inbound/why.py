@@ -126,7 +126,7 @@ class WhyReplies:
 
     async def _allowed_by(self, row: AuditRow, wait: Wait | None) -> str:
         at = _time(row.at)
-        match row.because:
+        match row.basis:
             case StartBasis.APPROVAL:
                 when = ""
                 if wait is not None and wait.decided_at is not None:

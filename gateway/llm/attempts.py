@@ -15,9 +15,9 @@ from typing import Self
 from gateway.errors import ModelError
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
 
-HASTY_TRIES = 2
+IMPATIENT_TRIES = 2
 """Number of attempts while a fallback is available."""
-HASTY_WAIT_S = 10.0
+IMPATIENT_WAIT_S = 10.0
 """Longest wait in seconds between two such attempts; if the server asks for more, the fallback is asked at once."""
 
 
@@ -29,7 +29,7 @@ class Timeouts:
     """Limit for connecting."""
     stall_s: float = 120.0
     """Longest silence: before the first byte, and between any two."""
-    hasty_s: float = 30.0
+    first_byte_s: float = 30.0
     """Limit for the first byte while a fallback is available."""
     after_finish_s: float = 5.0
     """Wait for token usage after the answer is complete."""
@@ -37,29 +37,29 @@ class Timeouts:
     """Limit for the whole answer. It ends an answer that consists of keep-alives only."""
 
 
-DEFAULT_PATIENCE = Timeouts()
+DEFAULT_TIMEOUTS = Timeouts()
 
 
-class Trying:
+class RetriedModel:
     """Base of models that are asked over a network: retries, and the timeouts of each attempt."""
 
-    def __init__(self, who: str, retry: RetryLimits, patience: Timeouts, random: Callable[[], float]) -> None:
+    def __init__(self, who: str, retry: RetryLimits, timeouts: Timeouts, random: Callable[[], float]) -> None:
         """Store the limits. `who` names the model in the error for a silent server."""
         self._who = who
         self.retry = retry
-        self._patience = patience
-        self.first_s = patience.stall_s
+        self._timeouts = timeouts
+        self.first_byte_s = timeouts.stall_s
         """Timeout in seconds of an attempt for the first byte."""
         self._random = random
 
-    def hasty(self) -> Self:
+    def impatient(self) -> Self:
         """Return this model for use while a fallback is available: at most 2 attempts, 30 s each for the first byte.
 
         Both share their connections; closing either closes both.
         """
         other = copy(self)
-        other.retry = _in_haste(self.retry)
-        other.first_s = min(self._patience.hasty_s, self.first_s)
+        other.retry = _impatient(self.retry)
+        other.first_byte_s = min(self._timeouts.first_byte_s, self.first_byte_s)
         return other
 
     async def _tried(self, ask: Callable[[], AsyncGenerator[str, None]]) -> AsyncGenerator[str, None]:
@@ -89,10 +89,10 @@ class Trying:
         return ModelError(f"{self._who} sent nothing for {wait_s:g} s.", cure="Ask again in a moment.", retryable=True)
 
 
-def _in_haste(limits: RetryLimits) -> RetryLimits:
+def _impatient(limits: RetryLimits) -> RetryLimits:
     """Return the retry limits for a model with a fallback: a long wait for this one is useless."""
-    attempts = HASTY_TRIES if limits.attempts is None else min(limits.attempts, HASTY_TRIES)
-    return replace(limits, attempts=attempts, max_delay_s=min(limits.max_delay_s, HASTY_WAIT_S))
+    attempts = IMPATIENT_TRIES if limits.attempts is None else min(limits.attempts, IMPATIENT_TRIES)
+    return replace(limits, attempts=attempts, max_delay_s=min(limits.max_delay_s, IMPATIENT_WAIT_S))
 
 
 def _delay_s(attempt: int, error: ModelError, random: float, limits: RetryLimits) -> float:

@@ -96,7 +96,7 @@ def next_choice(
 class Impatient(Protocol):
     """Model that can be asked with shorter timeouts."""
 
-    def hasty(self) -> Model:
+    def impatient(self) -> Model:
         """Return the model for use while a fallback is available. Raises nothing."""
         ...
 
@@ -107,12 +107,12 @@ class Candidate:
 
     model: Model
     health: ModelHealth = WELL
-    hasty: Model = field(init=False)
+    impatient: Model = field(init=False)
     """The model with short timeouts, for use while a fallback is available."""
 
     def __post_init__(self) -> None:
-        """Set `hasty`."""
-        self.hasty = self.model.hasty() if isinstance(self.model, Impatient) else self.model
+        """Set `impatient`."""
+        self.impatient = self.model.impatient() if isinstance(self.model, Impatient) else self.model
 
 
 class Chain:
@@ -151,7 +151,7 @@ class Chain:
         while n is not None:
             member, shown = self._members[n], False
             others = next_choice(self._healths, {*failures, n}, self._clock.monotonic(), even_resting=all_rest)
-            model = member.model if others is None else member.hasty
+            model = member.model if others is None else member.impatient
             failed = ModelError("The model's stream ended before its answer did.", cure="Ask again.", retryable=True)
             try:
                 async with aclosing(model.stream(request)) as events:

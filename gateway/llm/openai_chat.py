@@ -18,7 +18,7 @@ from gateway.domain.proxy import WANTS_PASSWORD, Proxy, through
 from gateway.domain.steps import Answer
 from gateway.domain.text import media_type
 from gateway.errors import ConfigError, ModelError
-from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts, Trying
+from gateway.llm.attempts import DEFAULT_TIMEOUTS, RetriedModel, Timeouts
 from gateway.llm.dialects import Dialect, dialect_of, instead
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, AnswerParser
@@ -49,12 +49,12 @@ _CHANGES_AT_MOST = 4
 
 @dataclass(slots=True)
 class _Learned:
-    """Dialect of one server as far as it is known; shared by a model and its hasty copy."""
+    """Dialect of one server as far as it is known; shared by a model and its impatient copy."""
 
     dialect: Dialect
 
 
-class OpenAIChat(Trying):
+class OpenAIChat(RetriedModel):
     """`ports.Model` over `POST {base_url}/chat/completions`.
 
     Between prompts it stores only the parts of a request that its server refused (`dialects`), and cached JSON.
@@ -70,13 +70,13 @@ class OpenAIChat(Trying):
         clock: Clock,
         proxy: Proxy | None = None,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
-        patience: Timeouts = DEFAULT_PATIENCE,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
         limits: AnswerLimits = DEFAULT_ANSWER_LIMITS,
         random: Callable[[], float] = _random.random,
     ) -> None:
         """Check address and key; the session belongs to the caller. Raises `ConfigError` for an invalid one."""
         self._url, server = _endpoint(base_url)
-        super().__init__(f"The model's server {server}", retry, patience, random)
+        super().__init__(f"The model's server {server}", retry, timeouts, random)
         self._session = session
         self._proxy = proxy
         self._model = model
@@ -174,9 +174,9 @@ class OpenAIChat(Trying):
         }
         if self._peer.api_key:
             headers["Authorization"] = f"Bearer {self._peer.api_key}"
-        times = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect_s)
+        times = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect_s)
         try:
-            async with asyncio.timeout(self.first_s):
+            async with asyncio.timeout(self.first_byte_s):
                 # Redirects are not followed: they would lose the body, and send the key to another host.
                 # A file is sent in pieces: 100 MB of pictures, as bytes, blocked the event loop.
                 data = body if len(body) <= _SENT_AT_ONCE else BytesIO(body)
@@ -189,7 +189,7 @@ class OpenAIChat(Trying):
                     proxy=through(self._proxy),
                 )
         except TimeoutError:
-            raise self._silent(self.first_s) from None
+            raise self._silent(self.first_byte_s) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None  # the cause may contain the request's headers, and the key
 
@@ -201,8 +201,8 @@ class OpenAIChat(Trying):
             if assembly.done:
                 await _drain(response)
                 return
-            if self._clock.monotonic() - began > self._patience.whole_s:
-                words = f"The model took over {self._patience.whole_s:.0f} s."
+            if self._clock.monotonic() - began > self._timeouts.whole_s:
+                words = f"The model took over {self._timeouts.whole_s:.0f} s."
                 raise ModelError(words, cure="Ask for less at once.", about_request=True)
         if text := assembly.end():
             yield text
@@ -211,10 +211,10 @@ class OpenAIChat(Trying):
 
     async def _read(self, response: aiohttp.ClientResponse, assembly: AnswerParser) -> bytes:
         """Return the next bytes; none at the end. Once the answer is complete, a lost connection counts as the end."""
-        patience = self._patience
-        wait_s = patience.stall_s if assembly.began else self.first_s
+        timeouts = self._timeouts
+        wait_s = timeouts.stall_s if assembly.began else self.first_byte_s
         try:
-            async with asyncio.timeout(patience.after_finish_s if assembly.complete else wait_s):
+            async with asyncio.timeout(timeouts.after_finish_s if assembly.complete else wait_s):
                 return await response.content.readany()
         except TimeoutError:
             failure = self._silent(wait_s)
@@ -228,14 +228,14 @@ class OpenAIChat(Trying):
         most = self._limits.chunk_bytes
         body = bytearray()
         try:
-            async with asyncio.timeout(self._patience.stall_s):
+            async with asyncio.timeout(self._timeouts.stall_s):
                 while data := await response.content.readany():
                     body += data
                     if len(body) > most:
                         words = f"The model's server answered with more than {most:,} bytes."
                         raise ModelError(words, cure="Ask for less at once.", about_request=True)
         except TimeoutError:
-            raise self._silent(self._patience.stall_s) from None
+            raise self._silent(self._timeouts.stall_s) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None
         return bytes(body)
@@ -243,7 +243,7 @@ class OpenAIChat(Trying):
     async def _refusal(self, response: aiohttp.ClientResponse) -> ModelError:
         body = b""
         try:
-            async with asyncio.timeout(min(10.0, self._patience.stall_s)):
+            async with asyncio.timeout(min(10.0, self._timeouts.stall_s)):
                 while len(body) < _ERROR_BODY_BYTES and (data := await response.content.readany()):
                     body += data
         except (TimeoutError, aiohttp.ClientError, OSError):

@@ -21,7 +21,13 @@ from gateway.ports import Audit
 
 PAGE = 500
 """Rows read per query."""
-_COVERED = tuple(field.name for field in fields(AuditRow) if field.name not in ("prev_hash", "hash"))
+_EARLIER_NAME = {"basis": "because"}
+"""Names under which a row's hash covers a field: those of the first version, since a hash that is written stays."""
+_COVERED = {
+    _EARLIER_NAME.get(field.name, field.name): field.name
+    for field in fields(AuditRow)
+    if field.name not in ("prev_hash", "hash")
+}
 
 
 class Why(StrEnum):
@@ -88,7 +94,7 @@ def check_of(mark: AuditMark) -> str:
 
 def hash_of(row: AuditRow) -> str:
     """Return the correct hash of a row, ignoring its `hash`."""
-    data = {name: getattr(row, name) for name in _COVERED}
+    data = {name: getattr(row, field) for name, field in _COVERED.items()}
     data["at"] = _time(row.at)
     return hashlib.sha256((row.prev_hash + canonical(data)).encode()).hexdigest()
 

@@ -59,7 +59,7 @@ class SandboxSession(Protocol):
         """Private folder, empty at first, writable under the same path from both sides. Removed on close."""
         ...
 
-    def gate(self) -> AbstractAsyncContextManager[EgressProxy]:
+    def egress_proxy(self) -> AbstractAsyncContextManager[EgressProxy]:
         """Open an egress proxy. Waits until the program runs.
 
         Raises `SandboxMissing` when it does not run within 20 s, and `DragomanError` when all proxies are in use.
@@ -85,19 +85,19 @@ class ToolHost(Protocol):
         """The daemon's clock."""
         ...
 
-    def enclose(
+    def open_sandbox_session(
         self,
         program: Path,
         *,
         sandbox: SandboxMode | None,
         hosts: Sequence[str],
-        gates: int,
+        proxies: int,
         readable: Sequence[Path] = (),
     ) -> AbstractAsyncContextManager[SandboxSession]:
         """Open a sandbox session for one run of a program.
 
-        `sandbox` is the call's. `basic`: an own view of the files, and no network except `gates` egress proxies. `off`:
-        on the host; the program must be told to use the proxies. The environment is constructed in both.
+        `sandbox` is the call's. `basic`: an own view of the files, and no network except `proxies` egress proxies.
+        `off`: on the host; the program must be told to use the proxies. The environment is constructed in both.
 
         `hosts`: `host[:port]`, also `*.host`, that the proxies let through although their addresses are private;
         without a port 80 and 443 are meant. `readable`: absolute paths that `basic` shows besides the system and the

@@ -440,7 +440,7 @@ class Store(
     """All protocols of one store, as `open_store` returns it."""
 
     @property
-    def live(self) -> EventBus:
+    def event_bus(self) -> EventBus:
         """Event bus of this store."""
         ...
 

@@ -279,7 +279,7 @@ class TurnJournal(Protocol):
         """
         ...
 
-    async def brought(
+    async def record_fetched(
         self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
     ) -> None:
         """Store the fetched attachments of a message (`Received.files`), and the slots that show them.

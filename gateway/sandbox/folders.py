@@ -17,8 +17,9 @@ from gateway.errors import BadRequest, NotFound
 from gateway.sandbox import inside
 from gateway.sandbox.plan import SYSTEM
 
-PREFIX = "enclosure-"
-"""Unchanged from an earlier version, whose left-over folders the sweep must find."""
+PREFIX = "sandbox-session-"
+SWEPT = (PREFIX, "enclosure-")
+"""Prefixes of folders that the sweep removes once their daemon is gone; the second one is an earlier version's."""
 TMP_LINK = "tmp"
 NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 - not used
 """Folders that are never shown whole."""
@@ -116,7 +117,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _sweep(parent: Path) -> None:
-    for folder in parent.glob(f"{PREFIX}*"):
+    for folder in (one for prefix in SWEPT for one in parent.glob(f"{prefix}*")):
         lock = _lock(folder)
         if lock is not None:
             _remove(folder)

@@ -20,17 +20,17 @@ TOLD, NOT_TOLD = "told", "not-told"
 """Fourth argument: whether the program is told of the first proxy by its environment, once it is served."""
 
 
-def main(to_daemon: int, gates: int, given: list[tuple[int, int]], argv: list[str], *, told: bool) -> None:
-    """Send `gates` listening sockets, set up the descriptors (target, source) and exec `argv`; never returns."""
-    listening = [socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) for _ in range(gates)]
+def main(to_daemon: int, proxies: int, given: list[tuple[int, int]], argv: list[str], *, told: bool) -> None:
+    """Send `proxies` listening sockets, set up the descriptors (target, source) and exec `argv`; never returns."""
+    listening = [socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) for _ in range(proxies)]
     with socket.socket(fileno=to_daemon) as daemon:
-        socket.send_fds(daemon, [b"gates"], [gate.fileno() for gate in listening])
+        socket.send_fds(daemon, [b"proxies"], [proxy.fileno() for proxy in listening])
         if told and not daemon.recv(1):
             os._exit(127)  # the daemon is gone
     if told:
         os.environ.update(dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{listening[0].getsockname()[1]}"))
-    for gate in listening:
-        gate.close()
+    for proxy in listening:
+        proxy.close()
     for target, source in given:
         os.dup2(source, target)
     # The other descriptors belong to the containment, not to the program.

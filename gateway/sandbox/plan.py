@@ -130,7 +130,7 @@ class SandboxPlace:
     """Folders that `basic` shows empty, even beneath the workspace."""
     readable: Sequence[Path] = ()
     """Paths that `basic` shows read-only besides the system; missing ones are left out."""
-    enclosed: bool = False
+    of_session: bool = False
     """A sandbox session: user namespaces are there, which a browser's own sandbox needs."""
     network: NetworkMode = NetworkMode.NONE
     """Network of a contained program. An egress proxy of its own is not a matter of the command line."""
@@ -297,9 +297,9 @@ def _contained(place: SandboxPlace, limits: ProcessLimits, containment: Containm
     yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
     if place.network is NetworkMode.HOST:
         yield "--share-net"
-    if place.enclosed and os.geteuid() == 0:
+    if place.of_session and os.geteuid() == 0:
         yield from ("--uid", INSIDE, "--gid", INSIDE)
-    if not place.enclosed and containment.hardened:
+    if not place.of_session and containment.hardened:
         yield "--disable-userns"
     yield from _system(copies, containment)
     # Kernel settings belong to the machine, and root writes them by its user id alone, without any capability.

@@ -1,4 +1,4 @@
-"""Sandbox session for a program that outlives a call, such as a browser. Opened by a tool's `enclose`.
+"""Sandbox session for a program that outlives a call, such as a browser. Opened by a tool's `open_sandbox_session`.
 
 The program is started by a library that takes only a path. That path, the *launcher*, is a small process that sends
 its arguments and descriptors here. The daemon then starts the program as its own child process, in a tree like a
@@ -44,7 +44,7 @@ START_S = 20.0
 """Timeout in seconds for the program's start."""
 LAUNCHER_S = 2.0
 """Timeout in seconds for the launcher to end by itself."""
-MAX_GATES = 200
+MAX_PROXIES = 200
 """Number of egress proxies of a session; the kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18
 """Bytes of the launcher's message, which holds the program's arguments."""
@@ -53,12 +53,12 @@ LIMITS = ProcessLimits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, uma
 
 
 @asynccontextmanager
-async def enclosed(
+async def open_sandbox_session(
     program: Path,
     *,
     mode: SandboxMode,
     parent: Path,
-    gates: int,
+    proxies: int,
     serve: Serve,
     containment: Containment,
     readable: Sequence[Path] = (),
@@ -68,19 +68,21 @@ async def enclosed(
 
     The folder is made beneath `parent`, where folders of killed daemons are removed first. `basic` shows the system,
     the program's own folder, `readable` and the session's folder, all but the last read-only. It has no network, only
-    `gates` egress proxies: sockets on 127.0.0.1 inside that `serve` serves outside. In `off` they listen on the host's
-    127.0.0.1, where others can reach them too. `start_s`: timeout in seconds of a proxy for the program's start.
+    `proxies` egress proxies: sockets on 127.0.0.1 inside that `serve` serves outside. In `off` they listen on the
+    host's 127.0.0.1, where others can reach them too. `start_s`: timeout in seconds of a proxy for the program's start.
     Raises `NotFound` (the program), `BadRequest` (a path that cannot be shown), `SandboxMissing` without `basic`.
     """
     holder = holder_for(mode, containment)
-    if not 0 < gates <= MAX_GATES:
-        raise BadRequest(f"A sandbox session has 1 to {MAX_GATES} egress proxies, not {gates}.", cure="Ask for fewer.")
+    if not 0 < proxies <= MAX_PROXIES:
+        raise BadRequest(
+            f"A sandbox session has 1 to {MAX_PROXIES} egress proxies, not {proxies}.", cure="Ask for fewer."
+        )
     file = program_file(program)
     seen = visible(file, readable, parent) if mode != SandboxMode.OFF else ()
     async with folder_of_its_own(parent) as base:
         folder = base / "shared"
-        place = SandboxPlace(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
-        session = _Session(base, place, gates, serve, start_s)
+        place = SandboxPlace(workspace=folder, cwd=folder, home=folder / "home", readable=seen, of_session=True)
+        session = _Session(base, place, proxies, serve, start_s)
         try:
             tmp = TMP if mode != SandboxMode.OFF else str(short_tmp(base))
             session.open(_Start(file, tmp, holder, mode, containment))
@@ -116,7 +118,7 @@ class _Start:
         self._containment = containment
 
     def tree(
-        self, place: SandboxPlace, output: _Diagnostics, gates: int, asked: _LaunchRequest
+        self, place: SandboxPlace, output: _Diagnostics, proxies: int, asked: _LaunchRequest
     ) -> tuple[HeldTree, socket.socket]:
         """Start it; return the tree, and the socket on which the proxies' sockets come. Raises as `Tree.start`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -124,7 +126,7 @@ class _Start:
             handed = above(theirs.fileno())
         tree = HeldTree(self._holder, output, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
-        first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
+        first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(proxies), lent]
         first.append(inside.NOT_TOLD)
         argv = [*first, str(self._program), *asked.arguments]
         try:
@@ -172,10 +174,10 @@ class _LaunchRequest:
 class _Session:
     """`ports.SandboxSession`. Its state changes in callbacks of the event loop; none of them waits."""
 
-    def __init__(self, base: Path, place: SandboxPlace, gates: int, serve: Serve, start_s: float) -> None:
+    def __init__(self, base: Path, place: SandboxPlace, proxies: int, serve: Serve, start_s: float) -> None:
         self._base = base
         self._place = place
-        self._gates = gates
+        self._proxies = proxies
         self._serve = serve
         self._start_s = start_s
         self._free: deque[socket.socket] = deque()
@@ -199,7 +201,7 @@ class _Session:
         return self._place.workspace
 
     @asynccontextmanager
-    async def gate(self) -> AsyncGenerator[EgressProxy]:
+    async def egress_proxy(self) -> AsyncGenerator[EgressProxy]:
         """Open an egress proxy, on the socket that has been free the longest."""
         try:
             async with asyncio.timeout(self._start_s):
@@ -210,7 +212,7 @@ class _Session:
         if self._over:
             raise SandboxMissing(self._over, cure="Open a new sandbox session; `dragoman check` tests this machine.")
         if not self._free:
-            raise DragomanError(f"All {self._gates} egress proxies are in use.", cure="Close one, then try again.")
+            raise DragomanError(f"All {self._proxies} egress proxies are in use.", cure="Close one, then try again.")
         listening = self._free.popleft()
         try:
             _drop_backlog(listening)
@@ -263,24 +265,24 @@ class _Session:
         asking = self._sockets["launcher"]
         try:
             with _LaunchRequest(asking) as asked:
-                self._tree, self._sockets["gates"] = start.tree(self._place, self._diagnostics, self._gates, asked)
+                self._tree, self._sockets["proxies"] = start.tree(self._place, self._diagnostics, self._proxies, asked)
         except (DragomanError, OSError, ValueError) as error:
             self._finish(f"The program could not be started: {error}")
             return
         self._tree.when_ended(self._ended)
-        loop.add_reader(self._sockets["gates"], self._handed)
+        loop.add_reader(self._sockets["proxies"], self._handed)
         loop.add_reader(asking, self._left)
 
     def _handed(self) -> None:
         message, received, _, _ = socket.recv_fds(
-            self._sockets["gates"], 16, self._gates, socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+            self._sockets["proxies"], 16, self._proxies, socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
         )
-        self._close("gates")
+        self._close("proxies")
         listening = [socket.socket(fileno=fd) for fd in received]
         self._free.extend(listening)
         for one in listening:
             one.setblocking(False)
-        if self._tree and message and len(listening) == self._gates:
+        if self._tree and message and len(listening) == self._proxies:
             self._changed.set()
 
     # --- its end ----------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ class _Session:
             self._tree.kill()
 
     def _ended(self, code: int) -> None:
-        if "gates" in self._sockets:  # of two events the loop may deliver the later one first
+        if "proxies" in self._sockets:  # of two events the loop may deliver the later one first
             with contextlib.suppress(BlockingIOError):
                 self._handed()
         started = self._changed.is_set()

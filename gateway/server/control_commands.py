@@ -270,7 +270,7 @@ def _shown(row: AuditRow) -> dict[str, Any]:
         "session": row.session,
         "by": row.lane.value,
         "tool": row.tool,
-        "because": row.because.value,
+        "basis": row.basis.value,
         "rule": row.rule or row.grant,
         "decided_by": row.decided_by,
         "approval": row.wait,

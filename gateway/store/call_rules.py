@@ -138,7 +138,7 @@ def audit_row(
         lane=lane,
         tool=beginning.tool,
         action_sha=beginning.action_sha,
-        because=_because(state, wait, beginning),
+        basis=_basis(state, wait, beginning),
         wait=None if wait is None else wait.id,
         grant=beginning.grant if wait is None else None,
         rule=storable(beginning.rule) if wait is None and beginning.grant is None else "",
@@ -150,7 +150,7 @@ def audit_row(
     )
 
 
-def _because(state: StepState, wait: Wait | None, beginning: StartRecord) -> StartBasis:
+def _basis(state: StepState, wait: Wait | None, beginning: StartRecord) -> StartBasis:
     if wait is not None:
         return StartBasis.APPROVAL
     if state is StepState.STARTED:

@@ -274,7 +274,7 @@ def spent_of(columns: Columns) -> Spent:
 
 def audit_row_of(columns: Columns) -> AuditRow:
     """Return a row of the audit. Raises `StoreError` when it cannot be read."""
-    seq, at, session, turn, n, lane, tool, sha, because, wait, grant, rule, by, *rest = columns
+    seq, at, session, turn, n, lane, tool, sha, basis, wait, grant, rule, by, *rest = columns
     sandbox, node, prev_hash, hash_ = rest
     try:
         return AuditRow(
@@ -286,7 +286,7 @@ def audit_row_of(columns: Columns) -> AuditRow:
             lane=TurnKind(lane),
             tool=tool,
             action_sha=sha,
-            because=StartBasis(because),
+            basis=StartBasis(basis),
             wait=None if wait is None else WaitId(wait),
             grant=None if grant is None else GrantId(grant),
             rule=rule,

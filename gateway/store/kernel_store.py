@@ -223,11 +223,11 @@ class KernelStore(ABC):
         """Give the session of a turn the preset before its present one."""
         await self.run(lambda part: sessions.leave_plan(part, lease, n))
 
-    async def brought(
+    async def record_fetched(
         self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
     ) -> None:
         """Store the outcome of fetching a message's attachments, and the slots that show it."""
-        await self.run(lambda part: journal.brought(part, lease, message, files, slots))
+        await self.run(lambda part: journal.record_fetched(part, lease, message, files, slots))
 
     # --- children and usage -----------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class ProcessHost:
 
 
 def _serve(egress: Egress, sock: socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
-    return egress.gate(sock, hosts=(), address=address)
+    return egress.serve(sock, hosts=(), address=address)
 
 
 class Beginning:

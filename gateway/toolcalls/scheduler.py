@@ -116,7 +116,7 @@ class ToolCalls:
         """
         topic = turn_topic(lease.turn)
         async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
-            now, deciding = _Running(on_activity=on_activity), self._decider(tools)
+            now, decider = _Running(on_activity=on_activity), self._decider(tools)
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
             # A decision may have come before the subscription; a turn without waits cannot get one.
@@ -127,7 +127,7 @@ class ToolCalls:
                 try:
                     view, now.known = now.known or await self.queries.turn(lease.turn), None
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
-                    runnable = await self._decide(_Look(view=view, deciding=deciding), unfinished, lease, busy)
+                    runnable = await self._decide(_Look(view=view, decider=decider), unfinished, lease, busy)
                 except StoreError as error:
                     if not running:
                         raise
@@ -158,7 +158,7 @@ class ToolCalls:
         order = _CallOrder()
         for step in await self._after_hooks(look, unfinished, lease):
             await asyncio.sleep(0)  # a model may make 50 calls of 64 KiB in one answer: 13 ms for each
-            tool = look.deciding.ordered_tool(step)
+            tool = look.decider.ordered_tool(step)
             if order.waits_for_end(tool, runs=step.n in running):
                 continue
             behind = step.state is StepState.PLANNED and order.is_behind_a_wait(tool)
@@ -177,8 +177,8 @@ class ToolCalls:
         hooks, calls = self.execution.hooks, dict[int, Prepared]()
         for step in steps:
             if step.state is StepState.PLANNED and step.call is not None and step.hook_outcome is None:
-                seen = look.deciding.is_hooked(step)
-                if seen and (call := look.deciding.for_hooks(look.view, step)) is not None:
+                seen = look.decider.is_hooked(step)
+                if seen and (call := look.decider.for_hooks(look.view, step)) is not None:
                     calls[step.n] = call
         if not calls:
             return steps
@@ -196,8 +196,8 @@ class ToolCalls:
         if (tool or step.state is StepState.STARTED) and (wait is None or wait.state is not WaitState.OPEN):
             await self._read_grants(look)
         if step.state is StepState.PLANNED:
-            previewed = await look.deciding.preview(view, step)
-            first = partial(look.deciding.first, view, step, look.same, previewed=previewed)
+            previewed = await look.decider.preview(view, step)
+            first = partial(look.decider.first, view, step, look.same, previewed=previewed)
             found = first(look.granted or (), askable=True)
             if isinstance(found, Asked) and look.granted is None and await self._read_grants(look):
                 found = first(look.granted or (), askable=True)
@@ -211,9 +211,9 @@ class ToolCalls:
                     found = first(look.granted or (), askable=False)
         else:
             approved = wait is not None and wait.state is WaitState.APPROVED
-            previewed = await look.deciding.preview(view, step) if approved else None
-            checked = await look.deciding.check(view, step) if step.state is StepState.STARTED else None
-            found = look.deciding.later(view, step, wait, look.granted or (), previewed, checked)
+            previewed = await look.decider.preview(view, step) if approved else None
+            checked = await look.decider.check(view, step) if step.state is StepState.STARTED else None
+            found = look.decider.later(view, step, wait, look.granted or (), previewed, checked)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):
@@ -240,7 +240,7 @@ class ToolCalls:
         if opened is None:
             return  # the turn is being stopped
         for one in asked[opened:]:
-            await self.journal.finish_step(lease, one.step.n, look.deciding.refuse(refusal))
+            await self.journal.finish_step(lease, one.step.n, look.decider.refuse(refusal))
         if not opened:
             return
         self.metrics.decisions.labels("ask", "").inc(opened)
@@ -413,7 +413,7 @@ class _Look:
     """Findings of one pass over a turn, each determined once and only when needed."""
 
     view: TurnView
-    deciding: CallDecider
+    decider: CallDecider
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
     audiences: dict[str, Audience] = field(default_factory=dict[str, Audience])

@@ -25,7 +25,7 @@ from gateway.store.redis.copying import copy_of
 from tests.contract.family import SESSION, FamilyScene
 from tests.contract.scene import MAIN, NODE
 from tests.support.clock import FakeClock
-from tests.support.makers import answer, brought, result, said
+from tests.support.makers import answer, fetched, result, said
 from tests.support.redis_server import RedisServer
 
 AT_ONCE = timedelta(0)
@@ -54,7 +54,7 @@ async def lived(scene: FamilyScene) -> None:
     """A history with each kind of row: approvals with a card, a child, attachments, replies, a turn at work."""
     asked = await scene.asked(2)
     message = (await scene.view(asked.turn)).inputs[0].id
-    await scene.store.brought(asked.lease, message, [brought("inbox/a.png")])
+    await scene.store.record_fetched(asked.lease, message, [fetched("inbox/a.png")])
     for n, wait in enumerate(asked.waits, 1):
         await scene.press(wait)
         await scene.start(asked.lease, n, wait)

@@ -208,7 +208,7 @@ async def test_an_allowed_call_that_may_have_run_is_in_doubt(world: World, *, le
     assert [(await other.step(lease.turn, n)).state for n in (1, 2)] == [StepState.STARTED] * 2
     claimed = {one.lease.turn: one.lease for one in await other.store.claim(OTHER_NODE, 5)}
     await other.start(claimed[lease.turn], 1)
-    assert [row.because for row in await other.store.audit_rows(0, 9)] == [StartBasis.AGAIN]
+    assert [row.basis for row in await other.store.audit_rows(0, 9)] == [StartBasis.AGAIN]
 
 
 async def test_open_approvals_are_asked_anew_after_a_loss(world: World) -> None:

@@ -71,7 +71,7 @@ async def _connected(one: Scene, other: Scene, events: AsyncIterator[LiveEvent])
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         arrived = group.create_task(_heard(events, lambda event: event == Changed(session=probe)))
         while not arrived.done():
-            one.store.live.publish(SESSIONS, Changed(session=probe))
+            one.store.event_bus.publish(SESSIONS, Changed(session=probe))
             await asyncio.sleep(0.05)
     assert one is not other
 
@@ -84,10 +84,10 @@ async def test_a_node_that_ends_is_no_fault_of_the_others(pair: list[Scene]) -> 
     one, other = pair
     faults: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
-    async with one.store.live.subscribe(SESSIONS) as events:
+    async with one.store.event_bus.subscribe(SESSIONS) as events:
         await _connected(other, one, events)
         await other.store.close()
-        one.store.live.publish(SESSIONS, Changed(session=SessionId("after")))
+        one.store.event_bus.publish(SESSIONS, Changed(session=SessionId("after")))
         await _heard(events, lambda event: event == Changed(session=SessionId("after")))
         await asyncio.sleep(0.2)
     assert faults == []
@@ -295,7 +295,7 @@ async def test_the_next_turn_has_the_one_that_ends_in_its_history(pair: list[Sce
 
 async def test_a_commit_wakes_the_other_node(pair: list[Scene]) -> None:
     one, other = pair
-    async with other.store.live.subscribe(SESSIONS) as events:
+    async with other.store.event_bus.subscribe(SESSIONS) as events:
         await _connected(one, other, events)
         await one.say()
         await _heard(events, lambda event: event == Changed(session=SessionId("main:ann")))
@@ -313,15 +313,18 @@ async def test_an_answer_goes_to_the_sender_of_its_account(pair: list[Scene]) ->
     """Without one it stays here."""
     one, other = pair
     event, ends = TurnReleased(turn=TurnId("t1")), TurnReleased(turn=TurnId("t2"))
-    async with one.store.live.subscribe(ANSWERS, SLOTS) as here, other.store.live.subscribe(ANSWERS, SESSIONS) as there:
-        one.store.live.publish_to_sender(CHAT, event)
+    async with (
+        one.store.event_bus.subscribe(ANSWERS, SLOTS) as here,
+        other.store.event_bus.subscribe(ANSWERS, SESSIONS) as there,
+    ):
+        one.store.event_bus.publish_to_sender(CHAT, event)
         assert await _heard(here, lambda found: found == event)
-        other.store.live.send_for([(CHAT.channel, CHAT.account)])
+        other.store.event_bus.send_for([(CHAT.channel, CHAT.account)])
         await _connected(one, other, there)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             arrived = group.create_task(_heard(there, lambda found: found == ends))
             while not arrived.done():
-                one.store.live.publish_to_sender(CHAT, ends)
+                one.store.event_bus.publish_to_sender(CHAT, ends)
                 await asyncio.sleep(0.05)
 
 
@@ -338,7 +341,7 @@ async def test_a_restarted_server_is_found_again(own_server: RedisServer, clock:
     """What was asked meanwhile is done once, and subscribers are told that events may be lost."""
     async with _nodes(own_server, 2, clock) as stores:
         one, other = [Scene(store, clock) for store in stores]
-        async with other.store.live.subscribe(SESSIONS) as events:
+        async with other.store.event_bus.subscribe(SESSIONS) as events:
             await _connected(one, other, events)
             own_server.kill()
             async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:

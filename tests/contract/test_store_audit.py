@@ -38,7 +38,7 @@ async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
         "basic",
         NODE,
     )
-    assert (row.because, row.wait, row.decided_by) == (StartBasis.SETTINGS, None, None)
+    assert (row.basis, row.wait, row.decided_by) == (StartBasis.SETTINGS, None, None)
     assert await scene.store.audit_head() == AuditHead(
         since=(await scene.store.audit_head()).since, seq=1, hash=row.hash
     )
@@ -51,7 +51,7 @@ async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
     await scene.store.start_step(lease, 1, None, beginning(1, rule=place))
     found = await scene.store.audit_row(lease.turn, 1)
     assert found is not None
-    assert (found.seq, found.because, found.rule) == (1, StartBasis.RULE, place)
+    assert (found.seq, found.basis, found.rule) == (1, StartBasis.RULE, place)
     await scene.finish(lease)
 
     asked = await scene.asked()
@@ -59,7 +59,7 @@ async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
     await scene.store.start_step(asked.lease, 1, asked.wait, beginning(1, rule=place))
     found = await scene.store.audit_row(asked.lease.turn, 1)
     assert found is not None
-    assert (found.because, found.rule) == (StartBasis.APPROVAL, "")
+    assert (found.basis, found.rule) == (StartBasis.APPROVAL, "")
     assert (await verify(scene.store)).broken is None
 
 
@@ -70,13 +70,13 @@ async def test_the_row_of_a_call_is_that_of_its_last_start(scene: Scene) -> None
     await scene.press(asked.wait)
     await scene.start(asked.lease, 1, asked.wait)
     (row,) = await scene.store.audit_rows(0, 10)
-    assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
+    assert (row.basis, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
     await scene.lapse()
     again = await scene.claim()
     await scene.start(again, 1)
     found = await scene.store.audit_row(asked.turn, 1)
     assert found is not None
-    assert (found.seq, found.because) == (2, StartBasis.AGAIN)
+    assert (found.seq, found.basis) == (2, StartBasis.AGAIN)
     assert await scene.store.audit_row(asked.turn, 2) is None
     assert await scene.finish(again, TurnState.FAILED)
     whole = await verify(scene.store)
@@ -98,7 +98,7 @@ async def test_a_call_that_is_run_again_has_a_row_for_each_start(scene: Scene, c
     again = await scene.claim(OTHER_NODE)
     assert await scene.start(again, 1) is StartOutcome.STARTED
     first, second = await scene.store.audit_rows(0, 10)
-    assert (first.because, first.node, second.because, second.node) == (
+    assert (first.basis, first.node, second.basis, second.node) == (
         StartBasis.SETTINGS,
         NODE,
         StartBasis.AGAIN,

@@ -97,7 +97,7 @@ async def test_session_leaves_the_step_to_its_caller(scene: FamilyScene) -> None
 async def test_spawn_wakes_a_claimer(scene: FamilyScene) -> None:
     """A child begins at once."""
     lease = await scene.at_work()
-    async with scene.store.live.subscribe(TURNS) as events:
+    async with scene.store.event_bus.subscribe(TURNS) as events:
         await scene.spawn(lease)
         assert await anext(aiter(events)) == TurnsDue()
 

@@ -174,7 +174,7 @@ async def test_a_parked_parent_is_queued_by_the_end(scene: FamilyScene) -> None:
     child = await scene.child()
     assert await scene.store.park(child.parent)
     lease = await scene.work(child)
-    async with scene.store.live.subscribe(TURNS) as events:
+    async with scene.store.event_bus.subscribe(TURNS) as events:
         assert await scene.end_held(lease)
         assert await anext(aiter(events)) == TurnsDue()
     assert await scene.state(child.parent.turn) is TurnState.QUEUED
@@ -188,7 +188,7 @@ async def test_a_parked_parent_is_queued_by_the_end(scene: FamilyScene) -> None:
 async def test_a_running_parent_is_woken_and_does_not_park(scene: FamilyScene) -> None:
     """The answer may come before the turn parks; it must not sleep over it."""
     child = await scene.child()
-    async with scene.store.live.subscribe(turn_topic(child.parent.turn)) as events:
+    async with scene.store.event_bus.subscribe(turn_topic(child.parent.turn)) as events:
         await scene.end(child)
         assert await anext(aiter(events)) == TurnWoken(turn=child.parent.turn)
     assert not await scene.store.park(child.parent)
@@ -298,7 +298,7 @@ async def test_a_child_hears_of_its_own_child_within_its_task(scene: FamilyScene
     await scene.begin_calls(lease)
     below = await scene.born(lease, 1, SESSION)
     held, given = await scene.work(below), [one.id for one in (await scene.view(lease.turn)).inputs]
-    async with scene.store.live.subscribe(turn_topic(child.turn)) as events:
+    async with scene.store.event_bus.subscribe(turn_topic(child.turn)) as events:
         assert await scene.end_held(held, text="from below")
         assert await anext(aiter(events)) == TurnWoken(turn=child.turn)
     early = await scene.store.finish_turn(

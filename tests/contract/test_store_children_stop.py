@@ -70,7 +70,7 @@ async def test_a_running_child_may_write_results_only(scene: FamilyScene) -> Non
     """Its holder is woken; the end is nobody's news."""
     child = await scene.child()
     held = await scene.work(child)
-    async with scene.store.live.subscribe(turn_topic(child.turn)) as events:
+    async with scene.store.event_bus.subscribe(turn_topic(child.turn)) as events:
         assert await scene.stop() == 2
         assert await anext(aiter(events)) == TurnWoken(turn=child.turn)
     assert await scene.store.renew(held) is STOPPING

@@ -131,7 +131,7 @@ async def test_a_claim_of_none_waits_for_a_wake_up(scene: Scene) -> None:
     """As whoever has no room does. It takes none of those that are ready."""
     await scene.say()
     async with waiting(scene, limit=0) as claim:
-        scene.store.live.publish(TURNS, TurnsDue())
+        scene.store.event_bus.publish(TURNS, TurnsDue())
     assert claim.result() == []
     assert await scene.store.claim(NODE, 0) == []
 
@@ -141,7 +141,7 @@ async def test_a_wake_up_makes_a_claim_look_by_the_clock(scene: Scene) -> None:
     held = await scene.say(cut=True)
     async with waiting(scene) as claim:
         scene.clock.advance(2)
-        scene.store.live.publish(TURNS, TurnsDue())
+        scene.store.event_bus.publish(TURNS, TurnsDue())
     assert (claim.result() or _turns(await scene.store.claim(NODE, wait_s=LONG_S))) == [held.turn]
 
 
@@ -216,7 +216,7 @@ async def test_slots_of_other_channels_are_left_to_others(scene: Scene) -> None:
         nothing = group.create_task(scene.store.claim_slots(NODE, [], 5, wait_s=LONG_S), name="no channel has room")
         await asyncio.sleep(SHORT_S)
         await scene.store.plan(lease, answer(), given=[], slots=[said("a"), said("b", where=OTHER_CHAT)])
-        scene.store.live.publish(SLOTS, SlotsDue())
+        scene.store.event_bus.publish(SLOTS, SlotsDue())
     assert nothing.result() == []
     assert sorted(_texts(await scene.store.claim_slots(NODE, CHANNELS, 5, wait_s=LONG_S))) == ["a", "b"]
 

@@ -23,7 +23,7 @@ def texts(inputs: tuple[Received, ...]) -> list[str]:
 
 async def test_it_makes_the_session_and_starts_nothing(store: Store, scene: Scene) -> None:
     """A row of the session with no turn."""
-    async with store.live.subscribe(SESSIONS) as heard:
+    async with store.event_bus.subscribe(SESSIONS) as heard:
         await scene.overhear("a", to=GROUP)
         assert await anext(heard) == Changed(session=GROUP.session)
     (kept,) = await scene.items(Received, GROUP.session)

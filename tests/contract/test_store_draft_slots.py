@@ -49,7 +49,7 @@ def _shown(slot: Slot) -> tuple[str, int, int, SlotState]:
 async def test_the_beginning_of_an_answer_is_sent(scene: Scene) -> None:
     """Like any slot of the turn."""
     lease = await scene.running()
-    async with scene.store.live.subscribe(SLOTS) as heard:
+    async with scene.store.event_bus.subscribe(SLOTS) as heard:
         assert await scene.store.open_slot(lease, early())
         assert await anext(heard) == SlotsDue()
     slot = await scene.slot(EARLY)

@@ -108,7 +108,7 @@ async def test_an_edit_replaces_a_message_that_waits(store: Store, scene: Scene)
     """The text alone changes, and readers hear of it."""
     message = replace(inbound("old"), quoted="q")
     await _accept(store, message)
-    async with store.live.subscribe(SESSIONS) as heard:
+    async with store.event_bus.subscribe(SESSIONS) as heard:
         assert await scene.edit(message, "new")
         assert await anext(heard) == Changed(session=MAIN)
     assert (await scene.received("new")).message == replace(message, text="new")

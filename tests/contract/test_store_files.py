@@ -14,7 +14,7 @@ from gateway.domain.tools import Artifact, ResultStatus
 from gateway.domain.turns import TurnState
 from gateway.errors import LeaseLost, NotFound
 from tests.contract.scene import MAIN, Scene
-from tests.support.makers import CHAT, attachment, brought, file_slot, result, route
+from tests.support.makers import CHAT, attachment, fetched, file_slot, result, route
 
 PHOTO = attachment("ä photo.png", media_type="image/png", size=7)
 PAPER = attachment("paper", source="f2")
@@ -38,11 +38,11 @@ async def test_transcript_is_shown_once(scene: Scene) -> None:
     lease = await scene.claim()
     (received,) = (await scene.view(lease.turn)).inputs
     outcome, slot = (
-        replace(brought("inbox/1.ogg"), heard="hi"),
+        replace(fetched("inbox/1.ogg"), heard="hi"),
         NewSlot(conversation=CHAT, kind=SlotKind.REPLY, text="hi"),
     )
-    await scene.store.brought(lease, received.id, [outcome], [slot])
-    await scene.store.brought(lease, received.id, [brought("inbox/2.ogg")], [slot])
+    await scene.store.record_fetched(lease, received.id, [outcome], [slot])
+    await scene.store.record_fetched(lease, received.id, [fetched("inbox/2.ogg")], [slot])
 
     (found,) = (await scene.view(lease.turn)).inputs
     assert (found.files, found.message.attachments[0].seconds) == ((outcome,), 3)
@@ -55,7 +55,7 @@ async def test_a_stopping_turn_shows_nothing_that_was_heard(scene: Scene) -> Non
     (received,) = (await scene.view(lease.turn)).inputs
     await scene.stop()
     slot = NewSlot(conversation=CHAT, kind=SlotKind.REPLY, text="hi")
-    await scene.store.brought(lease, received.id, [brought("inbox/1.ogg")], [slot])
+    await scene.store.record_fetched(lease, received.id, [fetched("inbox/1.ogg")], [slot])
 
     assert "hi" not in [one.text for one in await scene.items(Slot)]
 
@@ -80,10 +80,10 @@ async def test_fetched_files_are_stored_and_seen_by_every_reader(scene: Scene) -
     await scene.say("look", attachments=(PHOTO, PAPER))
     lease = await scene.claim()
     (received,) = (await scene.view(lease.turn)).inputs
-    outcome = (brought("inbox/1.png"), brought("", size=0, trouble="It is too large."))
+    outcome = (fetched("inbox/1.png"), fetched("", size=0, trouble="It is too large."))
     before = max(row.rev for row in await scene.rows())
-    async with scene.store.live.subscribe(session_topic(MAIN)) as heard:
-        await scene.store.brought(lease, received.id, outcome)
+    async with scene.store.event_bus.subscribe(session_topic(MAIN)) as heard:
+        await scene.store.record_fetched(lease, received.id, outcome)
         assert await anext(heard) == Changed(session=MAIN)
     (found,) = (await scene.view(lease.turn)).inputs
     assert (found.files, found.message, found.given) == (outcome, received.message, None)
@@ -94,7 +94,7 @@ async def test_fetched_files_are_stored_and_seen_by_every_reader(scene: Scene) -
 async def test_an_empty_outcome_is_one_too(scene: Scene) -> None:
     lease = await scene.running()
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.store.brought(lease, received.id, ())
+    await scene.store.record_fetched(lease, received.id, ())
     (found,) = (await scene.view(lease.turn)).inputs
     assert found.files == ()
 
@@ -104,9 +104,9 @@ async def test_the_first_word_stands(scene: Scene) -> None:
     await scene.say("look", attachments=(PHOTO,))
     lease = await scene.claim()
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.store.brought(lease, received.id, [brought("inbox/1.png")])
+    await scene.store.record_fetched(lease, received.id, [fetched("inbox/1.png")])
     before = await scene.rows()
-    await scene.store.brought(lease, received.id, [brought("inbox/2.png")])
+    await scene.store.record_fetched(lease, received.id, [fetched("inbox/2.png")])
     assert await scene.rows() == before
 
 
@@ -118,7 +118,7 @@ async def test_a_stale_holder_stores_nothing_of_it(scene: Scene) -> None:
     (received,) = (await scene.view(lease.turn)).inputs
     before = await scene.rows()
     with pytest.raises(LeaseLost):
-        await scene.store.brought(stale, received.id, [brought("inbox/1.png")])
+        await scene.store.record_fetched(stale, received.id, [fetched("inbox/1.png")])
     assert await scene.rows() == before
 
 
@@ -128,7 +128,7 @@ async def test_a_message_of_another_turn_is_not_found(scene: Scene) -> None:
     before = await scene.rows()
     for message in (other.inbound, InboundId("nobody")):
         with pytest.raises(NotFound):
-            await scene.store.brought(lease, message, [brought("inbox/1.png")])
+            await scene.store.record_fetched(lease, message, [fetched("inbox/1.png")])
     assert await scene.rows() == before
 
 
@@ -137,10 +137,10 @@ async def test_it_is_there_after_the_turn_too(scene: Scene) -> None:
     await scene.say("look", attachments=(PHOTO,))
     lease = await scene.claim()
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.store.brought(lease, received.id, [brought("inbox/1.png")])
+    await scene.store.record_fetched(lease, received.id, [fetched("inbox/1.png")])
     await scene.finish(lease)
     (view,) = await scene.store.history(MAIN, 0, 10)
-    assert view.inputs[0].files == (brought("inbox/1.png"),)
+    assert view.inputs[0].files == (fetched("inbox/1.png"),)
 
 
 # --- what is shown of a call ------------------------------------------------------------------

@@ -247,7 +247,7 @@ async def test_a_grant_is_counted_when_it_is_used(scene: FamilyScene, clock: Fak
         assert (now.used, now.last_used_at) == (n, clock.now())
         assert await scene.finish(lease, TurnState.FAILED)
     rows = await scene.store.audit_rows(0, 10)
-    assert [(row.because, row.grant) for row in rows] == [
+    assert [(row.basis, row.grant) for row in rows] == [
         (StartBasis.APPROVAL, None),
         (StartBasis.GRANT, grant.id),
         (StartBasis.GRANT, grant.id),

@@ -30,7 +30,7 @@ from tests.support.makers import (
     OTHER_CHAT,
     answer,
     attachment,
-    brought,
+    fetched,
     file_slot,
     new_wait,
     result,
@@ -147,7 +147,7 @@ async def _asks(scene: FamilyScene, lease: Lease) -> None:
 
 async def _fetches(scene: FamilyScene, lease: Lease) -> None:
     (message,) = (await scene.view(lease.turn)).inputs
-    await scene.store.brought(lease, message.id, [brought("inbox/photo.png")])
+    await scene.store.record_fetched(lease, message.id, [fetched("inbox/photo.png")])
 
 
 async def _speaks(scene: FamilyScene, lease: Lease) -> None:
@@ -188,7 +188,7 @@ async def test_turn_without_files_gives_no_home(scene: FamilyScene) -> None:
     await scene.say(attachments=(attachment(),))
     (lease,) = await claim(scene)
     (message,) = (await scene.view(lease.turn)).inputs
-    await scene.store.brought(lease, message.id, [brought("", trouble="Too large.")])
+    await scene.store.record_fetched(lease, message.id, [fetched("", trouble="Too large.")])
     assert await scene.finish(lease)
     assert await scene.store.places_of(MAIN) == []
 

@@ -230,7 +230,7 @@ async def test_a_stopping_turn_is_not_steered(scene: Scene) -> None:
 async def test_interrupted_turn_is_stopped_and_the_message_is_next(scene: Scene) -> None:
     """Its holder is told and may only write results; then the new turn runs."""
     asked = await scene.asked()
-    async with scene.store.live.subscribe(turn_topic(asked.turn)) as heard:
+    async with scene.store.event_bus.subscribe(turn_topic(asked.turn)) as heard:
         accepted = await scene.say("no, this", running=WhileRunning.INTERRUPT)
         assert await anext(heard) == TurnWoken(turn=asked.turn)
     assert (accepted.turn != asked.turn, accepted.steered, accepted.waiting) == (True, False, False)

@@ -69,7 +69,7 @@ async def _on_page(scene: Scene, owner: OwnerName = ANN) -> list[Slot]:
 
 async def test_every_owner_is_told_on_the_page(store: Store, scene: Scene) -> None:
     """In the main session, which is made; nobody wrote from a chat."""
-    async with store.live.subscribe(SESSIONS) as heard:
+    async with store.event_bus.subscribe(SESSIONS) as heard:
         assert await store.tell_owners("token", "It was revoked.", OWNERS | {CLEO: []})
         assert {await anext(heard), await anext(heard)} == {
             Changed(session=MAIN),

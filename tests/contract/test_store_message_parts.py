@@ -109,7 +109,7 @@ async def test_a_command_goes_on_with_nothing(scene: Scene, kind: TurnKind) -> N
 async def test_another_message_of_the_person_ends_the_wait(scene: Scene) -> None:
     """The platform sends the parts one after the other: after anything else there is no rest, and nobody waits."""
     first = await scene.say("a", cut=True)
-    async with scene.store.live.subscribe(TURNS) as heard:
+    async with scene.store.event_bus.subscribe(TURNS) as heard:
         await scene.say("an answer", reply_to="7")
         assert await anext(heard) == TurnsDue()
     assert (await scene.say("b")).turn != first.turn
@@ -140,7 +140,7 @@ async def test_eight_parts_are_one_message_at_most(scene: Scene) -> None:
     for part in range(1, 7):
         assert (await scene.say(str(part), cut=True)).turn == first.turn
     assert not await scene.store.claim(NODE)
-    async with scene.store.live.subscribe(TURNS) as heard:
+    async with scene.store.event_bus.subscribe(TURNS) as heard:
         assert (await scene.say("7", cut=True)).turn == first.turn
         assert await anext(heard) == TurnsDue()
     assert (await scene.say("8", cut=True)).turn != first.turn
@@ -199,13 +199,13 @@ async def test_others_are_claimed_meanwhile(scene: Scene, clock: FakeClock) -> N
 
 async def test_runners_hear_when_the_rest_came(scene: Scene) -> None:
     """And not before: there is nothing to claim."""
-    async with scene.store.live.subscribe(TURNS) as heard:
+    async with scene.store.event_bus.subscribe(TURNS) as heard:
         await scene.say("a", cut=True)
         await scene.say("b", cut=True)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await anext(heard)
-    async with scene.store.live.subscribe(TURNS) as heard:
+    async with scene.store.event_bus.subscribe(TURNS) as heard:
         await scene.say("c")
         assert await anext(heard) == TurnsDue()
 

@@ -315,4 +315,4 @@ async def test_a_probe_writes_and_changes_nothing(scene: Scene) -> None:
     assert await scene.rows() == before
     await scene.store.close()
     await scene.store.close()
-    assert scene.store.live is not None
+    assert scene.store.event_bus is not None

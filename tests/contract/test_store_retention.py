@@ -26,8 +26,8 @@ from tests.support.makers import (
     ANN_TELEGRAM,
     answer,
     approval,
-    brought,
     copy_timer,
+    fetched,
     inbound,
     new_wait,
     result,
@@ -316,7 +316,7 @@ async def test_files_of_a_removed_turn_are_named(scene: Scene) -> None:
     await settled(scene)
     lease = await scene.started()
     message = (await scene.view(lease.turn)).inputs[0].id
-    await scene.store.brought(lease, message, [brought("inbox/i1-1.png"), brought("", trouble="too large")])
+    await scene.store.record_fetched(lease, message, [fetched("inbox/i1-1.png"), fetched("", trouble="too large")])
     await scene.came(lease, 1, result())
     assert await scene.finish(lease)
     await settled(scene)

@@ -144,7 +144,7 @@ async def test_further_task_follows_the_limits_of_its_parent(scene: FamilyScene)
 
 async def test_sender_wakes_whoever_claims(scene: FamilyScene) -> None:
     lease, child = await ended(scene)
-    async with scene.store.live.subscribe(TURNS) as events:
+    async with scene.store.event_bus.subscribe(TURNS) as events:
         await sent(scene, lease, child.session)
         assert await anext(aiter(events)) == TurnsDue()
 

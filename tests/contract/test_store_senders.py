@@ -67,7 +67,7 @@ async def test_released_sender_wakes_another(scene: Scene) -> None:
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
     await scene.store.slot_sent(slot, "m")
     assert await scene.store.hold("telegram/main", NODE, seconds(60))
-    async with scene.store.live.subscribe(SLOTS) as wakes:
+    async with scene.store.event_bus.subscribe(SLOTS) as wakes:
         await scene.store.leave(NODE)
         assert await anext(wakes) == SlotsDue()
     assert await scene.store.claim_slots(OTHER_NODE, ["telegram"], 5)

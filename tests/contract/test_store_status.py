@@ -55,7 +55,7 @@ def _shown(slot: Slot) -> tuple[str, int, int, SlotState]:
 async def test_it_is_sent_like_any_slot(scene: Scene) -> None:
     """At once, as a slot of the turn."""
     lease = await scene.running()
-    async with scene.store.live.subscribe(SLOTS) as heard:
+    async with scene.store.event_bus.subscribe(SLOTS) as heard:
         assert await scene.store.open_slot(lease, status(lease))
         assert await anext(heard) == SlotsDue()
     slot = await _line(scene)

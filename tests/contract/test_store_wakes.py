@@ -36,7 +36,7 @@ CHANGED = Changed(session=MAIN)
 async def _heard(scene: Scene, topic: str, doing: Awaitable[object]) -> list[LiveEvent]:
     """Everything that was published on `topic` by one transition."""
     events: list[LiveEvent] = []
-    async with scene.store.live.subscribe(topic) as heard:
+    async with scene.store.event_bus.subscribe(topic) as heard:
         await doing
         try:
             async with asyncio.timeout(0.05):
@@ -249,7 +249,7 @@ async def test_announced_change_is_readable(scene: Scene) -> None:
     seen: list[TurnState] = []
 
     async def reader() -> None:
-        async with scene.store.live.subscribe(TURNS) as heard:
+        async with scene.store.event_bus.subscribe(TURNS) as heard:
             turn.set_result(None)
             async for _ in heard:
                 lease = (await scene.store.claim(NODE))[0].lease

@@ -236,7 +236,7 @@ class Siege:
 
 @asynccontextmanager
 async def besieged(state: Path, sandbox: SandboxMode, containment: Containment) -> AsyncGenerator[Siege]:
-    """Serve the tool in the real enclosure with real gates; Chromium starts with the first call."""
+    """Serve the tool in a real sandbox session with real egress proxies; Chromium starts with the first call."""
     net = Net()
     canary = state / "canary.txt"
     canary.write_text(CANARY)

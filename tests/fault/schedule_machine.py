@@ -164,15 +164,15 @@ class Ears:
 
     def publish(self, topic: str, event: LiveEvent) -> None:
         """Tell everybody."""
-        self._world.store.live.publish(topic, event)
+        self._world.store.event_bus.publish(topic, event)
 
     def publish_here(self, topic: str, event: LiveEvent) -> None:
         """Tell everybody: who looks for nothing is woken for nothing."""
-        self._world.store.live.publish(topic, event)
+        self._world.store.event_bus.publish(topic, event)
 
     def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
         """Tell all that follow answers."""
-        self._world.store.live.publish_to_sender(where, event)
+        self._world.store.event_bus.publish_to_sender(where, event)
 
     def send_for(self, accounts: Collection[tuple[str, str]]) -> None:
         """Take no notice: nobody edits here."""
@@ -180,7 +180,7 @@ class Ears:
     @asynccontextmanager
     async def subscribe(self, *topics: str) -> AsyncGenerator[AsyncIterator[LiveEvent]]:
         """Listen; it is counted that somebody does."""
-        async with self._world.store.live.subscribe(*topics) as events:
+        async with self._world.store.event_bus.subscribe(*topics) as events:
             self._world.listening += 1
             try:
                 yield _Heard(self._world, events)
@@ -286,13 +286,13 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         clock=engine.clock,
         ingress=engine.ingress,
         channels={channel.name: channel},
-        kept={},
+        stateful_tools={},
         http=cast(HttpServer, _NoServer()),
         control=cast(ControlServer, _NoControl()),
         worker=worker,
         delivery=delivery,
         live_edits=engine.live_edits(delivery, look_every_s=0.4),
-        membership=Membership(entry=NodeEntry(node=node, key=None), node=engine.store, events=engine.store.live),
+        membership=Membership(entry=NodeEntry(node=node, key=None), node=engine.store, events=engine.store.event_bus),
         sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

@@ -46,7 +46,7 @@ def nothing_was_reached(siege: Siege, *sessions: Attacked) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["parts", "targets", "tops that a person allowed"])
 async def test_nothing_inside_is_reached(siege: Siege, way: str) -> None:
-    """Also where a person allowed the host: an approval is no way around the gate."""
+    """Also where a person allowed the host: an approval is no way around the proxy."""
     await everything_is_tried(siege, way)
 
 

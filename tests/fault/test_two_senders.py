@@ -58,7 +58,7 @@ async def test_a_drained_sender_hands_over_before_its_lease_ends(tmp_path: Path)
         [sender] = senders(two)
         membership = sender.app.daemon.membership
         await two.store.drain(membership.standing().name, drained=True)
-        two.store.live.publish(NODES, NodesChanged())
+        two.store.event_bus.publish(NODES, NodesChanged())
         await until(lambda: membership.drained)
         await asyncio.sleep(CLAIMS_WAIT_S)  # claims that wait for something go on
         turns = sender.way.answered["claim"]
@@ -89,7 +89,7 @@ async def test_a_stale_sender_changes_nothing(tmp_path: Path) -> None:
 async def test_answer_deltas_reach_their_sender_alone(tmp_path: Path) -> None:
     """Whichever machine runs the turn. Without a sender, that one."""
     async with FakeTelegram().serve() as telegram, pair(tmp_path, FakeClock(), _config(tmp_path, telegram)) as two:
-        buses = [one.way.live for one in two.machines]
+        buses = [one.way.event_bus for one in two.machines]
         where = Conversation(channel="telegram", account="main", chat="1001")
         async with buses[0].subscribe(ANSWERS) as first, buses[1].subscribe(ANSWERS) as second:
             buses[1].publish_to_sender(where, TurnReleased(turn=TurnId("t-0")))

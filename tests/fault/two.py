@@ -93,7 +93,7 @@ class Suspended:
     """A store as one machine reaches it: while the machine is suspended, whatever it asks waits until it wakes."""
 
     store: MemoryStore
-    live: NodeBus
+    event_bus: NodeBus
     awake: asyncio.Event
     asked: Counter[str] = field(default_factory=Counter[str])
     """Calls of each method while the machine was awake."""
@@ -111,7 +111,7 @@ class Suspended:
             self.asked[name] += 1
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             if wait_s and not answer:  # waiting is the machine's own: one that was suspended meanwhile takes nothing
-                await self.live.wait_for(WAKES[name], wait_s)
+                await self.event_bus.wait_for(WAKES[name], wait_s)
                 await self.awake.wait()
                 answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             self.answered[name] += bool(answer)
@@ -140,7 +140,7 @@ class Machine:
     def wake(self) -> None:
         """It goes on where it was. What it was told meanwhile is lost."""
         self.way.awake.set()
-        self.way.live.look_again()
+        self.way.event_bus.look_again()
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class Pair:
             text=text,
             sent_at=self.store.clock.now(),
         )
-        assert await self.machines[at].app.answers.ingress.message(message) is not None
+        assert await self.machines[at].app.control_commands.ingress.message(message) is not None
 
     async def press(self, at: int, wait: WaitId, verb: Verb = Verb.ONCE, owner: str = "owner") -> PressResult:
         """Press a button on the page of one machine."""
@@ -177,7 +177,7 @@ class Pair:
             principal=web_principal(name),
             handle=self.handles.make(wait, page_card(name), verb),
         )
-        return (await self.machines[at].app.answers.ingress.press(press)).result
+        return (await self.machines[at].app.control_commands.ingress.press(press)).result
 
     async def asked(self) -> WaitId:
         """Wait for an open approval."""
@@ -207,7 +207,7 @@ class Pair:
 async def pair(folder: Path, clock: Clock, config: str = "", *, shares_files: bool = True) -> AsyncGenerator[Pair]:
     """Two daemons on one memory store, with one key for their buttons, and one home for their files."""
     store, buses = MemoryStore(clock), list[NodeBus]()
-    store.live_bus = StoreBus(buses)
+    store.local_bus = StoreBus(buses)
     containment = await probe()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(aiohttp.ClientSession())

@@ -126,7 +126,7 @@ class Engine:
         self.people = people
         self.model, self.operator = ScriptedModel(list(script)), ScriptedModel(name="operator")
         self.models = FakeModels(self.model)
-        self.handles = ButtonTokens(KEY)
+        self.tokens = ButtonTokens(KEY)
         self.limits = limits or TurnLimits()
         made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
         settings = settings_of(context_tokens, running or (WhileRunning.STEER if steer else WhileRunning.QUEUE))
@@ -170,11 +170,11 @@ class Engine:
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
         messages = make_messages(self.core, {channel.name: channel for channel in channels})
-        return Delivery(node=self.core.node, events=self.store.live, messages=messages)
+        return Delivery(node=self.core.node, events=self.store.event_bus, messages=messages)
 
     def live_edits(self, delivery: Delivery, look_every_s: float = 0.002) -> LiveEdits:
         """The live edits of the messages that are delivered."""
-        return LiveEdits(events=self.store.live, messages=delivery.messages, look_every_s=look_every_s)
+        return LiveEdits(events=self.store.event_bus, messages=delivery.messages, look_every_s=look_every_s)
 
     def host(self) -> DaemonChannelHost:
         """What channels may do besides pushing messages."""
@@ -285,7 +285,7 @@ class Engine:
         """Press a button of the card that stands in a conversation."""
         shown = [slot for slot in await self.store.card_slots(wait) if slot.conversation == where]
         card = shown[-1].id if shown else f"page:{where.chat}"
-        handle = self.handles.make(wait, card, verb)
+        handle = self.tokens.make(wait, card, verb)
         key = f"press-{next(self._keys)}"
         return await self.ingress.press(
             Press(event_key=key, conversation=where, principal=who, handle=handle, reason=reason)

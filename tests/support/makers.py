@@ -80,7 +80,7 @@ def attachment(name: str = "photo.png", *, source: str = "f1", media_type: str =
     return Attachment(source=source, name=name, media_type=media_type, size=size)
 
 
-def brought(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> FetchedFile:
+def fetched(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> FetchedFile:
     """What became of one."""
     return FetchedFile(path=path, size=size, media_type=media_type, trouble=trouble)
 

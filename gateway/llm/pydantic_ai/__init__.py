@@ -12,7 +12,7 @@ from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ConfigError, ModelError
-from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts, Trying
+from gateway.llm.attempts import DEFAULT_TIMEOUTS, RetriedModel, Timeouts
 from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
 from gateway.llm.pydantic_ai.errors import NotWhole, from_library
 from gateway.llm.text_buffer import TextBuffer
@@ -39,13 +39,13 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None, proxy:
             f"The model {name} needs packages that are not installed ({error.name or error}).",
             cure="Say `./run add providers`, or install Dragoman with the extra `providers`.",
         ) from error
-    limits = Timeout(DEFAULT_PATIENCE.stall_s, connect=DEFAULT_PATIENCE.connect_s)
+    limits = Timeout(DEFAULT_TIMEOUTS.stall_s, connect=DEFAULT_TIMEOUTS.connect_s)
     client = AsyncClient(timeout=limits, proxy=proxy.url if proxy else None)
     model = their_model(name, base_url=base_url, api_key=api_key, client=client)
     return LibraryModel(name, model, close=client.aclose, api_key=api_key, proxy=proxy)
 
 
-class LibraryModel(Trying):
+class LibraryModel(RetriedModel):
     """`ports.Model` over one of pydantic-ai's models. Stateless between prompts."""
 
     def __init__(
@@ -57,11 +57,11 @@ class LibraryModel(Trying):
         api_key: str | None = None,
         proxy: Proxy | None = None,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
-        patience: Timeouts = DEFAULT_PATIENCE,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
         random: Callable[[], float] = _random.random,
     ) -> None:
         """Wrap a model. `name` as configured; `close` closes its connections; the key is only needed to redact it."""
-        super().__init__(name, retry, patience, random)
+        super().__init__(name, retry, timeouts, random)
         self.close = close
         self._name = name
         self._model = model
@@ -88,7 +88,7 @@ class LibraryModel(Trying):
         messages, parameters = messages_of(request, answered_by=self._name), parameters_of(request)
         said, chars = TextBuffer(), 0
         try:
-            async with asyncio.timeout(self._patience.whole_s), AsyncExitStack() as held:
+            async with asyncio.timeout(self._timeouts.whole_s), AsyncExitStack() as held:
                 streamed = await self._entered(held, self._opened(messages, parameters))
                 async with aclosing(self._texts(streamed)) as texts:
                     async for text in texts:
@@ -110,20 +110,20 @@ class LibraryModel(Trying):
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.settings import ModelSettings
 
-        settings = ModelSettings(timeout=self._patience.stall_s, max_retries=0, max_tokens=ANSWER_TOKENS)
+        settings = ModelSettings(timeout=self._timeouts.stall_s, max_retries=0, max_tokens=ANSWER_TOKENS)
         return model_request_stream(self._model, messages, model_settings=settings, model_request_parameters=parameters)
 
     async def _entered(self, held: AsyncExitStack, opened: Any) -> StreamedResponse:
         try:
-            async with asyncio.timeout(self.first_s):
+            async with asyncio.timeout(self.first_byte_s):
                 return await held.enter_async_context(opened)
         except TimeoutError:
-            raise self._silent(self.first_s) from None
+            raise self._silent(self.first_byte_s) from None
 
     async def _texts(self, streamed: StreamedResponse) -> AsyncGenerator[str, None]:
         from gateway.llm.pydantic_ai.payload import text_of
 
-        events, wait_s = aiter(streamed), self.first_s
+        events, wait_s = aiter(streamed), self.first_byte_s
         while True:
             try:
                 async with asyncio.timeout(wait_s):
@@ -132,7 +132,7 @@ class LibraryModel(Trying):
                 return
             except TimeoutError:
                 raise self._silent(wait_s) from None
-            wait_s = self._patience.stall_s
+            wait_s = self._timeouts.stall_s
             if text := text_of(event):
                 yield text
 

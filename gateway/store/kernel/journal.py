@@ -191,7 +191,7 @@ def _view_if_whole(part: Part, turn: TurnId) -> TurnView | None:
         return None
 
 
-def brought(
+def record_fetched(
     part: Part, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot]
 ) -> None:
     """Store the outcome of fetching a message's attachments, and the slots that show it, once."""

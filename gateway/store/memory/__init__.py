@@ -31,15 +31,15 @@ class MemoryStore(MemoryQueries):
     def __init__(self, clock: Clock) -> None:
         """Start empty."""
         super().__init__(clock)
-        self.live_bus = LocalEventBus()
+        self.local_bus = LocalEventBus()
         self.rev = 0
         self.events: dict[EventKey, str] = {}
         self.poison: dict[EventKey, tuple[str, str]] = {}
 
     @property
-    def live(self) -> LocalEventBus:
+    def event_bus(self) -> LocalEventBus:
         """Return the store's event bus."""
-        return self.live_bus
+        return self.local_bus
 
     @property
     def terms(self) -> StoreTerms:
@@ -68,14 +68,14 @@ class MemoryStore(MemoryQueries):
     def commit(self, part: Part) -> None:
         """Store the changes of a transition and publish its wake-ups."""
         self._apply(part)
-        part.touched.publish(self.live_bus)
+        part.touched.publish(self.local_bus)
 
     async def claim_turns(
         self, take: Callable[[Part, TurnId], Claimed | None], limit: int, wait_s: float, home: str = ""
     ) -> list[Claimed]:
         """Claim ready turns; when there is none, wait for one."""
         claimed = self._claim(take, limit, home)
-        if not claimed and wait_s > 0 and await self.live_bus.wait_for(TURNS, wait_s):
+        if not claimed and wait_s > 0 and await self.local_bus.wait_for(TURNS, wait_s):
             claimed = self._claim(take, limit, home)
         return claimed
 
@@ -91,7 +91,7 @@ class MemoryStore(MemoryQueries):
     async def claim_due(self, take: Callable[[Part], list[Slot]], limit: int, wait_s: float) -> list[Slot]:
         """Claim due slots; when there is none, wait for some."""
         taken = self.change(take)
-        if not taken and wait_s > 0 and await self.live_bus.wait_for(SLOTS, wait_s):
+        if not taken and wait_s > 0 and await self.local_bus.wait_for(SLOTS, wait_s):
             taken = self.change(take)
         return taken
 

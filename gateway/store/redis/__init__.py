@@ -37,10 +37,10 @@ T = TypeVar("T")
 class RedisStore(RedisQueries):
     """`ports.Store` in Redis. Opened by `open_redis`."""
 
-    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, live: RedisEventBus, known: Known) -> None:
+    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, events: RedisEventBus, known: Known) -> None:
         """Take the running threads; `close` ends them."""
         super().__init__(clock)
-        self._writer, self._reader, self._live, self._known = writer, reader, live, known
+        self._writer, self._reader, self._events, self._known = writer, reader, events, known
         self.identity = known.life.store
 
     @property
@@ -59,9 +59,9 @@ class RedisStore(RedisQueries):
         return self._known.waits_for
 
     @property
-    def live(self) -> RedisEventBus:
+    def event_bus(self) -> RedisEventBus:
         """Return the store's event bus."""
-        return self._live
+        return self._events
 
     async def probe(self) -> None:
         """Write something durably."""
@@ -71,7 +71,7 @@ class RedisStore(RedisQueries):
         """Finish queued work and close. Idempotent."""
         await self._reader.close()
         await self._writer.close()
-        await self._live.close()
+        await self._events.close()
 
     async def run(self, transition: Callable[[Part], T]) -> T:
         """Run a transition and return when it is stored."""
@@ -151,9 +151,9 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
     reached = Reached() if noted is None else noted.reached
     known = Known(life_at(address, prefix), replace(terms, durability=found.durability), terms, reached)
     server_clock.set(*found.time)
-    live = RedisEventBus(address, prefix, node)
+    events = RedisEventBus(address, prefix, node)
     writer, reader = (
-        Worker(address, prefix, f"{node}/{name}", server_clock, live, known, waiting=waiting, guesses=name == "write")
+        Worker(address, prefix, f"{node}/{name}", server_clock, events, known, waiting=waiting, guesses=name == "write")
         for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
-    return RedisStore(server_clock, writer, reader, live, known)
+    return RedisStore(server_clock, writer, reader, events, known)

@@ -249,7 +249,7 @@ def _spent_values(spent: Spent) -> Values:
 
 
 def _audit_values(row: AuditRow) -> Values:
-    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait)
+    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.basis, row.wait)
     by = (row.grant, row.rule, row.decided_by, row.sandbox, row.node)
     return [row.seq, to_us(row.at), *about, *by, row.prev_hash, row.hash]
 

@@ -43,19 +43,21 @@ reads them itself."""
 class SqliteStore(SqliteQueries):
     """`ports.Store` in one SQLite file. Opened by `open_sqlite`."""
 
-    def __init__(self, clock: Clock, writer: Writer, readers: ReaderPool, live: LocalEventBus, lock: FileLock) -> None:
+    def __init__(
+        self, clock: Clock, writer: Writer, readers: ReaderPool, events: LocalEventBus, lock: FileLock
+    ) -> None:
         """Take the running threads and the lock; `close` releases them."""
         super().__init__(clock, readers)
         self.writer = writer
-        self._live = live
+        self._events = events
         self._lock = lock
         self._source = SqliteSource()
         writer.on_rollback(self._source.forget)
 
     @property
-    def live(self) -> LocalEventBus:
+    def event_bus(self) -> LocalEventBus:
         """Return the store's event bus."""
-        return self._live
+        return self._events
 
     async def probe(self) -> None:
         """Write something durably."""
@@ -170,7 +172,7 @@ def open_sqlite(path: str, clock: Clock, connect: Connect = open_writer) -> Sqli
     if not Path(path).is_absolute():
         raise StoreError(f"The store's path {path!r} is not absolute.", cure="Use `sqlite:///` with an absolute path.")
     path = os.path.realpath(path)  # unlike `Path.resolve`, it does not raise for circular links: opening does
-    sql, live = load_statements(), LocalEventBus()
+    sql, events = load_statements(), LocalEventBus()
     with ExitStack() as opened:
         make_file(path)
         lock = FileLock(path)
@@ -181,8 +183,8 @@ def open_sqlite(path: str, clock: Clock, connect: Connect = open_writer) -> Sqli
         rev = last_rev(connection, path, sql)
         connections = [open_reader(path, sql) for _ in range(READERS)]
         opened.pop_all()
-    writer, readers = Writer(path, sql, clock, live, rev), ReaderPool("store-reader", path, sql, clock)
-    store = SqliteStore(clock, writer, readers, live, lock)
+    writer, readers = Writer(path, sql, clock, events, rev), ReaderPool("store-reader", path, sql, clock)
+    store = SqliteStore(clock, writer, readers, events, lock)
     writer.start([connection])
     readers.start(connections)
     return store

@@ -23,7 +23,7 @@ def add_spent(tx: Tx, spent: Spent) -> None:
 
 def add_audit_row(tx: Tx, row: AuditRow) -> None:
     """Append a sealed row."""
-    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.because, row.wait)
+    about = (row.session, row.turn, row.n, row.lane, row.tool, row.action_sha, row.basis, row.wait)
     tx.run(
         "add_audit_row",
         row.seq,

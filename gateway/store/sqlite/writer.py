@@ -119,14 +119,14 @@ class ReaderPool(Worker):
 class Writer(Worker):
     """The one thread that writes, commits and checkpoints. All queued entries share one commit, without a timer."""
 
-    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus, rev: int) -> None:
+    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, events: LocalEventBus, rev: int) -> None:
         """Take the path, statements, clock, event bus and last revision; `commits` counts commits."""
         super().__init__("store-writer", path, sql, clock)
-        self._live = live
+        self._events = events
         self._names = path, f"{path}-wal", f"{path}-shm"
         self._turns, self._slots = WaitingClaims(), WaitingClaims()
-        live.call(TURNS, self._turns.look_again)
-        live.call(SLOTS, self._slots.look_again)
+        events.call(TURNS, self._turns.look_again)
+        events.call(SLOTS, self._slots.look_again)
         self._rev = self._reserved = rev
         self._files: Files = ()
         self._log: int | None = None
@@ -319,7 +319,7 @@ class Writer(Worker):
 
     def _announce(self, entry: WriteEntry) -> None:
         if entry.touched is not None:
-            entry.touched.publish(self._live)
+            entry.touched.publish(self._events)
         entry.settle()
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:

@@ -52,7 +52,7 @@ async def _turn(engine: Engine, tool: str, arguments: str) -> float:
     (wait,) = await engine.waits(turn)
     (card,) = await engine.store.card_slots(wait.id)
     name = Pick(question=0, option=1).name if wait.kind is WaitKind.QUESTION else Verb.ONCE
-    handle = engine.handles.make(wait.id, card.id, name)
+    handle = engine.tokens.make(wait.id, card.id, name)
     press = Press(event_key=f"press {handle}", conversation=CHAT, principal=ANN_TELEGRAM, handle=handle, reason="")
     await engine.ingress.press(press)
     await engine.run(await engine.claim())

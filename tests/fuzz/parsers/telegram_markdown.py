@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from channels.telegram import formatted_text, markdown_scan, markup
-from channels.telegram.formatted_text import Rich, clean, entities, split, units
+from channels.telegram.formatted_text import FormattedText, clean, entities, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup, linkable
@@ -40,7 +40,7 @@ def _markup() -> TelegramMarkup:
     return TelegramMarkup()
 
 
-def _check(found: Rich) -> None:
+def _check(found: FormattedText) -> None:
     is_tidy = clean(found.text) == found.text and found.text == found.text.strip()
     assert is_tidy or found.spans or not visible(found.text), (
         "blanks around a text"

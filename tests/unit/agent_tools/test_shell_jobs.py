@@ -82,7 +82,7 @@ def machine() -> Containment:
 @asynccontextmanager
 async def a_call(folder: Path, machine: Containment) -> AsyncGenerator[Call]:
     store = open_store("memory://", SystemClock())
-    jobs = Jobs(key_value=store, events=store.live, clock=SystemClock(), node=NodeId("here#1"), nodes=store)
+    jobs = Jobs(key_value=store, events=store.event_bus, clock=SystemClock(), node=NodeId("here#1"), nodes=store)
     workspace = folder / "workspace"
     workspace.mkdir()
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:

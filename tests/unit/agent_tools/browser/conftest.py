@@ -30,7 +30,7 @@ from tests.support.pages import Pages, serving
 WINDOW: ViewportSize = {"width": 1280, "height": 800}
 
 
-class StandInGate:
+class StandInEgressProxy:
     """Fake egress proxy that refuses the hosts set by a test."""
 
     address = ""
@@ -68,7 +68,7 @@ class Desk:
 
     def __init__(self, session: PageSession, work: Work, pages: Pages) -> None:
         self.session, self.work, self.pages = session, work, pages
-        self.gate = cast("StandInGate", session.proxy)
+        self.proxy = cast("StandInEgressProxy", session.proxy)
         self.settings = BrowserSettings()
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
@@ -111,7 +111,7 @@ class PageSessions:
     async def make(self) -> PageSession:
         """Return a new page session."""
         context = await self._browser.new_context(service_workers="block", viewport=WINDOW)
-        session = PageSession(context=context, proxy=StandInGate(), folder=Path())
+        session = PageSession(context=context, proxy=StandInEgressProxy(), folder=Path())
         await prepare(session)
         return session
 
@@ -180,7 +180,11 @@ async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> Asyn
 @asynccontextmanager
 async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
     work = Work(folder / "workspace")
-    session.proxy, session.folder, session.scopes = StandInGate(), folder / "page", Scopes(frozenset({pages.scope}))
+    session.proxy, session.folder, session.scopes = (
+        StandInEgressProxy(),
+        folder / "page",
+        Scopes(frozenset({pages.scope})),
+    )
     work.cwd.mkdir()
     session.folder.mkdir()
     try:

@@ -125,7 +125,7 @@ async def test_a_page_that_the_gate_refused(desk: Desk) -> None:
     assert page is not None
 
     async def refuse(_: object) -> None:
-        desk.gate.refused.append(TurnedAway(host=host, why="127.0.0.1 is a private address."))
+        desk.proxy.refused.append(TurnedAway(host=host, why="127.0.0.1 is a private address."))
 
     page.on("request", refuse)
     result = await desk("open", url=f"{desk.pages.here}/plain")
@@ -137,7 +137,7 @@ async def test_a_page_that_the_gate_refused(desk: Desk) -> None:
 
 async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
     await desk.open("/plain")
-    desk.gate.refused = [TurnedAway(host="10.0.0.9:80", why="It is a private address.")] * 3
+    desk.proxy.refused = [TurnedAway(host="10.0.0.9:80", why="It is a private address.")] * 3
     result = await desk("snapshot")
     assert result.text.count("10.0.0.9:80 (It is a private address.)") == 1
     assert "A plain page" in result.text

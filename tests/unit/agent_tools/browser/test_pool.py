@@ -26,9 +26,9 @@ from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
 from tests.support.browser import executable
 from tests.support.clock import FakeClock
-from tests.support.enclosures import OpenPlace
 from tests.support.fakes import in_background
 from tests.support.patience import PATIENCE_S
+from tests.support.sandbox_sessions import OpenPlace
 from tests.support.surroundings import until
 
 SPIN = """<script>
@@ -171,7 +171,7 @@ async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
 def left_running(place: OpenPlace) -> list[str]:
     """Return the command lines of this test's browsers that still run."""
     found: list[str] = []
-    folders = [str(enclosure.folder) for enclosure in place.enclosures]
+    folders = [str(session.folder) for session in place.sessions]
     for one in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             line = one.read_text(errors="replace")
@@ -195,21 +195,21 @@ async def test_parallel_first_calls_share_one_browser_and_no_cookies(tmp_path: P
             group.create_task(browsers.title("bob", f"{site}/sign-in?name=bob"))
         assert await browsers.title("ann", site) == "who=ann"
         assert await browsers.title("bob", site) == "who=bob"
-        assert [len(enclosure.gates) for enclosure in browsers.place.enclosures] == [2]
+        assert [len(session.proxies) for session in browsers.place.sessions] == [2]
         # Nothing but what the pages asked for went out.
-        asked = {host for gate in browsers.place.enclosures[0].gates for host in gate.asked}
+        asked = {host for proxy in browsers.place.sessions[0].proxies for host in proxy.asked}
         assert asked == {site.removeprefix("http://")}
 
 
 async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path, idle=60) as browsers:
         await browsers.title("ann", f"{site}/sign-in?name=ann")
-        [enclosure] = browsers.place.enclosures
+        [session] = browsers.place.sessions
         await browsers.rested(59, until=lambda: True)
         await asyncio.sleep(1.2)
-        assert enclosure.folder.exists()
+        assert session.folder.exists()
 
-        await browsers.rested(1, until=lambda: not enclosure.folder.exists() and not browsers.drivers())
+        await browsers.rested(1, until=lambda: not session.folder.exists() and not browsers.drivers())
         assert left_running(browsers.place) == []
         [kept] = (browsers.place.folder / "states").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -219,7 +219,7 @@ async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, si
             page = await page_of(session)
             await page.goto(site)
             assert (await page.title(), await page.evaluate("localStorage.seen")) == ("who=ann", "yes")
-        assert len(browsers.place.enclosures) == 2
+        assert len(browsers.place.sessions) == 2
 
 
 async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: Site) -> None:
@@ -228,8 +228,8 @@ async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: 
             await browsers.asks(name, f"{site}/sign-in?name={name}")
             browsers.clock.advance(1)
         await browsers.asks("cid", site)  # ann gives way
-        [enclosure] = browsers.place.enclosures
-        assert enclosure.open == 2
+        [session] = browsers.place.sessions
+        assert session.open == 2
         assert [path.name for path in (browsers.place.folder / "states").iterdir()] == ["ann.json"]
         assert await browsers.asks("ann", site) == "who=ann"  # bob gives way
 
@@ -252,14 +252,14 @@ async def test_seat_in_use_is_kept_and_calls_of_one_session_wait(tmp_path: Path,
 async def asks_until_anew(browsers: Browsers, site: Site, count: int) -> None:
     """Ask until so many browsers were started. Until its end is noticed, playwright answers without the last one."""
     async with asyncio.timeout(PATIENCE_S):
-        while len(browsers.place.enclosures) < count:
+        while len(browsers.place.sessions) < count:
             assert await browsers.asks("ann", site) == "nobody"
 
 
 async def test_crash_ends_the_call_under_way_and_no_later_one(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         await browsers.asks("ann", site)
-        browsers.place.enclosures[0].crash()
+        browsers.place.sessions[0].crash()
         await asks_until_anew(browsers, site, 2)
         await until(lambda: len(browsers.drivers()) == 1)  # that of the first browser has ended
         os.kill(browsers.drivers()[0], signal.SIGKILL)
@@ -267,7 +267,7 @@ async def test_crash_ends_the_call_under_way_and_no_later_one(tmp_path: Path, si
 
         async with browsers.pool.session("ann", SandboxMode.OFF) as session:
             page = await page_of(session)
-            browsers.place.enclosures[2].crash()
+            browsers.place.sessions[2].crash()
             with pytest.raises(Error):
                 await page.goto(f"{site}/never")
         assert await browsers.asks("ann", site) == "nobody"
@@ -281,7 +281,7 @@ async def test_slow_starting_browser_is_not_ended_as_idle(tmp_path: Path, site: 
             said.append(await browsers.asks("ann", site))
 
         async with in_background(asks()) as asking:
-            await happens(lambda: bool(browsers.place.enclosures))
+            await happens(lambda: bool(browsers.place.sessions))
             browsers.clock.advance(100_000)
             await asking
     assert said == ["nobody"]
@@ -299,7 +299,7 @@ async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path
             assert again is session
             assert (again.page, again.crashed) == (None, [])
         assert await browsers.title("ann", site) == "who=ann"
-        assert len(browsers.place.enclosures) == 1
+        assert len(browsers.place.sessions) == 1
 
 
 async def test_a_cut_call_leaves_the_page_usable(tmp_path: Path, site: Site) -> None:
@@ -329,7 +329,7 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
             assert "did not answer" in session.notes[-1]
         assert await browsers.title("ann", site) == "nobody"
         assert await browsers.asks("bob", site) == "nobody"
-        assert len(browsers.place.enclosures) == 1
+        assert len(browsers.place.sessions) == 1
 
 
 async def test_seat_with_a_stuck_tab_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
@@ -340,7 +340,7 @@ async def test_seat_with_a_stuck_tab_is_given_up_after_the_call(tmp_path: Path, 
         assert await browsers.title("ann", site) == "who=ann", "the cookies were kept"
         async with browsers.pool.session("ann", SandboxMode.OFF) as second:
             assert second is not first
-        assert len(browsers.place.enclosures) == 1
+        assert len(browsers.place.sessions) == 1
 
 
 async def test_a_first_call_that_is_cut_does_not_stop_the_start(tmp_path: Path, site: Site) -> None:
@@ -349,7 +349,7 @@ async def test_a_first_call_that_is_cut_does_not_stop_the_start(tmp_path: Path, 
             async with asyncio.timeout(0.1):
                 await browsers.asks("ann", site)
         assert await browsers.asks("ann", site) == "nobody"
-        assert len(browsers.place.enclosures) == 1
+        assert len(browsers.place.sessions) == 1
 
 
 async def test_a_daemon_that_stops_during_the_start_leaves_nothing(tmp_path: Path, site: Site) -> None:
@@ -374,7 +374,7 @@ async def test_stop_does_not_wait_for_a_starting_browser(tmp_path: Path, site: S
     loop = asyncio.get_running_loop()
     async with served(tmp_path, executable=str(program)) as browsers:
         asking = asyncio.create_task(browsers.asks("ann", site))
-        await until(lambda: bool(browsers.place.enclosures))
+        await until(lambda: bool(browsers.place.sessions))
         began = loop.time()
     assert loop.time() - began < 3
     with pytest.raises(DragomanError, match="is being shut down"):
@@ -392,7 +392,7 @@ async def test_one_that_cannot_start_does_not_end_the_others(
             async with browsers.pool.session("bob", SandboxMode.BASIC):
                 pass
         assert await browsers.asks("ann", site) == "nobody"
-        assert len(browsers.place.enclosures) == 1
+        assert len(browsers.place.sessions) == 1
 
 
 class _Driver:

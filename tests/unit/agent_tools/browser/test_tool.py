@@ -18,8 +18,8 @@ from gateway.ports import StatefulTool, ToolContext
 from tests.support.browser import executable
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
-from tests.support.enclosures import OpenPlace
 from tests.support.pages import serving
+from tests.support.sandbox_sessions import OpenPlace
 from tests.support.surroundings import until
 
 pytestmark = [
@@ -82,14 +82,14 @@ async def test_a_session_at_the_browser(tmp_path: Path) -> None:
 
         call = asyncio.create_task(ann("open", url=f"{pages.here}/hang"))
         await until(lambda: any(one.endswith("/hang") for one in pages.asked))
-        place.enclosures[0].crash()
+        place.sessions[0].crash()
         crashed = await call
         assert (crashed.status, crashed.code) == (ResultStatus.ERROR, "crashed")
         assert "Open the page again" in crashed.hint
 
         again = await ann("open", url=f"{pages.here}/plain")
         assert "A plain page" in again.text
-        assert len(place.enclosures) == 2
+        assert len(place.sessions) == 2
         assert (await ann("close")).text == "Closed; cookies are kept."
 
 

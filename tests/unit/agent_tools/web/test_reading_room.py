@@ -31,18 +31,18 @@ class Host(DaemonToolHost):
     started: list[Path] = field(default_factory=list[Path])
 
     @asynccontextmanager
-    async def enclose(
+    async def open_sandbox_session(
         self,
         program: Path,
         *,
         sandbox: SandboxMode | None,
         hosts: Sequence[str],
-        gates: int,
+        proxies: int,
         readable: Sequence[Path] = (),
     ) -> AsyncGenerator[SandboxSession]:
         more = [] if self.program is None else [self.program.parent]
-        opened = DaemonToolHost.enclose(
-            self, self.program or program, sandbox=sandbox, hosts=hosts, gates=gates, readable=[*readable, *more]
+        opened = DaemonToolHost.open_sandbox_session(
+            self, self.program or program, sandbox=sandbox, hosts=hosts, proxies=proxies, readable=[*readable, *more]
         )
         async with opened as session:
             self.started.append(session.launcher)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.telegram.formatted_text import WORD_JOINER, Json, Rich, Span, entities, finish, split, units
+from channels.telegram.formatted_text import WORD_JOINER, FormattedText, Json, Span, entities, finish, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import TelegramMarkup, linkable
@@ -82,15 +82,15 @@ MARKDOWN = st.one_of(
 
 def said(markdown: str, *, quiet: bool = False) -> tuple[str, list[tuple[str, str]]]:
     """The text, and each piece of formatting with what it covers."""
-    rich = MARKUP.rich(markdown, quiet=quiet)
-    return rich.text, [(span.kind, rich.text[span.start : span.end]) for span in rich.spans]
+    formatted = MARKUP.formatted(markdown, quiet=quiet)
+    return formatted.text, [(span.kind, formatted.text[span.start : span.end]) for span in formatted.spans]
 
 
-def check(rich: Rich) -> None:
+def check(formatted: FormattedText) -> None:
     """Everything that Telegram asks of a text and its entities."""
-    raw = rich.text.encode("utf-16-le")  # fails for a lone surrogate
-    assert rich.text == rich.text.rstrip()
-    found = entities(rich)
+    raw = formatted.text.encode("utf-16-le")  # fails for a lone surrogate
+    assert formatted.text == formatted.text.rstrip()
+    found = entities(formatted)
     assert found == sorted(found, key=lambda e: (e["offset"], -e["length"], e["type"]))
     for entity in found:
         begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
@@ -180,10 +180,10 @@ def test_a_table_is_set_out_in_columns() -> None:
 
 
 def test_code_keeps_its_language_when_it_is_one() -> None:
-    assert entities(MARKUP.rich("```py title=x\n1\n```")) == [
+    assert entities(MARKUP.formatted("```py title=x\n1\n```")) == [
         {"type": "pre", "offset": 0, "length": 1, "language": "py"}
     ]
-    assert "language" not in entities(MARKUP.rich("```<script>\n1\n```"))[0]
+    assert "language" not in entities(MARKUP.formatted("```<script>\n1\n```"))[0]
 
 
 @pytest.mark.parametrize(
@@ -201,12 +201,12 @@ def test_code_keeps_its_language_when_it_is_one() -> None:
     ],
 )
 def test_markdown_that_would_vanish_is_shown(markdown: str, text: str) -> None:
-    assert MARKUP.rich(markdown).text == text
+    assert MARKUP.formatted(markdown).text == text
 
 
 def test_offsets_count_utf16_units() -> None:
     assert units(EMOJI) == 4
-    assert entities(MARKUP.rich(f"{EMOJI} **{EMOJI}** `x`")) == [
+    assert entities(MARKUP.formatted(f"{EMOJI} **{EMOJI}** `x`")) == [
         {"type": "bold", "offset": 5, "length": 4},
         {"type": "code", "offset": 10, "length": 1},
     ]
@@ -248,9 +248,9 @@ def test_offsets_count_utf16_units() -> None:
     ],
 )
 def test_a_link_goes_where_it_says_or_shows_where_it_goes(markdown: str, text: str, link: str | None) -> None:
-    rich = MARKUP.rich(markdown)
-    assert rich.text == text
-    assert [span.url for span in rich.spans if span.url] == ([link] if link else [])
+    formatted = MARKUP.formatted(markdown)
+    assert formatted.text == text
+    assert [span.url for span in formatted.spans if span.url] == ([link] if link else [])
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_a_link_goes_where_it_says_or_shows_where_it_goes(markdown: str, text: s
 )
 def test_a_definition_is_shown_where_no_link_took_it(markdown: str) -> None:
     """So that no address is lost: a table has no links, and code none either."""
-    assert "https://a.example" in MARKUP.rich(markdown).text
+    assert "https://a.example" in MARKUP.formatted(markdown).text
 
 
 def test_a_link_may_be_defined_in_what_follows() -> None:
-    rich, _ = MARKUP.beginning("[a][r]", rest="more\n\n[r]: https://a.example")
-    assert [(rich.text, span.url) for span in rich.spans] == [("a", "https://a.example")]
+    formatted, _ = MARKUP.beginning("[a][r]", rest="more\n\n[r]: https://a.example")
+    assert [(formatted.text, span.url) for span in formatted.spans] == [("a", "https://a.example")]
 
 
 @pytest.mark.parametrize(
@@ -286,25 +286,25 @@ def test_a_link_may_be_defined_in_what_follows() -> None:
     ],
 )
 def test_names_in_a_group_ring_nobody(markdown: str, text: str) -> None:
-    rich = MARKUP.rich(markdown, quiet=True)
-    assert rich.text == text
-    check(rich)
-    assert WORD_JOINER not in MARKUP.rich(markdown).text
+    formatted = MARKUP.formatted(markdown, quiet=True)
+    assert formatted.text == text
+    check(formatted)
+    assert WORD_JOINER not in MARKUP.formatted(markdown).text
 
 
 @settings(max_examples=examples(400), deadline=None)
 @given(MARKDOWN, st.booleans())
 def test_any_text_becomes_what_telegram_takes(markdown: str, quiet: bool) -> None:
-    rich = MARKUP.rich(markdown, quiet=quiet)
-    check(rich)
-    assert all(span.kind == "pre" or not rich.text[:1].isspace() for span in rich.spans[:1])
+    formatted = MARKUP.formatted(markdown, quiet=quiet)
+    check(formatted)
+    assert all(span.kind == "pre" or not formatted.text[:1].isspace() for span in formatted.spans[:1])
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(MARKDOWN)
 def test_the_beginning_of_any_text_can_be_shown(markdown: str) -> None:
     for end in range(0, len(markdown), 7):
-        check(MARKUP.rich(closed(markdown[:end])))
+        check(MARKUP.formatted(closed(markdown[:end])))
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ ORDINARY = "A paragraph with **bold** and `code` in it, and a [link](https://exa
 def cpu_s(text: str) -> float:
     """Seconds of CPU that the first four messages of a text take."""
     begun = time.process_time()
-    for _ in zip(range(4), split(MARKUP.rich(closed(text), quiet=True)), strict=False):
+    for _ in zip(range(4), split(MARKUP.formatted(closed(text), quiet=True)), strict=False):
         pass
     return time.process_time() - begun
 
@@ -383,7 +383,7 @@ def test_hostile_text_takes_little_time(text: str) -> None:
 # --- cutting --------------------------------------------------------------------------------------
 
 
-def cut(text: str, limit: int, *spans: Span) -> list[Rich]:
+def cut(text: str, limit: int, *spans: Span) -> list[FormattedText]:
     return list(split(finish(text, spans), limit))
 
 
@@ -432,31 +432,31 @@ def test_formatting_over_a_cut_is_closed_and_opened_again() -> None:
 
 
 def test_code_over_a_cut_keeps_language_and_indentation() -> None:
-    rich = MARKUP.rich("```py\ndef f():\n    return 1\n\n\n    # end\n```")
-    parts = list(split(rich, 14))
+    formatted = MARKUP.formatted("```py\ndef f():\n    return 1\n\n\n    # end\n```")
+    parts = list(split(formatted, 14))
     assert [part.text for part in parts] == ["def f():", "    return 1", "    # end"]
     assert {(span.kind, span.language) for part in parts for span in part.spans} == {("pre", "py")}
     assert [(span.start, span.end) for part in parts for span in part.spans] == [(0, len(part.text)) for part in parts]
 
 
 def test_a_message_has_no_more_formatting_than_telegram_shows() -> None:
-    rich = MARKUP.rich("\n".join("`x` **y**" for _ in range(150)))
-    parts = list(split(rich))
+    formatted = MARKUP.formatted("\n".join("`x` **y**" for _ in range(150)))
+    parts = list(split(formatted))
     assert all(len(part.spans) <= ENTITIES for part in parts)
-    assert sum(len(part.spans) for part in parts) == len(rich.spans) == 300
+    assert sum(len(part.spans) for part in parts) == len(formatted.spans) == 300
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(MARKDOWN, st.integers(2, 60))
 def test_any_text_is_cut_into_parts_that_are_all_of_it(markdown: str, limit: int) -> None:
-    rich = MARKUP.rich(markdown)
-    parts = list(split(rich, limit))
+    formatted = MARKUP.formatted(markdown)
+    parts = list(split(formatted, limit))
     for part in parts:
         check(part)
         assert visible(part.text)
         assert units(part.text) <= limit
-    assert bare("".join(part.text for part in parts)) == bare(rich.text)
-    assert {span.kind for part in parts for span in part.spans} == {span.kind for span in rich.spans}
+    assert bare("".join(part.text for part in parts)) == bare(formatted.text)
+    assert {span.kind for part in parts for span in part.spans} == {span.kind for span in formatted.spans}
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -472,21 +472,21 @@ def test_cut_near_the_limit_loses_nothing_and_keeps_emoji_whole(piece: str, extr
 
 
 def test_a_box_that_is_escaped_is_none() -> None:
-    assert MARKUP.rich("- \\[ ] not to do\n- [x] done").text == "• [ ] not to do\n☑ done"
+    assert MARKUP.formatted("- \\[ ] not to do\n- [x] done").text == "• [ ] not to do\n☑ done"
 
 
 def test_a_mention_is_quiet_up_to_the_very_edge_of_code() -> None:
-    found = MARKUP.rich("@ann `@bob` @`carl` `to @`dora", quiet=True).text
+    found = MARKUP.formatted("@ann `@bob` @`carl` `to @`dora", quiet=True).text
     assert found == f"@{WORD_JOINER}ann @bob @{WORD_JOINER}carl to @{WORD_JOINER}dora"
 
 
 def test_bold_around_code_covers_the_text_between() -> None:
-    rich = MARKUP.rich("`z` **a `b` c `d` e** `f`")
-    bold = [rich.text[span.start : span.end] for span in rich.spans if span.kind == "bold"]
+    formatted = MARKUP.formatted("`z` **a `b` c `d` e** `f`")
+    bold = [formatted.text[span.start : span.end] for span in formatted.spans if span.kind == "bold"]
     assert bold == ["a", "c", "e"]
 
 
 @pytest.mark.parametrize("end", ['"', "<", ">", ")"])
 def test_a_name_behind_the_end_of_an_address_is_quiet(end: str) -> None:
-    found = MARKUP.rich(f"https://example.org/@not{end}@ann", quiet=True).text
+    found = MARKUP.formatted(f"https://example.org/@not{end}@ann", quiet=True).text
     assert found == f"https://example.org/@not{end}@\u2060ann"

@@ -21,7 +21,7 @@ from gateway.errors import DragomanError, FetchFailed, LeaseLost, StoreError
 from gateway.system.redaction import HIDDEN, Redactor
 from tests.support.clock import FakeClock
 from tests.support.fakes import NODE, FailingStore, FakeChannel, in_background, until
-from tests.support.makers import ANN, attachment, brought
+from tests.support.makers import ANN, attachment, fetched
 from tests.support.turns import asked, lineage, session, turn_view
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
@@ -38,7 +38,7 @@ class Told(FailingStore):
         self.told: list[tuple[InboundId, tuple[FetchedFile, ...]]] = []
         self.fails: Exception | None = None
 
-    async def brought(
+    async def record_fetched(
         self, lease: Lease, message: InboundId, files: Sequence[FetchedFile], slots: Sequence[NewSlot] = ()
     ) -> None:
         """Record the outcome, or fail."""
@@ -135,7 +135,7 @@ async def test_outcome_of_files_is_stored_before_it_is_used(world: World) -> Non
 
 
 async def test_a_message_is_looked_at_once(world: World) -> None:
-    known = replace(sent(attachment()), files=(brought("inbox/i1-1.png"),))
+    known = replace(sent(attachment()), files=(fetched("inbox/i1-1.png"),))
     context = sent(attachment(), id="i2", context=True)
     view = turn_view(inputs=[known, context])
 

@@ -24,7 +24,7 @@ from gateway.toolcalls.arguments import ModelArguments
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
-from tests.support.makers import ANN, attachment, brought, inbound
+from tests.support.makers import ANN, attachment, fetched, inbound
 from tests.support.turns import answered, asked, called, lineage, session, turn_view, with_files
 
 PROMPTS = Path(gateway.app.__file__).parent
@@ -235,7 +235,7 @@ async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) ->
     (tmp_path / "inbox" / "i1-1.png").write_bytes(PNG)
     making, workspaces = questions(tmp_path / "outputs"), list[SessionId]()
     making.workspaces = lambda session: workspaces.append(session) or tmp_path
-    view = turn_view(of=session(of=lineage()), inputs=[with_files(attachment(), brought("inbox/i1-1.png"))])
+    view = turn_view(of=session(of=lineage()), inputs=[with_files(attachment(), fetched("inbox/i1-1.png"))])
     made = await making.make(view, NOTHING)
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
@@ -250,7 +250,7 @@ async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path:
 
     making = questions(tmp_path)
     making.workspaces = gone
-    made = await making.make(turn_view(inputs=[with_files(attachment(), brought("inbox/i1-1.png"))]), NOTHING)
+    made = await making.make(turn_view(inputs=[with_files(attachment(), fetched("inbox/i1-1.png"))]), NOTHING)
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
     assert (said.images, "cannot be shown to you" in said.data) == ((), True)

@@ -11,7 +11,7 @@ from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import Picture
 from gateway.domain.turns import TurnKind
 from tests.support.fakes import calls
-from tests.support.makers import attachment, brought, result
+from tests.support.makers import attachment, fetched, result
 from tests.support.turns import with_files
 from tests.unit.gateway.agent.test_transcript import MARK, block, called, heard, received, said, users, view
 
@@ -27,9 +27,9 @@ def test_a_message_with_files_says_where_each_is_or_why_not() -> None:
         attachment("photo.jpg"),
         attachment("film.mp4", size=9),
         attachment(" "),
-        brought("inbox/i1-1.png", size=12_345),
-        brought("", trouble="It has more than\n25 MB."),
-        brought("inbox/i1-3", media_type="application/octet-stream", size=0),
+        fetched("inbox/i1-1.png", size=12_345),
+        fetched("", trouble="It has more than\n25 MB."),
+        fetched("inbox/i1-3", media_type="application/octet-stream", size=0),
     )
     (one,) = users(messages([], view([came], []), MARK))
 
@@ -43,7 +43,7 @@ def test_a_message_with_files_says_where_each_is_or_why_not() -> None:
 
 
 def test_a_file_alone_is_a_message() -> None:
-    found = view([with_files(attachment("a.txt"), brought("inbox/i1-1.txt", media_type="text/plain"), text="")], [])
+    found = view([with_files(attachment("a.txt"), fetched("inbox/i1-1.txt", media_type="text/plain"), text="")], [])
     (one,) = users(messages([], found, MARK))
 
     assert (one.text, one.pictures) == ("", ())
@@ -67,7 +67,7 @@ def test_a_file_that_nobody_looked_at_is_told_all_the_same() -> None:
 )
 def test_file_name_is_data_on_one_line(name: str, shown: str) -> None:
     """I49: whoever names a file writes nothing outside of the block."""
-    came = with_files(attachment(name), brought("inbox/i1-1.png"))
+    came = with_files(attachment(name), fetched("inbox/i1-1.png"))
     (one,) = users(messages([], view([came], []), MARK))
 
     assert one.data == files_block(f'inbox/i1-1.png (image/png, 3 bytes), called "{shown}"')
@@ -83,17 +83,18 @@ def test_files_beside_the_bot_are_mentioned_and_no_more() -> None:
 
 
 def test_a_command_is_read_without_its_files() -> None:
-    came = with_files(attachment(), brought("inbox/i1-1.png"), text="/shell ls")
+    came = with_files(attachment(), fetched("inbox/i1-1.png"), text="/shell ls")
     (one,) = users(messages([], view([came], [], turn_kind=TurnKind.COMMAND), MARK))
 
     assert (one.text, one.data, one.pictures) == ("/shell ls", "", ())
 
 
 def test_files_of_both_parts_of_a_cut_message_are_told_in_order() -> None:
-    first = with_files(attachment("a.txt"), brought("inbox/a.txt", media_type="text/plain"), text="one ")
+    first = with_files(attachment("a.txt"), fetched("inbox/a.txt", media_type="text/plain"), text="one ")
     first = replace(first, message=replace(first.message, cut=True))
     second = replace(
-        with_files(attachment("b.txt"), brought("inbox/b.txt", media_type="text/plain"), text="two"), continues=True
+        with_files(attachment("b.txt"), fetched("inbox/b.txt", media_type="text/plain"), text="two"),
+        continues=True,
     )
     (one,) = users(messages([], view([first, second], []), MARK))
 

@@ -295,9 +295,9 @@ async def test_the_text_streams_with_its_place_and_without_secrets(engine: Engin
     engine.model.script = [Answer(text="It is sk-proj-4f9aB7cDe8FgHiJkLmNoPq indeed")]
     await engine.say()
     lease = await engine.claim()
-    async with engine.store.live.subscribe(session_topic(lease.session)) as events:
+    async with engine.store.event_bus.subscribe(session_topic(lease.session)) as events:
         await engine.run(lease)
-        engine.store.live.publish(session_topic(lease.session), END)
+        engine.store.event_bus.publish(session_topic(lease.session), END)
         found: list[TextDelta] = []
         async for event in events:
             if isinstance(event, TextDelta):

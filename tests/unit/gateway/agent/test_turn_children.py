@@ -102,7 +102,7 @@ async def test_activity_of_a_child_goes_to_the_roots_conversation(family: Engine
 async def heard(engine: Engine) -> AsyncGenerator[list[LiveEvent]]:
     """Return the events about answers."""
     found: list[LiveEvent] = []
-    async with engine.store.live.subscribe(ANSWERS) as events:
+    async with engine.store.event_bus.subscribe(ANSWERS) as events:
 
         async def listen() -> None:
             async for event in events:

@@ -102,7 +102,7 @@ TALK = [(0.4, "Once upon "), (0.5, "a time there "), (0.2, "was a "), (0.1, "kin
 async def heard(engine: Engine, *topics: str) -> AsyncGenerator[list[LiveEvent]]:
     """Return the events on these topics."""
     found: list[LiveEvent] = []
-    async with engine.store.live.subscribe(*topics) as events:
+    async with engine.store.event_bus.subscribe(*topics) as events:
 
         async def listen() -> None:
             async for event in events:

@@ -282,13 +282,13 @@ async def test_activity_is_published_at_renewal_but_not_while_parked(
     read.hold = True
     engine = Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE)])
     engine.model.script = [calls("read"), calls("shell:ls")]
-    async with engine.store.live.subscribe(ANSWERS) as events, in_background(engine.worker().run()):
+    async with engine.store.event_bus.subscribe(ANSWERS) as events, in_background(engine.worker().run()):
         turn = await engine.say(who=who, where=where)
         await read.until_begun()
         await asyncio.sleep(FIRST_LOOK_S + 0.2)
         read.release.set()
         await ends(engine, turn, TurnState.PARKED)
-        engine.store.live.publish(ANSWERS, END)
+        engine.store.event_bus.publish(ANSWERS, END)
         seen = [event async for event in taken_until(events, END) if isinstance(event, TurnActive)]
 
     working = TurnActive(session=engine.store.turns[turn].turn.session, turn=turn, conversation=where)
@@ -351,7 +351,7 @@ async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
     """Advance the clock of a turn that has a renewer by now, and wake it."""
     await asyncio.sleep(FIRST_LOOK_S + 0.1)
     engine.clock.advance(seconds)
-    engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))
+    engine.store.event_bus.publish(turn_topic(turn), TurnWoken(turn=turn))
 
 
 async def test_call_beyond_the_turns_time_is_cut_and_reported(tmp_path: Path, read: FakeTool) -> None:
@@ -365,7 +365,7 @@ async def test_call_beyond_the_turns_time_is_cut_and_reported(tmp_path: Path, re
         await asyncio.sleep(0.1)
         assert read.running == 2
         engine.clock.advance(1)
-        engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))
+        engine.store.event_bus.publish(turn_topic(turn), TurnWoken(turn=turn))
         await ends(engine, turn, TurnState.FAILED)
 
     assert read.running == 0

@@ -189,7 +189,7 @@ def test_default_has_one_owner_on_the_page_and_the_operator(made: Build) -> None
     app = made("")
 
     assert list(app.daemon.channels) == ["web"]
-    assert app.answers.owners == ["owner"]
+    assert app.control_commands.owners == ["owner"]
     assert app.daemon.http.address.host == "127.0.0.1"
     assert app.daemon.worker.turns.models.names == ("operator",)
 

@@ -44,7 +44,7 @@ def daemon(
         clock=engine.clock,
         ingress=engine.ingress,
         channels=channels,
-        kept=kept or {},
+        stateful_tools=kept or {},
         http=HttpServer(
             address=address,
             endpoints=[],
@@ -57,7 +57,7 @@ def daemon(
         worker=engine.worker(),
         delivery=sender,
         live_edits=engine.live_edits(sender),
-        membership=Membership(entry=NodeEntry(node=NODE, key=None), node=engine.store, events=engine.store.live),
+        membership=Membership(entry=NodeEntry(node=NODE, key=None), node=engine.store, events=engine.store.event_bus),
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 

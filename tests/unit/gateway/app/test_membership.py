@@ -28,7 +28,7 @@ def member(store: MemoryStore, name: str = "here", *roles: Role, owners: str = "
     entry = NodeEntry(
         node=NodeId(f"{name}#1"), key=KEY, seat=f"seat of {name}", roles=mine, configuration={"owners": owners}
     )
-    return Membership(entry=entry, node=store, events=store.live, gates=gates_of(mine))
+    return Membership(entry=entry, node=store, events=store.event_bus, gates=gates_of(mine))
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def test_a_drained_node_closes_its_gates_at_once() -> None:
     async with running(here):
         for drained, left in ((True, set[Role]()), (False, {Role.WORKER, Role.DELIVERY})):
             await store.drain("here", drained=drained)
-            store.live.publish(NODES, NodesChanged())
+            store.event_bus.publish(NODES, NodesChanged())
             await comes(lambda drained=drained: here.drained is drained)
             assert opened(here) == left
 
@@ -74,7 +74,7 @@ async def test_another_configuration_is_told_while_it_differs() -> None:
     assert here.standing().differs == ["there is configured otherwise: owners."]
     await there.resign()
     async with running(here):
-        store.live.publish(NODES, NodesChanged())
+        store.event_bus.publish(NODES, NodesChanged())
         await comes(lambda: not here.standing().differs)
 
 
@@ -85,7 +85,7 @@ async def test_a_node_whose_name_another_took_says_so() -> None:
     clock.advance(31)
     await store.join(replace(here.entry, node=NodeId("here#2"), seat="elsewhere"))
     async with running(here):
-        store.live.publish(NODES, NodesChanged())
+        store.event_bus.publish(NODES, NodesChanged())
         await comes(lambda: bool(here.trouble))
     assert "A node called here works on this store already" in here.standing().trouble
 
@@ -130,7 +130,7 @@ async def test_a_node_is_named_on_cards_while_there_are_others() -> None:
     assert here.shown_name() == ""
     await member(store, "there").join()
     async with running(here):
-        store.live.publish(NODES, NodesChanged())
+        store.event_bus.publish(NODES, NodesChanged())
         await comes(lambda: here.shown_name() == "here")
 
 

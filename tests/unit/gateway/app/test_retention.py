@@ -19,7 +19,7 @@ from gateway.toolcalls.workspaces import JOURNALS, Workspaces
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, in_background, until
-from tests.support.makers import ANN, answer, beginning, brought, result
+from tests.support.makers import ANN, answer, beginning, fetched, result
 
 MAIN = main_session(ANN)
 
@@ -38,7 +38,7 @@ async def ended(engine: Engine) -> Lease:
     await engine.say()
     lease = await engine.claim()
     message = (await engine.store.turn(lease.turn)).inputs[0].id
-    await engine.store.brought(lease, message, [brought(f"inbox/{message}-1.png")])
+    await engine.store.record_fetched(lease, message, [fetched(f"inbox/{message}-1.png")])
     await engine.store.plan(lease, answer(calls=1), given=[message], slots=[])
     await engine.store.finish_step(lease, 1, result())
     assert await engine.store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[], timers=[])

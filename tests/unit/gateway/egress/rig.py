@@ -114,7 +114,7 @@ class Inner:
 class Rig:
     """Open egress proxy, the names resolved and addresses dialled, and its address for a client."""
 
-    gate: EgressProxy
+    proxy: EgressProxy
     inner: Inner
     port: int
     looked_up: list[str]
@@ -167,8 +167,8 @@ async def opened(
     egress = Egress(resolve=resolve, connect=connect, limits=limits)
     with socket.create_server(("127.0.0.1", 0), backlog=500) as sock:
         port = sock.getsockname()[1]
-        async with egress.gate(sock, hosts=hosts, address=f"http://127.0.0.1:{port}") as gate:
-            yield Rig(gate=gate, inner=inner, port=port, looked_up=looked_up, dialled=dialled)
+        async with egress.serve(sock, hosts=hosts, address=f"http://127.0.0.1:{port}") as proxy:
+            yield Rig(proxy=proxy, inner=inner, port=port, looked_up=looked_up, dialled=dialled)
     server.close()
     await server.wait_closed()
     await until(lambda: not inner.open)  # the proxy closes its connections

@@ -42,7 +42,7 @@ async def test_no_vector_reaches_the_inner_server() -> None:
             assert asked.startswith(b"HTTP/1.1 403 "), host
             tunnelled = await connect_through(rig, host if host in odd else f"{host}:443")
             assert tunnelled.startswith(b"HTTP/1.1 403 "), host
-            assert rig.gate.turned_away()
+            assert rig.proxy.turned_away()
         assert rig.inner.connections == 0
         assert rig.dialled == rig.looked_up == []
 
@@ -54,8 +54,8 @@ async def test_a_name_with_one_blocked_address_is_refused_and_told(address: str,
         assert response.startswith(b"HTTP/1.1 403 ")
         assert why.encode() in body_of(response)
         assert (await connect_through(rig, "two.example:443")).startswith(b"HTTP/1.1 403 ")
-        assert [turned.host for turned in rig.gate.turned_away()] == ["two.example:80", "two.example:443"]
-        assert rig.gate.turned_away() == []
+        assert [turned.host for turned in rig.proxy.turned_away()] == ["two.example:80", "two.example:443"]
+        assert rig.proxy.turned_away() == []
         assert rig.inner.connections == 0
 
 
@@ -73,7 +73,7 @@ async def test_rebound_name_is_dialled_by_its_vetted_address() -> None:
 async def test_only_http_goes_without_a_tunnel(scheme: str) -> None:
     async with opened() as rig:
         assert (await rig.get(f"{scheme}://inner.example/")).startswith(b"HTTP/1.1 403 ")
-        assert [turned.host for turned in rig.gate.turned_away()] == [f"{scheme}://inner.example"]
+        assert [turned.host for turned in rig.proxy.turned_away()] == [f"{scheme}://inner.example"]
         assert rig.inner.connections == 0
 
 
@@ -82,9 +82,9 @@ async def test_last_twenty_refusals_are_stored_for_display() -> None:
         for n in range(25):
             await connect_through(rig, f"10.0.0.{n}:22")
             await connect_through(rig, f"10.0.0.{n}:22")
-        assert [turned.host for turned in rig.gate.turned_away()] == [f"10.0.0.{n}:22" for n in range(5, 25)]
+        assert [turned.host for turned in rig.proxy.turned_away()] == [f"10.0.0.{n}:22" for n in range(5, 25)]
         await connect_through(rig, "a\\b" + "c" * 300)
-        (turned,) = rig.gate.turned_away()
+        (turned,) = rig.proxy.turned_away()
         assert len(turned.host) == 100
 
 
@@ -101,12 +101,12 @@ async def test_unreachable_host_is_a_bad_gateway_with_the_reason() -> None:
         response = await rig.get("http://unknown.example/")
         assert response.startswith(b"HTTP/1.1 502 ")
         assert b"Name or service not known" in response
-        assert rig.gate.turned_away() == []
+        assert rig.proxy.turned_away() == []
 
 
 async def test_invalid_permitted_hosts_are_refused_at_opening() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock, pytest.raises(BadRequest, match="cannot be permitted"):
-        async with Egress().gate(sock, hosts=["http://intranet/"], address="http://127.0.0.1:1"):
+        async with Egress().serve(sock, hosts=["http://intranet/"], address="http://127.0.0.1:1"):
             pass
 
 
@@ -274,9 +274,9 @@ async def test_closed_proxy_closes_its_connections_but_not_the_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
         early = socket.create_connection(("127.0.0.1", port))
-        async with Egress().gate(sock, hosts=[], address="http://127.0.0.1:9") as gate:
-            assert gate.address == "http://127.0.0.1:9"
-            assert early.recv(1) == b""  # it came before the gate was open
+        async with Egress().serve(sock, hosts=[], address="http://127.0.0.1:9") as proxy:
+            assert proxy.address == "http://127.0.0.1:9"
+            assert early.recv(1) == b""  # it came before the proxy was open
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET http")
             await asyncio.sleep(0.05)
@@ -284,7 +284,7 @@ async def test_closed_proxy_closes_its_connections_but_not_the_socket() -> None:
             assert await reader.read() == b""
         writer.transport.abort()
         early.close()
-        async with Egress().gate(sock, hosts=[], address="http://127.0.0.1:9"):
+        async with Egress().serve(sock, hosts=[], address="http://127.0.0.1:9"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"CONNECT 10.0.0.1:80 HTTP/1.1\r\n\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 403 ")
@@ -294,7 +294,7 @@ async def test_closed_proxy_closes_its_connections_but_not_the_socket() -> None:
 async def test_error_of_the_user_is_raised_unchanged_and_ends_tunnels() -> None:
     async def use() -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:
-            async with Egress().gate(sock, hosts=[], address="http://127.0.0.1:9"):
+            async with Egress().serve(sock, hosts=[], address="http://127.0.0.1:9"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", sock.getsockname()[1])
                 writer.write(b"GET")
                 ends.append(Ends(reader, writer))

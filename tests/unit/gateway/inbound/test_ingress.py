@@ -324,7 +324,7 @@ async def test_a_press_counts_by_who_pressed_where(
 async def test_handle_pressed_in_another_chat_is_not_valid(engine: Engine) -> None:
     wait = await waiting_in_group(engine)
     (anns, _) = await engine.store.card_slots(wait)
-    handle = engine.handles.make(wait, anns.id, Verb.ONCE)
+    handle = engine.tokens.make(wait, anns.id, Verb.ONCE)
 
     for place in (CLEO_CHAT, GROUP, ANN_PAGE):
         press = Press(event_key=f"p{place.chat}", conversation=place, principal=ANN_TELEGRAM, handle=handle)

@@ -54,7 +54,7 @@ async def press(
 ) -> Pressed:
     """Return a press on a platform whose buttons carry no text."""
     (card,) = [slot for slot in await engine.store.card_slots(wait.id) if slot.conversation == CHAT]
-    handle = engine.handles.make(wait.id, card.id, verb)
+    handle = engine.tokens.make(wait.id, card.id, verb)
     event = key or f"q-{wait.id}-{verb}-{who}"
     return await engine.ingress.press(
         Press(event_key=event, conversation=where, principal=who, handle=handle, can_ask_reason=True)
@@ -387,7 +387,7 @@ async def test_former_decider_gives_no_reason(engine: Engine, tmp_path: Path) ->
     await sent(engine)
     (wait,) = await engine.waits(lease.turn)
     (card,) = await engine.store.card_slots(wait.id)
-    handle = engine.handles.make(wait.id, card.id, Verb.DENY_REASON)
+    handle = engine.tokens.make(wait.id, card.id, Verb.DENY_REASON)
     event = Press(event_key="q1", conversation=CLEO_CHAT, principal=CLEO_TELEGRAM, handle=handle, can_ask_reason=True)
     assert (await engine.ingress.press(event)).result is PressResult.ASK_REASON
 

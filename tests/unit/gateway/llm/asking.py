@@ -11,7 +11,7 @@ from gateway.domain.prompts import Complete, ModelRequest, TextPart, UserText
 from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ModelError
-from gateway.llm.attempts import DEFAULT_PATIENCE, Timeouts
+from gateway.llm.attempts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.llm.openai_answer import AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
 from gateway.policy.retry import RetryLimits
@@ -30,7 +30,7 @@ async def attached(
     server: ScriptedModel,
     *,
     retry: RetryLimits = QUICK,
-    patience: Timeouts = DEFAULT_PATIENCE,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     limits: AnswerLimits | None = None,
     clock: FakeClock | None = None,
     api_key: str | None = KEY,
@@ -46,7 +46,7 @@ async def attached(
             proxy=proxy,
             clock=clock or FakeClock(),
             retry=retry,
-            patience=patience,
+            timeouts=timeouts,
             limits=limits or AnswerLimits(),
             random=lambda: 0.0,
         )

@@ -406,7 +406,7 @@ async def test_request_error_falls_back_without_a_cooldown() -> None:
 
 async def test_a_model_that_others_could_step_in_for_is_asked_in_haste() -> None:
     class Two(Scripted):
-        def hasty(self) -> Model:
+        def impatient(self) -> Model:
             return quick
 
     quick, last = Scripted("openai:a", [BUSY], [BUSY]), Scripted("openai:b", [KEY])

@@ -164,7 +164,7 @@ async def test_a_stream_without_a_finish_reason_is_an_error() -> None:
 
 async def test_a_whole_answer_does_not_wait_for_done() -> None:
     replies = [Reply(text="Hi", done=False), Reply(text="Ho", done=False, chunks=1, stall_after=3)]
-    async with attached(ScriptedModel(replies), patience=IMPATIENT) as model:
+    async with attached(ScriptedModel(replies), timeouts=IMPATIENT) as model:
         assert (await ask(model))[0].text == "Hi"
         assert (await ask(model))[0].text == "Ho"
 
@@ -179,8 +179,8 @@ async def test_a_server_that_stays_on_the_line_after_done_is_left() -> None:
 @pytest.mark.parametrize("silent", [Reply(think_s=60), Reply(stall_after=0)])
 async def test_hasty_model_gives_up_a_silent_server_after_two(silent: Reply) -> None:
     server = ScriptedModel([silent] * 4)
-    async with attached(server, patience=Timeouts(hasty_s=0.2)) as model, asyncio.timeout(10):
-        error, _ = await failure(model.hasty())
+    async with attached(server, timeouts=Timeouts(first_byte_s=0.2)) as model, asyncio.timeout(10):
+        error, _ = await failure(model.impatient())
 
     assert "sent nothing for 0.2 s (tried 2 times)" in error.message
     assert len(server.requests) == 2
@@ -190,9 +190,9 @@ async def test_hasty_model_skips_long_waits_but_ends_a_begun_answer() -> None:
     busy = Reply(status=429, error="slow", headers={"Retry-After": "30"})
     slow = Reply(text="Slow but sure", chunks=2, stall_after=2, stall_s=0.5)
     server = ScriptedModel([busy, slow])
-    async with attached(server, patience=Timeouts(hasty_s=0.2)) as model:
-        error, _ = await failure(model.hasty())
-        answer, _ = await ask(model.hasty())
+    async with attached(server, timeouts=Timeouts(first_byte_s=0.2)) as model:
+        error, _ = await failure(model.impatient())
+        answer, _ = await ask(model.impatient())
 
     assert "asked to wait 30 s" in error.message
     assert answer.text == "Slow but sure"
@@ -202,14 +202,14 @@ async def test_refused_field_is_known_to_the_impatient_model_too() -> None:
     server = ScriptedModel([Reply(status=400, error="Unknown parameter: stream_options"), Reply(), Reply()])
     async with attached(server) as model:
         await ask(model)
-        await ask(model.hasty())
+        await ask(model.impatient())
 
     assert len(server.requests) == 3
 
 
 async def test_silence_after_text_is_an_error_without_a_retry() -> None:
     server = ScriptedModel([Reply(text="Hello", chunks=2, stall_after=2)])
-    async with attached(server, patience=IMPATIENT) as model:
+    async with attached(server, timeouts=IMPATIENT) as model:
         error, texts = await failure(model)
         await server.until(lambda: server.requests[0].ended == "left")
 
@@ -239,7 +239,7 @@ async def test_silence_after_text_is_an_error_without_a_retry() -> None:
 )
 async def test_trouble_before_any_text_is_retried(trouble: Reply) -> None:
     server = ScriptedModel([trouble, Reply(text="Fine")])
-    async with attached(server, patience=IMPATIENT) as model:
+    async with attached(server, timeouts=IMPATIENT) as model:
         answer, texts = await ask(model)
 
     assert "".join(texts) == answer.text == "Fine"
@@ -350,7 +350,7 @@ async def test_a_refusal_is_not_tried_again_and_names_the_cure(reply: Reply, wor
     ids=["401", "400", "500", "in a stream", "no chunk", "content type", "cut", "silent"],
 )
 async def test_the_key_is_in_no_error_and_no_traceback(reply: Reply) -> None:
-    async with attached(ScriptedModel([reply] * 4), patience=IMPATIENT) as model:
+    async with attached(ScriptedModel([reply] * 4), timeouts=IMPATIENT) as model:
         error, _ = await failure(model)
 
     assert KEY not in "".join(traceback.format_exception(error))
@@ -423,7 +423,7 @@ async def test_ten_megabytes_of_arguments_at_the_real_limits() -> None:
 async def test_server_that_only_sends_keep_alives_times_out() -> None:
     clock = FakeClock()
     server = ScriptedModel([Reply(text="x" * 1_000, chunks=1_000, delay_s=0.01)])
-    async with attached(server, clock=clock, patience=Timeouts(whole_s=60)) as model:
+    async with attached(server, clock=clock, timeouts=Timeouts(whole_s=60)) as model:
         events = model.stream(ASK)
         await anext(events)
         clock.advance(61)

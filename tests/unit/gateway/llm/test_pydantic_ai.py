@@ -50,7 +50,7 @@ async def attached(
                 close=client.aclose,
                 api_key=KEY,
                 retry=RetryLimits(min_delay_s=0.01, max_delay_s=60),
-                patience=Timeouts(stall_s=stall_s, hasty_s=0.2),
+                timeouts=Timeouts(stall_s=stall_s, first_byte_s=0.2),
             ),
         )
 
@@ -267,7 +267,7 @@ async def test_hasty_model_gives_up_a_silent_provider_after_two() -> None:
         await ask(model)  # imports and connects: a fifth of a second would not do
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(ModelError, match=r"sent nothing for 0.2 s \(tried 2 times\)"):
-                await ask(model.hasty())
+                await ask(model.impatient())
     assert len(server.asked) <= 3  # beside other load a request may be given up before it arrives
 
 

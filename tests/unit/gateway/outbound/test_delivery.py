@@ -198,7 +198,7 @@ async def test_card_has_buttons_until_it_is_decided(engine: Engine) -> None:
     await delivered(engine, channel)
     (row,) = channel.sent[0].rows
     assert [button.label for button in row.buttons] == ["Once", "Always…", "Deny", "Deny with reason"]
-    assert all(engine.handles.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
+    assert all(engine.tokens.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
 
     await engine.press(row.wait.id)
     await delivered(engine, channel)
@@ -398,11 +398,11 @@ async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) 
     delivery.messages.edit_patience_s = patience_s
 
     def says(start: int, text: str) -> None:
-        engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
+        engine.store.event_bus.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
 
     async with in_background(engine.live_edits(delivery).run()), in_background(delivery.run()):
         await asyncio.sleep(0.01)
-        engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
+        engine.store.event_bus.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
         says(0, "Once upon ")
         early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)
         id = add_slot(engine.store, early, OWN_SESSION, turn)

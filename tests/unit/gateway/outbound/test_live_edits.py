@@ -80,18 +80,18 @@ class World:
             send_within_s=edit_within_s,
             edit_patience_s=patience_s,
         )
-        self.streams = LiveEdits(events=self.store.live, messages=self.messages, look_every_s=0.002)
+        self.streams = LiveEdits(events=self.store.event_bus, messages=self.messages, look_every_s=0.002)
         self._length = 0
 
     async def working(self, where: Conversation = CHAT, turn: TurnId = TURN) -> None:
         """Publish that a turn is active."""
-        self.store.live.publish(ANSWERS, TurnActive(session=SESSION, turn=turn, conversation=where))
+        self.store.event_bus.publish(ANSWERS, TurnActive(session=SESSION, turn=turn, conversation=where))
         await asyncio.sleep(0)
 
     async def writes(self, text: str, *, n: int = 0, start: int | None = None) -> None:
         """Publish the next text of the answer."""
         start = self._length if start is None else start
-        self.store.live.publish(ANSWERS, TextDelta(session=SESSION, turn=TURN, n=n, start=start, text=text))
+        self.store.event_bus.publish(ANSWERS, TextDelta(session=SESSION, turn=TURN, n=n, start=start, text=text))
         self._length = start + len(text)
         await asyncio.sleep(0)
 
@@ -287,7 +287,7 @@ async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
         other = TurnId("t2")
         await world.working(turn=other)
         words = TextDelta(session=SESSION, turn=other, n=0, start=0, text="Twice upon a time ")
-        world.store.live.publish(ANSWERS, words)
+        world.store.event_bus.publish(ANSWERS, words)
         await asyncio.sleep(0)
         beginning = replace(shown("Twice"), id=answer_slot(other, 0), turn=other)
         world.shows(beginning, "m2")

@@ -136,7 +136,7 @@ async def test_last_words_keep_no_distance_when_it_stops() -> None:
 
 async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
     await world.working()
-    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
+    world.store.event_bus.publish(ANSWERS, TurnReleased(turn=TURN))
     for _ in range(10):
         await world.passes(1.0)
     assert world.channel.typed == []
@@ -144,7 +144,7 @@ async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
 
 async def test_released_turn_is_forgotten_after_a_second(world: World) -> None:
     await world.begins()
-    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
+    world.store.event_bus.publish(ANSWERS, TurnReleased(turn=TURN))
     await world.passes(0.9)
     await world.writes("a time there ")
     await world.passes(0.2)
@@ -157,7 +157,7 @@ async def test_released_turn_is_forgotten_after_a_second(world: World) -> None:
 
 async def test_a_turn_that_is_taken_up_again_goes_on(world: World) -> None:
     await world.working()
-    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
+    world.store.event_bus.publish(ANSWERS, TurnReleased(turn=TURN))
     await world.working()
     await world.passes(0.5)
     assert world.channel.typed == [CHAT]

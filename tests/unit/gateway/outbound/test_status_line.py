@@ -84,7 +84,7 @@ class World:
             view=view,
             lease=lease,
             journal=self.store,
-            events=self.store.live,
+            events=self.store.event_bus,
             clock=self.clock,
             redactor=Redactor([SECRET]),
             streams=streams,
@@ -134,7 +134,7 @@ async def listening() -> AsyncGenerator[World]:
     world = World()
 
     async def listen() -> None:
-        async with world.store.live.subscribe(ANSWERS) as events:
+        async with world.store.event_bus.subscribe(ANSWERS) as events:
             async for event in events:
                 if isinstance(event, ProgressChanged):
                     world.said.append(event)

@@ -49,7 +49,7 @@ async def does(
     """Publish progress of the root or a child."""
     by = SessionId(f"child:{child}") if child else SESSION
     said = ProgressChanged(turn=turn, conversation=where, by=by, title=child, text=text, waits=waits)
-    world.store.live.publish(ANSWERS, said)
+    world.store.event_bus.publish(ANSWERS, said)
     await asyncio.sleep(0)
 
 

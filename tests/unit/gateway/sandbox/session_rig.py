@@ -15,7 +15,7 @@ import pytest
 
 from gateway.domain.tools import SandboxMode
 from gateway.ports import EgressProxy, SandboxSession, TurnedAway
-from gateway.sandbox import Containment, enclosed
+from gateway.sandbox import Containment, open_sandbox_session
 
 PYTHON = Path("/usr/bin/python3")
 ROOT = Path(__file__).parents[4]
@@ -101,9 +101,9 @@ class Bench:
             server.close()
 
     @asynccontextmanager
-    async def enclosed(self, program: Path = PYTHON, *, gates: int = 2, **more: Any) -> AsyncGenerator[SandboxSession]:
+    async def session(self, program: Path = PYTHON, *, proxies: int = 2, **more: Any) -> AsyncGenerator[SandboxSession]:
         given: dict[str, Any] = {"mode": self.mode, "containment": self.containment, "serve": self.serve, **more}
-        async with enclosed(program, parent=self.parent, gates=gates, **given) as session:
+        async with open_sandbox_session(program, parent=self.parent, proxies=proxies, **given) as session:
             yield session
 
 

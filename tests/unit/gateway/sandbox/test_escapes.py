@@ -220,7 +220,7 @@ async def test_no_attempt_leaves_the_sandbox(
                 await run_contained(
                     ["timeout", "-k", "1", "5", "/bin/bash", "--noprofile", "--norc", "-c", f"{script}\nexit 0"],
                     within=WITHIN[way], workspace=workspace, cwd=workspace, output=printed, containment=machine,
-                    limits=ProcessLimits(), serve=lambda sock, address: Egress().gate(sock, hosts=(), address=address),
+                    limits=ProcessLimits(), serve=lambda sock, address: Egress().serve(sock, hosts=(), address=address),
                 )  # fmt: skip
             if SECRET.encode() in printed.data:
                 successes.append(f"read: {script}")

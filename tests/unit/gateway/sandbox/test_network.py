@@ -99,7 +99,7 @@ class Machine:
         return printed.data.decode()
 
     def _serve(self, sock: socket.socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
-        return Egress(resolve=self._resolve, connect=self._connect).gate(sock, hosts=(), address=address)
+        return Egress(resolve=self._resolve, connect=self._connect).serve(sock, hosts=(), address=address)
 
     async def _resolve(self, name: str, _port: int) -> Sequence[str]:
         if name not in self.names:

@@ -26,7 +26,7 @@ async def test_the_environment_is_constructed(bench: Bench, monkeypatch: pytest.
     for name in ("TELEGRAM_TOKEN", "PYTHONSTARTUP", "BASH_ENV", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "NODE_OPTIONS"):
         monkeypatch.setenv(name, "/nowhere/canary")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         found = json.loads(await printed(session, "import os, json; print(json.dumps(dict(os.environ)))"))
         home = str(session.folder / "home")
     assert set(found) - {"PWD", "OLDPWD", "LC_CTYPE"} == {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ"}
@@ -40,7 +40,7 @@ async def test_temporary_folder_leaves_room_for_a_socket_address(bench: Bench) -
     script = """import os, socket, tempfile
 path = os.path.join(tempfile.mkdtemp(), "a-name-as-long-as-a-browser-makes")
 socket.socket(socket.AF_UNIX).bind(path); print(os.environ["TMPDIR"])"""
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         tmp = (await printed(session, script)).strip()
     assert tmp == "/tmp" or not os.path.exists(tmp)  # noqa: ASYNC240 - one look, after all is over
 
@@ -51,7 +51,7 @@ async def test_arguments_descriptors_and_exit_code_are_passed_on(bench: Bench) -
     arguments = ["", "with space", "'$HOME'", "ünï", "\n"]
     (given, give), (take, taken) = os.pipe(), os.pipe()
     os.write(give, b"question")
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         argv = ["/bin/bash", "-c", f'exec "$@" 3<&{given} 4>&{taken} {given}<&- {taken}>&-', "bash",
                 str(session.launcher), "-c", script, *arguments]  # fmt: skip
         process = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, pass_fds=(given, taken))
@@ -66,7 +66,7 @@ async def test_arguments_descriptors_and_exit_code_are_passed_on(bench: Bench) -
 
 
 async def test_folder_is_visible_on_both_sides_and_removed_at_the_end(bench: Bench) -> None:
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         folder, launcher = session.folder, session.launcher
         assert folder.stat().st_mode & 0o777 == 0o700
         (folder / "asked").write_text("here")
@@ -105,7 +105,7 @@ async def test_basic_hides_home_and_state_and_is_otherwise_read_only(
     home.mkdir()
     (home / ".profile").write_text("private")
     monkeypatch.setenv("HOME", str(home))
-    async with basic.enclosed() as session:
+    async with basic.session() as session:
         seen = json.loads(await printed(session, TRIES, str(basic.state / "secret"), str(home), str(session.folder)))
         assert not (session.folder.parent / "canary").exists()
     assert seen.pop("beside") == ["shared"]
@@ -116,35 +116,35 @@ async def test_basic_hides_home_and_state_and_is_otherwise_read_only(
 
 
 async def test_egress_proxy_is_the_only_way_out(basic: Bench, listener: socket.socket) -> None:
-    async with basic.enclosed() as session, started(session, ASKS) as process, session.gate() as gate:
+    async with basic.session() as session, started(session, ASKS) as process, session.egress_proxy() as proxy:
         direct = f"127.0.0.1:{listener.getsockname()[1]}"
         assert await ask(process, "read", direct) == "no: Connection refused"
         assert await ask(process, "read", "192.0.2.1:80") == "no: Network is unreachable"
-        assert await ask(process, "read", gate.address) == "way-0"
+        assert await ask(process, "read", proxy.address) == "way-0"
     with pytest.raises(BlockingIOError):
         listener.accept()
 
 
 async def test_each_egress_proxy_has_its_own_address(bench: Bench) -> None:
-    async with bench.enclosed() as session, AsyncExitStack() as stack:
-        opening = [asyncio.create_task(stack.enter_async_context(session.gate())) for _ in range(2)]
+    async with bench.session() as session, AsyncExitStack() as stack:
+        opening = [asyncio.create_task(stack.enter_async_context(session.egress_proxy())) for _ in range(2)]
         await asyncio.sleep(0.05)
         assert not bench.ways, "nothing to serve before the program runs"
         async with started(session, ASKS) as process:
-            gates = [await one for one in opening]
-            assert [await ask(process, "read", gate.address) for gate in gates] == ["way-0", "way-1"]
+            proxies = [await one for one in opening]
+            assert [await ask(process, "read", proxy.address) for proxy in proxies] == ["way-0", "way-1"]
             with pytest.raises(DragomanError, match=r"All 2 egress proxies are in use. Close"):
-                await stack.enter_async_context(session.gate())
+                await stack.enter_async_context(session.egress_proxy())
 
 
 async def test_egress_proxy_drops_connections_of_its_previous_user(bench: Bench) -> None:
-    async with bench.enclosed(gates=1) as session, started(session, ASKS) as process:
-        async with session.gate() as gate:
-            address = gate.address
+    async with bench.session(proxies=1) as session, started(session, ASKS) as process:
+        async with session.egress_proxy() as proxy:
+            address = proxy.address
         for _ in range(3):
             assert await ask(process, "leave", address) == "connected"
-        async with session.gate() as gate:
-            assert gate.address == address
+        async with session.egress_proxy() as proxy:
+            assert proxy.address == address
             await asyncio.sleep(0.05)
             assert bench.ways[1].met == 0
             assert await ask(process, "read", address) == "way-1"
@@ -158,10 +158,10 @@ async def test_egress_proxy_is_free_again_when_serving_fails(basic: Bench) -> No
         raise ConnectionError(address)
         yield
 
-    async with basic.enclosed(gates=1, serve=broken) as session, started(session, ASKS):
+    async with basic.session(proxies=1, serve=broken) as session, started(session, ASKS):
         for _ in range(2):
             with pytest.raises(ConnectionError, match=r"http://127.0.0.1:"):
-                async with session.gate():
+                async with session.egress_proxy():
                     pytest.fail("it was served")
 
 
@@ -169,34 +169,34 @@ async def test_egress_proxy_is_free_again_when_serving_fails(basic: Bench) -> No
 
 
 async def test_egress_proxy_times_out_without_a_program(bench: Bench) -> None:
-    async with bench.enclosed(start_s=0.1) as session:
+    async with bench.session(start_s=0.1) as session:
         with pytest.raises(SandboxMissing, match="did not start within"):
-            async with session.gate():
+            async with session.egress_proxy():
                 pytest.fail("there is no program")
 
 
 async def test_failed_sandbox_reports_the_reason_to_both_sides(basic: Bench) -> None:
-    async with basic.enclosed() as session:
+    async with basic.session() as session:
         shutil.rmtree(session.folder)
         async with started(session, "print('ran')") as process:
             out, err = await process.communicate()
             with pytest.raises(SandboxMissing, match=r"did not start: bwrap: .*shared"):
-                async with session.gate():
+                async with session.egress_proxy():
                     pytest.fail("there is no program")
     assert (process.returncode, out) == (1, b"")
     assert b"did not start: bwrap" in err
 
 
 async def test_ended_program_has_no_egress_proxies(bench: Bench) -> None:
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         await printed(session, "pass")
         with pytest.raises(SandboxMissing, match="has ended"):
-            async with session.gate():
+            async with session.egress_proxy():
                 pytest.fail("there is no program")
 
 
 async def test_program_runs_once(bench: Bench) -> None:
-    async with bench.enclosed() as session:
+    async with bench.session() as session:
         assert await printed(session, "print('ran')") == "ran\n"
         async with started(session, "print('again')") as process:
             out, err = await process.communicate()
@@ -207,7 +207,7 @@ async def test_program_runs_once(bench: Bench) -> None:
 async def test_basic_never_falls_back_to_the_host(basic: Bench) -> None:
     nothing = Containment(can_bwrap=False, can_pid_namespace=False, why_no_bwrap="bubblewrap is not installed")
     with pytest.raises(SandboxMissing, match="bubblewrap is not installed"):
-        async with basic.enclosed(containment=nothing):
+        async with basic.session(containment=nothing):
             pytest.fail("it was made")
 
 
@@ -220,19 +220,19 @@ async def test_home_and_state_cannot_be_shown(basic: Bench, tmp_path: Path, monk
         path.write_text(f"#!/bin/sh\ncat {home}/cache/other 2>/dev/null; ls {home}/cache\n")
         path.chmod(0o700)
     with pytest.raises(BadRequest, match=r"home cannot be shown in the sandbox.*folder of its own"):
-        async with basic.enclosed(home / "program"):
+        async with basic.session(home / "program"):
             pytest.fail("it was made")
     with pytest.raises(BadRequest, match="state cannot be shown"):
-        async with basic.enclosed(readable=[basic.state]):
+        async with basic.session(readable=[basic.state]):
             pytest.fail("it was made")
     with pytest.raises(NotFound, match="no program"):
-        async with basic.enclosed(home / "nothing"):
+        async with basic.session(home / "nothing"):
             pytest.fail("it was made")
     (tmp_path / "link").symlink_to(home)
     with pytest.raises(BadRequest, match="link cannot be shown"):
-        async with basic.enclosed(readable=[tmp_path / "link"]):
+        async with basic.session(readable=[tmp_path / "link"]):
             pytest.fail("it was made")
-    async with basic.enclosed(home / "cache" / "browser" / "program") as session:
+    async with basic.session(home / "cache" / "browser" / "program") as session:
         assert await printed(session, "") == "browser\n"
 
 
@@ -243,5 +243,5 @@ async def test_readable_path_keeps_its_name_when_it_is_a_link(basic: Bench, tmp_
     (tmp_path / "etc").symlink_to(tmp_path / "store")
     reads = "import os, sys; print([os.path.exists(path) for path in sys.argv[1:]])"
     asked = [str(tmp_path / "etc" / "fonts"), str(tmp_path / "store" / "fonts"), "/etc/fonts"]
-    async with basic.enclosed(readable=[tmp_path / "etc", tmp_path / "nothing"]) as session:
+    async with basic.session(readable=[tmp_path / "etc", tmp_path / "nothing"]) as session:
         assert await printed(session, reads, *asked) == "[True, False, False]\n"

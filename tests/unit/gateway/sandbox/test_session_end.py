@@ -22,9 +22,9 @@ from tests.unit.gateway.sandbox.session_rig import ROOT, STUBBORN, Bench, Way, l
 
 async def test_close_leaves_nothing(bench: Bench) -> None:
     async with AsyncExitStack() as stack:
-        async with bench.enclosed() as session:
+        async with bench.session() as session:
             process = await stack.enter_async_context(started(session, STUBBORN, bench.mark))
-            async with session.gate():
+            async with session.egress_proxy():
                 await until(lambda: len(living(bench.mark)) >= 4)
         assert living(bench.mark) == []
         assert await process.wait() != 0
@@ -32,7 +32,7 @@ async def test_close_leaves_nothing(bench: Bench) -> None:
 
 async def test_cancellation_is_raised_after_the_end(bench: Bench) -> None:
     async def work() -> None:
-        async with bench.enclosed() as session, started(session, STUBBORN, bench.mark), session.gate():
+        async with bench.session() as session, started(session, STUBBORN, bench.mark), session.egress_proxy():
             await asyncio.sleep(60)
 
     task = asyncio.create_task(work())
@@ -45,14 +45,14 @@ async def test_cancellation_is_raised_after_the_end(bench: Bench) -> None:
 
 
 async def test_killed_launcher_kills_the_program(bench: Bench) -> None:
-    async with bench.enclosed() as session, started(session, STUBBORN, bench.mark) as process:
+    async with bench.session() as session, started(session, STUBBORN, bench.mark) as process:
         await until(lambda: len(living(bench.mark)) >= 4)
         process.kill()
         await until(lambda: living(bench.mark) == [])
 
 
 async def test_launcher_killed_at_once_leaves_nothing(bench: Bench) -> None:
-    async with bench.enclosed() as session, started(session, STUBBORN, bench.mark) as process:
+    async with bench.session() as session, started(session, STUBBORN, bench.mark) as process:
         await until(lambda: len(living(bench.mark)) >= 2)
         process.kill()
         await until(lambda: living(bench.mark) == [])
@@ -60,7 +60,7 @@ async def test_launcher_killed_at_once_leaves_nothing(bench: Bench) -> None:
 
 async def test_background_processes_end_with_the_program(bench: Bench) -> None:
     script = "import subprocess, sys; subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True); print('done')"
-    async with bench.enclosed() as session, started(session, script, bench.mark) as process:
+    async with bench.session() as session, started(session, script, bench.mark) as process:
         await process.communicate()
         await until(lambda: living(bench.mark) == [])
 
@@ -69,7 +69,7 @@ DAEMON = """
 import asyncio, sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from gateway.sandbox import Containment, enclosed
+from gateway.sandbox import Containment, open_sandbox_session
 
 @asynccontextmanager
 async def serve(sock, address):
@@ -77,10 +77,10 @@ async def serve(sock, address):
 
 async def main(parent, mode, containment, script, mark):
     contained = eval(containment, {"Containment": Containment})
-    async with enclosed(Path("/usr/bin/python3"), mode=mode, parent=Path(parent), gates=1, serve=serve,
+    async with open_sandbox_session(Path("/usr/bin/python3"), mode=mode, parent=Path(parent), proxies=1, serve=serve,
                         containment=contained) as session:
         await asyncio.create_subprocess_exec(session.launcher, "-c", script, mark)
-        async with session.gate():
+        async with session.egress_proxy():
             await asyncio.sleep(60)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -90,7 +90,7 @@ asyncio.run(main(*sys.argv[1:]))
 @pytest.mark.sampled(1)
 async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Bench) -> None:
     argv = [sys.executable, "-c", DAEMON, str(bench.parent), bench.mode, repr(bench.containment), STUBBORN, bench.mark]
-    async with bench.enclosed() as alive:
+    async with bench.session() as alive:
         daemon = await asyncio.create_subprocess_exec(*argv, cwd=ROOT)
         await until(lambda: len(living(bench.mark)) >= 5)
         daemon.kill()
@@ -99,7 +99,7 @@ async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Benc
         (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
         tmp = Path(os.readlink(left / "tmp")) if bench.mode is SandboxMode.OFF else left
         assert tmp.is_dir()
-        async with bench.enclosed():
+        async with bench.session():
             assert alive.folder.is_dir()
             assert not left.exists()
             assert not tmp.exists()
@@ -122,10 +122,10 @@ async def test_a_real_browser(basic: Bench) -> None:
             yield Way(address, "proxy")
 
     program = Path(executable() or "chromium")
-    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as session:
+    async with async_playwright() as playwright, basic.session(program, serve=serve, readable=READS) as session:
         browser = await playwright.chromium.launch(executable_path=session.launcher, chromium_sandbox=True)
-        async with session.gate() as gate:
-            context = await browser.new_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
+        async with session.egress_proxy() as proxy:
+            context = await browser.new_context(proxy={"server": proxy.address, "bypass": "<-loopback>"})
             shown = await context.new_page()
             await shown.goto("http://a-page.test/")
             assert await shown.title() == "A page"

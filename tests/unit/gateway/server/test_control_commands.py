@@ -46,7 +46,7 @@ def local(page: Served, *owners: str) -> ControlCommands:
         grants=page.engine.store,
         node=page.engine.store,
         why=make_why(page.engine.core),
-        events=page.engine.store.live,
+        events=page.engine.store.event_bus,
         clock=page.engine.clock,
         owners=names,
     )
@@ -123,7 +123,7 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
     assert (found["count"], found["calls"], found["broken"]) == (3, 3, None)
     assert found["head"] == (await engine.store.audit_head()).hash
     (row,) = found["rows"]
-    assert (row["seq"], row["call"], row["tool"], row["because"]) == (3, f"{lease.turn}/3", "shell", "approval")
+    assert (row["seq"], row["call"], row["tool"], row["basis"]) == (3, f"{lease.turn}/3", "shell", "approval")
     assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
     assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
     assert (await does(local(page), "audit", last=0))["rows"] == []

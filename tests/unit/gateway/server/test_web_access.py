@@ -142,8 +142,8 @@ async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, web_a
     anns, cleos = web_access.card(ANN, wait), web_access.card(CLEO, wait)
 
     assert {b.handle for b in anns.buttons}.isdisjoint({b.handle for b in cleos.buttons})
-    assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:ann"]) is Verb.ONCE
-    assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
+    assert engine.tokens.verb(anns.buttons[0].handle, wait.id, ["page:ann"]) is Verb.ONCE
+    assert engine.tokens.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
 
 
 async def test_common_session_is_seen_by_both_owners(engine: Engine, web_access: WebAccess) -> None:

@@ -39,12 +39,12 @@ from tests.support.makers import (
     approve,
     attachment,
     beginning,
-    brought,
     card,
     control,
     copy_timer,
     deny,
     drop,
+    fetched,
     file_slot,
     inbound,
     new_wait,
@@ -360,11 +360,11 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
 
 def bring(random: Random, number: int, _clock: FakeClock) -> Act:
     """Store the outcome for a message's files, perhaps known already, or for a message of another turn."""
-    pick, found = random.random(), [brought(f"inbox/{number}.png"), brought("", trouble="Gone.")]
+    pick, found = random.random(), [fetched(f"inbox/{number}.png"), fetched("", trouble="Gone.")]
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:
         inputs = [one.id for one in view.inputs] or [InboundId("nobody")]
-        return await store.brought(lease, inputs[int(pick * len(inputs))], found)
+        return await store.record_fetched(lease, inputs[int(pick * len(inputs))], found)
 
     return act
 

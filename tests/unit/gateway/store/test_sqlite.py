@@ -344,7 +344,7 @@ async def test_failed_sign_ins_are_counted(path: str) -> None:
 
 
 async def test_wake_ups_come_after_the_commit_and_before_the_answer(path: str) -> None:
-    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+    async with opened(path) as store, store.event_bus.subscribe(TURNS) as events:
         with locked(path):
             saying = asyncio.create_task(say(store))
             waking = asyncio.create_task(first(events))
@@ -357,7 +357,7 @@ async def test_wake_ups_come_after_the_commit_and_before_the_answer(path: str) -
 
 
 async def test_a_refused_transition_wakes_nobody(path: str) -> None:
-    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+    async with opened(path) as store, store.event_bus.subscribe(TURNS) as events:
 
         def fail(tx: Tx) -> None:
             tx.touched.turns_due = True

@@ -56,7 +56,7 @@ def test_an_approval_is_good_for_one_step_for_five_minutes(
 
 
 @pytest.mark.parametrize(
-    ("state", "wait", "grant", "because"),
+    ("state", "wait", "grant", "basis"),
     [
         (StepState.PLANNED, None, None, StartBasis.SETTINGS),
         (StepState.PLANNED, None, GRANT, StartBasis.GRANT),
@@ -67,10 +67,10 @@ def test_an_approval_is_good_for_one_step_for_five_minutes(
     ],
 )
 def test_the_row_says_what_let_it_start(
-    state: StepState, wait: Wait | None, grant: GrantId | None, because: StartBasis
+    state: StepState, wait: Wait | None, grant: GrantId | None, basis: StartBasis
 ) -> None:
     row = audit_row(LEASE, 1, TurnKind.MODEL, state, wait, beginning(1, grant=grant), EPOCH)
-    assert row.because is because
+    assert row.basis is basis
     assert row.grant == (None if wait else grant)
     assert (row.wait, row.decided_by) == ((wait.id, wait.decided_by) if wait else (None, None))
 

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> str:
 
 
 async def test_waiting_claim_gets_its_turn_in_the_same_commit(path: str) -> None:
-    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+    async with opened(path) as store, store.event_bus.subscribe(TURNS) as events:
         waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=10))
         await asyncio.sleep(0.05)
         commits = store.writer.commits

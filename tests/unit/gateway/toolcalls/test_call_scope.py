@@ -159,7 +159,7 @@ async def test_audit_names_approval_grant_or_settings_as_basis(engine: Engine) -
     lease = await opened(engine, "example.org")
     assert await again(engine, lease, "browser:open example.org/b", "shell:date")
     rows = await engine.store.audit_rows(0, 10)
-    assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
+    assert [(row.tool, row.basis) for row in sorted(rows, key=lambda row: row.n)] == [
         ("browser", StartBasis.APPROVAL),
         ("browser", StartBasis.GRANT),
         ("shell", StartBasis.SETTINGS),

@@ -305,7 +305,7 @@ async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: P
 
 async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path: Path) -> None:
     bench = Bench(tmp_path, printed, text=f"key: {SECRET}")
-    async with bench.engine.store.live.subscribe(session_topic(LEASE.session)) as events:
+    async with bench.engine.store.event_bus.subscribe(session_topic(LEASE.session)) as events:
         found = await bench.result()
         async with asyncio.timeout(1):
             shown = [await anext(events) for _ in range(2)]
@@ -334,7 +334,7 @@ async def changes_files(ctx: ToolContext, _: Text) -> ToolResult:
 async def test_each_changed_file_is_an_event_of_this_node(tmp_path: Path) -> None:
     """S065: what indexes files hears of each change after it was made."""
     bench = Bench(tmp_path, changes_files)
-    async with bench.engine.store.live.subscribe(FILES) as events:
+    async with bench.engine.store.event_bus.subscribe(FILES) as events:
         assert (await bench.result()).text == "changed"
         async with asyncio.timeout(1):
             told = [await anext(events) for _ in range(3)]

@@ -100,7 +100,7 @@ async def test_one_confirmed_press_allows_the_same_call_from_then_on(engine: Eng
     (grant,) = await engine.store.live_grants()
     assert (grant.used, grant.shown, grant.place) == (2, "shell git push", GrantPlace.CHAT)
     rows = await engine.store.audit_rows(0, 10)
-    assert [(row.because, row.grant) for row in rows] == [
+    assert [(row.basis, row.grant) for row in rows] == [
         (StartBasis.APPROVAL, None),
         (StartBasis.GRANT, grant.id),
         (StartBasis.GRANT, grant.id),
@@ -162,7 +162,7 @@ async def test_requesters_and_strangers_grant_nothing(engine: Engine) -> None:
 async def test_a_forged_confirmation_is_not_valid(engine: Engine) -> None:
     _, wait = await asked(engine)
     await engine.press(wait, Verb.ALWAYS)
-    handle = engine.handles.make(wait, "another card", Verb.GRANT_CHAT)
+    handle = engine.tokens.make(wait, "another card", Verb.GRANT_CHAT)
     press = Press(event_key="p1", conversation=CHAT, principal=ANN_TELEGRAM, handle=handle)
     assert (await engine.ingress.press(press)).result is PressResult.NOT_VALID
     assert (await engine.ingress.press(press)).result is PressResult.DUPLICATE

@@ -65,7 +65,7 @@ async def pressed(
 ) -> Pressed:
     shown = [slot for slot in await engine.store.card_slots(wait) if slot.conversation == where]
     card = shown[-1].id if shown else f"page:{where.chat}"
-    handle = engine.handles.make(wait, card, pick.name)
+    handle = engine.tokens.make(wait, card, pick.name)
     key = f"press-{where.chat}-{pick.name}-{who}"
     return await engine.ingress.press(
         Press(event_key=key, conversation=where, principal=who, handle=handle, reason=text)

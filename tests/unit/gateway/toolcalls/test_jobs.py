@@ -67,7 +67,7 @@ class Daemon:
 
     def __post_init__(self) -> None:
         clock, store = SystemClock(), self.store
-        self.jobs = Jobs(key_value=store, events=store.live, clock=clock, node=self.node, nodes=store)
+        self.jobs = Jobs(key_value=store, events=store.event_bus, clock=clock, node=self.node, nodes=store)
 
     @asynccontextmanager
     async def runs(self) -> AsyncGenerator[None]:
@@ -200,7 +200,7 @@ async def test_a_stop_ends_jobs_of_its_session(daemon: Daemon, only: Principal |
         mine = await daemon.sleeps()
         theirs = await daemon.sleeps(daemon.call(by=BOB))
         others = await daemon.sleeps(daemon.call(OTHER))
-        daemon.store.live.publish(JOBS, JobsStopped(session=MAIN, only=only, why="It was ended by /stop."))
+        daemon.store.event_bus.publish(JOBS, JobsStopped(session=MAIN, only=only, why="It was ended by /stop."))
         for state, by in ((mine, ANN), (theirs, BOB)):
             if only in (None, by):
                 assert (await daemon.over(state.id)).why == "It was ended by /stop."

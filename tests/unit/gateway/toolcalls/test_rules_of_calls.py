@@ -43,7 +43,7 @@ async def test_rules_decide_the_calls_of_an_answer_one_by_one(tmp_path: Path) ->
     refused = await engine.result(lease.turn, 2)
     assert (refused.code, "rules[1]" in refused.hint) == ("configured", True)
     (row,) = await engine.store.audit_rows(0, 10)
-    assert (row.n, row.because, row.rule) == (1, StartBasis.RULE, "rules[0]")
+    assert (row.n, row.basis, row.rule) == (1, StartBasis.RULE, "rules[0]")
 
 
 async def test_an_allow_of_main_does_not_hold_in_a_group(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ async def test_a_page_that_missed_changes_looks_again(tmp_path: Path) -> None:
         store = page.engine.store
         await ann.send({"op": "open", "session": "main:ann"})
         assert (await ann.op("rows"))["rows"] == []
-        announced, store.live_bus = store.live_bus, LocalEventBus()
+        announced, store.local_bus = store.local_bus, LocalEventBus()
         await page.engine.say("hello")
-        store.live_bus = announced
+        store.local_bus = announced
         announced.look_again()
         rows = await ann.until(lambda frame: frame["op"] == "rows" and bool(frame["rows"]))
         assert "message" in {row["type"] for row in rows["rows"]}

@@ -23,7 +23,7 @@ from gateway.server.page import outbound
 from gateway.server.page.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
-from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result, route
+from tests.support.makers import ANN, BOB, EPOCH, attachment, fetched, inbound, result, route
 from tests.support.makers import call as tool_call
 from tests.support.shown import slot
 from tests.support.turns import finished, with_files
@@ -103,7 +103,7 @@ async def test_approval_is_escaped_and_has_buttons_for_this_page(engine: Engine)
     assert [button["verb"] for button in approval["buttons"]] == ["once", "deny", "deny_reason"]
     (wait,) = await engine.store.open_approvals()
     for button in approval["buttons"]:
-        verb = engine.handles.verb(button["handle"], wait.id, ["page:ann"])
+        verb = engine.tokens.verb(button["handle"], wait.id, ["page:ann"])
         assert verb is not None
         assert verb.value == button["verb"]
 
@@ -392,7 +392,7 @@ def test_result_has_urls_of_its_files_and_a_message_their_names() -> None:
         Artifact(file="t-1-2.png", name="chart.png", media_type="image/png"),
     )
     step = finished(1, tool_call("browser"), replace(result(), files=kept))
-    came = with_files(attachment("a.txt"), attachment("b.txt"), brought("inbox/a.txt"), brought("", trouble="Gone."))
+    came = with_files(attachment("a.txt"), attachment("b.txt"), fetched("inbox/a.txt"), fetched("", trouble="Gone."))
     frames = [row(Row(ord=1, rev=1, item=item), _no_card) for item in (step, came)]
 
     shown, said = (frame for frame in frames if frame is not None)

@@ -193,7 +193,7 @@ async def test_growing_answer_of_a_chat_is_shown_on_the_page(page: Served, ann: 
     beginning = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="It is", n=0, id=answer_slot(turn, 0))
     for start, text in ((0, "It is"), (5, " a long "), (13, "story. ")):
         piece = TextDelta(session=MAIN, turn=turn, n=0, start=start, text=text)
-        engine.store.live.publish(session_topic(MAIN), piece)
+        engine.store.event_bus.publish(session_topic(MAIN), piece)
         await engine.store.open_slot(lease, beginning)
     answer = place.get_by_test_id("answer")
     await expect(answer).to_have_text("It is a long story.")
@@ -210,7 +210,7 @@ async def test_text_of_a_model_that_failed_is_taken_back(page: Served, ann: Pers
 
     def written(start: int, text: str) -> None:
         piece = TextDelta(session=MAIN, turn=turn, n=0, start=start, text=text)
-        engine.store.live.publish(session_topic(MAIN), piece)
+        engine.store.event_bus.publish(session_topic(MAIN), piece)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(engine.run(lease), name="turn")

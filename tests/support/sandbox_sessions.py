@@ -19,7 +19,7 @@ from gateway.errors import DragomanError
 from gateway.ports import Clock, TurnedAway
 
 
-class OpenGate:
+class OpenEgressProxy:
     """A `ports.EgressProxy` that refuses nothing and remembers its scopes."""
 
     def __init__(self, address: str) -> None:
@@ -70,13 +70,13 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-class OpenEnclosure:
+class OpenSandboxSession:
     """A `ports.SandboxSession` without a sandbox."""
 
-    def __init__(self, folder: Path, program: Path, gates: int) -> None:
+    def __init__(self, folder: Path, program: Path, proxies: int) -> None:
         self.folder = folder
-        self.gates: list[OpenGate] = []
-        self.most = gates
+        self.proxies: list[OpenEgressProxy] = []
+        self.most = proxies
         self.open = 0
         self._pid = folder / "pid"
         self.launcher = folder / "launcher"
@@ -92,23 +92,23 @@ class OpenEnclosure:
         return int(self._pid.read_text())
 
     @asynccontextmanager
-    async def gate(self) -> AsyncGenerator[OpenGate]:
+    async def egress_proxy(self) -> AsyncGenerator[OpenEgressProxy]:
         if self.open == self.most:
-            raise DragomanError("All gates are in use.")
+            raise DragomanError("All proxies are in use.")
         self.open += 1
-        gate = OpenGate("")
+        proxy = OpenEgressProxy("")
         connections: set[asyncio.Task[None]] = set()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.get_running_loop().create_task(gate.serve(reader, writer))
+            task = asyncio.get_running_loop().create_task(proxy.serve(reader, writer))
             connections.add(task)
             task.add_done_callback(connections.discard)
 
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        gate.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self.gates.append(gate)
+        proxy.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.proxies.append(proxy)
         try:
-            yield gate
+            yield proxy
         finally:
             self.open -= 1
             server.close()
@@ -137,23 +137,23 @@ class OpenPlace:
         self.folder = folder
         self.settings = settings
         self.clock = clock
-        self.enclosures: list[OpenEnclosure] = []
+        self.sessions: list[OpenSandboxSession] = []
         """All that were made, the last one last."""
 
     @asynccontextmanager
-    async def enclose(
+    async def open_sandbox_session(
         self,
         program: Path,
         *,
         sandbox: SandboxMode | None,
         hosts: Sequence[str],
-        gates: int,
+        proxies: int,
         readable: Sequence[Path] = (),
-    ) -> AsyncGenerator[OpenEnclosure]:
+    ) -> AsyncGenerator[OpenSandboxSession]:
         folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
-        enclosure = OpenEnclosure(folder, program, gates)
-        self.enclosures.append(enclosure)
+        session = OpenSandboxSession(folder, program, proxies)
+        self.sessions.append(session)
         try:
-            yield enclosure
+            yield session
         finally:
-            await enclosure.close()
+            await session.close()
