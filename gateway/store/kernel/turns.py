@@ -30,7 +30,7 @@ from gateway.store.kernel.slots import say, show_cards_anew
 from gateway.store.workflow_rules import answer_of as workflow_answer
 from gateway.store.workflow_rules import begin_ready, has_ended, rows_of, sessions_of, with_end
 
-DAMAGED = "deploy/RUNBOOK.md (The store is damaged) says how to restore a backup."
+DAMAGED = "deploy/RUNBOOK.md (A damaged store) says how to restore a backup."
 
 
 def held(part: Part, lease: Lease) -> TurnRow:

@@ -132,8 +132,11 @@ class RedisStore(RedisQueries):
 
 
 def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
-    """Return a leased turn with its rows and its history, as far as that was asked for."""
-    view = turns.view_of(part, lease.turn)
+    """Return a leased turn with its rows and its history, as far as that was asked for; a damaged one without."""
+    try:
+        view = turns.view_of(part, lease.turn)
+    except StoreError:
+        return Claimed(lease=lease, view=None, history=None)
     if not history or view.turn.kind is not TurnKind.MODEL:
         return Claimed(lease=lease, view=view, history=None)
     found = history_of(part, view.session.id, view.turn.epoch, history)

@@ -13,9 +13,12 @@ from typing import Any, TypeAlias
 
 from gateway.domain.slots import SlotState
 from gateway.domain.steps import StepState
+from gateway.domain.text import one_line
 from gateway.domain.turns import ENDED
+from gateway.errors import StoreError
 from gateway.store.codec import dump_conversation
 from gateway.store.kernel.rows import MessageRow, SlotRow, StepRow, TurnRow
+from gateway.store.kernel.turns import DAMAGED
 from gateway.store.redis.long_queues import Section
 from gateway.store.redis.rows import EVENT, SESSION, SLOT, UNNUMBERED, kind_of
 
@@ -43,6 +46,8 @@ class Stored:
     """Characters of its value."""
     sections: tuple[Section, ...] = ()
     """Of a session: the sections of its queue."""
+    damage: str = ""
+    """Why its value cannot be read; then there is no row here. Empty for a readable one."""
 
 
 ABSENT = Stored(None)
@@ -164,13 +169,24 @@ class Batch:
             self.guessed.add(key)
 
     def get(self, key: str) -> Any:
-        """Return a row that is loaded; None when there is none."""
+        """Return a row that is loaded; None when there is none. Raises `StoreError` for a damaged one."""
+        row = self.get_readable(key)
+        if row is None and (damage := self.damage_of(key)):
+            raise StoreError(f"The row {one_line(key, 100)} in Redis cannot be read ({damage}).", cure=DAMAGED)
+        return row
+
+    def get_readable(self, key: str) -> Any:
+        """Return a row that is loaded; None when there is none, or a damaged one."""
         if key in self.changed:
             return self.changed[key]
         stored = self.known(key)
         assert stored is not None, "it is loaded"
         self.read[key] = stored.stamp
         return stored.row
+
+    def damage_of(self, key: str) -> str:
+        """Return why a loaded row cannot be read; empty for a readable or changed one."""
+        return "" if key in self.changed else (self.known(key) or ABSENT).damage
 
     def before(self, key: str) -> Any:
         """Return the stored row that a change replaces. A row that nobody read is new, and must be so."""

@@ -148,7 +148,7 @@ def fold(part: Part, before: datetime) -> int:
     source = source_of(part)
     turns = source.until(indexes.UNFOLDED, to_us(before), AT_ONCE)
     rows = {row.turn.id: row for row in source.rows(TURN, [TurnId(one) for one in turns])}
-    settled = {id_: _texts(source, row) for id_, row in rows.items() if _is_settled(source, row)}
+    settled = {id_: texts for id_, row in rows.items() if _is_settled(source, row) and (texts := _texts(source, row))}
     for turn in turns:  # all rows are read: from here on nothing is asked again
         if (texts := settled.get(TurnId(turn))) is not None:
             source.batch.folded.update({key: _pointer(key, turn) for key in texts})
@@ -167,9 +167,11 @@ def _is_settled(source: RedisSource, row: TurnRow) -> bool:
 
 
 def _texts(source: RedisSource, row: TurnRow) -> dict[str, str]:
-    """Return the rows of a turn as texts, by key."""
+    """Return the rows of a turn as texts, by key; nothing when one is damaged."""
     keys = [TURN.key(row.turn.id), *_keys_of(row)]
-    found = zip(keys, source.named(keys), strict=True)
+    found = list(zip(keys, source.readable(keys), strict=True))
+    if any(map(source.batch.damage_of, keys)):
+        return {}
     return {key: kind_of(key).dump(one) for key, one in found if one is not None}
 
 

@@ -39,7 +39,7 @@ def loose_rows(
     name, messages, slots, at = indexes.by_place(session), list[InboundId](), list[SlotId](), 0
     while len(messages) < limit and len(slots) < limit:
         keys = source.ask("ZRANGEBYSCORE", name, "-inf", f"({before}", "LIMIT", at, PAGE)
-        rows = source.named([key for key in keys if key.startswith(_MAY_BE_LOOSE)])
+        rows = source.readable([key for key in keys if key.startswith(_MAY_BE_LOOSE)])
         messages += [row.received.id for row in rows if isinstance(row, MessageRow) and row.received.turn is None]
         slots += [row.slot.id for row in rows if isinstance(row, SlotRow) and row.slot.turn is None]
         at += PAGE

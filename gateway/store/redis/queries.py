@@ -90,7 +90,7 @@ class RedisQueries(KernelStore):
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
         """Return open approvals, oldest first."""
-        return await self.read(lambda source: [row.wait for row in source.rows(WAIT, source.asked_waits()[:limit])])
+        return await self.read(lambda source: _open_approvals(source, limit))
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
         """Return the card slots that show an approval."""
@@ -123,8 +123,9 @@ class RedisQueries(KernelStore):
 
         def found(source: RedisSource) -> list[ChildLine]:
             row = source.turn_row(turn)
-            tasks = () if row is None else source.rows(TURN, row.tasks)
-            return sorted((_task_line(source, task) for task in tasks), key=lambda line: line.n)
+            tasks = [] if row is None else source.rows(TURN, row.tasks)
+            readable = [task for task in tasks if source.rows(SESSION, [task.turn.session])]
+            return sorted((_task_line(source, task) for task in readable), key=lambda line: line.n)
 
         return await self.read(found)
 
@@ -133,7 +134,7 @@ class RedisQueries(KernelStore):
 
         def rows(source: RedisSource) -> list[Spent]:
             keys: list[str] = source.ask("ZRANGEBYSCORE", indexes.DAYS, since.toordinal(), "+inf")
-            found: list[Spent] = [row for row in source.named(keys) if row is not None]
+            found: list[Spent] = [row for row in source.readable(keys) if row is not None]
             found.sort(key=lambda one: (one.principal, one.model))
             return sorted(found, key=lambda one: one.day, reverse=True)
 
@@ -161,7 +162,9 @@ class RedisQueries(KernelStore):
             found = [one for one in source.rows(GRANT, source.members(indexes.GRANTS)) if is_live(one, part.now)]
             sessions = source.rows(SESSION, {one.session for one in found})
             epochs = {row.session.id: row.session.epoch for row in sessions}
-            present = [one for one in found if one.place is not GrantPlace.SESSION or one.epoch == epochs[one.session]]
+            present = [
+                one for one in found if one.place is not GrantPlace.SESSION or one.epoch == epochs.get(one.session)
+            ]
             return sorted(present, key=_age, reverse=True)[:limit]
 
         return await self.view(grants)
@@ -183,7 +186,7 @@ class RedisQueries(KernelStore):
             mark, last = source.fact_row(audit.REMOVED), source.last_audit().seq
             removed = audit.mark_of(None if mark is None else mark.value)
             first = max(after, 0 if removed is None else removed.seq) + 1
-            return source.rows(AUDIT, range(first, min(last, first + limit - 1) + 1))
+            return list(source.audit_between(first, min(last, first + limit - 1)))
 
         return await self.read(rows)
 
@@ -264,6 +267,15 @@ def _scored(answer: Sequence[object]) -> list[tuple[str, int]]:
     return [(member, int(float(score))) for member, score in zip(flat[::2], flat[1::2], strict=True)]
 
 
+def _open_approvals(source: RedisSource, limit: int) -> list[Wait]:
+    """Return the first readable ones, however many damaged ones stand before them."""
+    asked, waits = source.asked_waits(), list[Wait]()
+    while asked and len(waits) < limit:
+        some, asked = asked[:limit], asked[limit:]
+        waits += [row.wait for row in source.rows(WAIT, some)]
+    return waits[:limit]
+
+
 def _counts(source: RedisSource) -> Counts:
     queued = source.rows(TURN, source.members(indexes.QUEUED, 0, 0))
     return Counts(
@@ -300,7 +312,7 @@ def _older(source: RedisSource, session: SessionId, before: int | None, limit: i
 
 
 def _rows(source: RedisSource, keys: Sequence[str]) -> list[Row]:
-    return [Row(ord=row.ord, rev=row.rev, item=_item(row)) for row in source.named(keys) if row is not None]
+    return [Row(ord=row.ord, rev=row.rev, item=_item(row)) for row in source.readable(keys) if row is not None]
 
 
 def _item(row: TurnRow | MessageRow | StepRow | WaitRow | SlotRow) -> Item:
@@ -323,6 +335,7 @@ def _item(row: TurnRow | MessageRow | StepRow | WaitRow | SlotRow) -> Item:
 def _family(source: RedisSource, session: SessionId, limit: int) -> list[ChildLine]:
     found = list(_below(source, session))
     tasks = {row.turn.id: row for row in source.rows(TURN, [row.task for row, _ in found])}
+    found = [(row, born) for row, born in found if row.task in tasks]
     task_of = {row.session.id: tasks[row.task] for row, _ in found if row.task is not None}
     family = [lines.child_rows(row, task_of[row.session.id], born) for row, born in found]
     return [_task_line(source, task_of[child]) for child in child_rules.in_order(family)[: max(0, limit)]]
@@ -331,10 +344,11 @@ def _family(source: RedisSource, session: SessionId, limit: int) -> list[ChildLi
 def _below(source: RedisSource, session: SessionId) -> Iterator[tuple[SessionRow, int]]:
     """Yield the children at any depth, each with its place among all children."""
     children = _scored(source.ask("ZRANGE", indexes.below(session), 0, -1, "WITHSCORES"))
-    rows = source.rows(SESSION, [child for child, _ in children])
+    rows = source.readable([SESSION.key(SessionId(child)) for child, _ in children])
     for row, (_, born) in zip(rows, children, strict=True):
-        yield row, born
-        yield from _below(source, row.session.id)
+        if row is not None:
+            yield row, born
+            yield from _below(source, row.session.id)
 
 
 def _task_line(source: RedisSource, task: TurnRow) -> ChildLine:

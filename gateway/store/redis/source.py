@@ -109,13 +109,21 @@ class RedisSource:
         return self.named([kind.key(key)])[0]
 
     def rows(self, kind: Kind[Any, T], keys: Iterable[Any]) -> list[T]:
-        """Return the stored ones of some rows. All missing ones are loaded together."""
-        return [row for row in self.named([kind.key(key) for key in keys]) if row is not None]
+        """Return the stored and readable ones of some rows. All missing ones are loaded together."""
+        return [row for row in self.readable([kind.key(key) for key in keys]) if row is not None]
 
     def named(self, keys: Sequence[str]) -> list[Any]:
-        """Return rows by their keys in Redis. All missing ones are loaded together."""
+        """Return rows by their keys in Redis. All missing ones are loaded together.
+
+        Raises `StoreError` for a damaged one.
+        """
         self.need(keys)
         return [self.batch.get(key) for key in keys]
+
+    def readable(self, keys: Sequence[str]) -> list[Any]:
+        """Return rows like `named`, for lists and sweeps: None for a damaged one too."""
+        self.need(keys)
+        return [self.batch.get_readable(key) for key in keys]
 
     def need(self, keys: Sequence[str]) -> None:
         """Have rows at hand, without reading them."""
@@ -177,13 +185,13 @@ class RedisSource:
     def fact_rows(self, namespace: str) -> list[tuple[str, Fact]]:
         """Return all facts of a namespace, by key."""
         keys = self.members(indexes.facts_of(namespace))
-        found = zip(keys, self.named(keys), strict=True)
+        found = zip(keys, self.readable(keys), strict=True)
         return sorted((indexes.fact_key(key)[1], fact) for key, fact in found if fact is not None)
 
     def expired_facts(self, now: datetime, limit: int) -> list[str]:
         """Return the keys in Redis of facts past their time."""
         keys = self.until(indexes.EXPIRING, to_us(now), limit)
-        found = zip(keys, self.named(keys), strict=True)
+        found = zip(keys, self.readable(keys), strict=True)
         return [key for key, fact in found if fact is not None and fact.until is not None and fact.until <= now]
 
     def is_whole(self, turn: TurnId) -> bool:
@@ -197,7 +205,7 @@ class RedisSource:
 
     def audit_between(self, first: int, last: int) -> Sequence[AuditRow]:
         """Return rows of the audit by their numbers."""
-        return self.rows(AUDIT, range(first, last + 1))
+        return [row for row in self.named([AUDIT.key(seq) for seq in range(first, last + 1)]) if row is not None]
 
     # --- sorted sets ------------------------------------------------------------------------
 
@@ -306,8 +314,7 @@ class RedisSource:
             for start in range(0, len(page), LOADED_AT_ONCE):
                 some = page[start : start + LOADED_AT_ONCE]
                 self.need([TURN.key(TurnId(turn)) for turn in some])
-                rows = (self.row(TURN, turn) for turn in some)
-                yield from (row for row in rows if row is not None)
+                yield from (row for turn in some for row in self.rows(TURN, [turn]))
 
     def turns_at(self, home: str, limit: int) -> list[TurnId]:
         """Return turns of a home that have not ended."""
@@ -358,8 +365,9 @@ class RedisSource:
             for row in waited
             if row.task is not None
             and row.parent_wait is not None
-            and turns[waits[row.parent_wait]] in ENDED
-            and turns[row.task] is not TurnState.STOPPING
+            and row.parent_wait in waits
+            and turns.get(waits[row.parent_wait]) in ENDED
+            and turns.get(row.task) not in (None, TurnState.STOPPING)
         ][:limit]
 
     # --- what is old ------------------------------------------------------------------------
@@ -383,7 +391,7 @@ class RedisSource:
         open_ = self.rows(WAIT, self.until(indexes.OPEN, to_us(now), limit))
         decided = self.rows(WAIT, self.until(indexes.APPROVED, to_us(unused_since) - 1, limit))
         turns = {row.turn.id: row.turn.state for row in self.rows(TURN, {row.wait.turn for row in decided})}
-        unused = [row for row in decided if turns[row.wait.turn] not in HELD]
+        unused = [row for row in decided if turns.get(row.wait.turn) not in (None, *HELD)]
         return [row.wait.id for row in sorted([*open_, *unused], key=lambda row: row.ord)][:limit]
 
     def due_timers(self, now: datetime, limit: int) -> list[WaitId]:

@@ -21,7 +21,9 @@ import redis
 
 from gateway.domain.ids import InboundId, mint
 from gateway.domain.live import NODES, SLOTS, TURNS, NodesChanged
+from gateway.domain.text import one_line
 from gateway.errors import StoreError
+from gateway.store.decode import UNREADABLE
 from gateway.store.kernel import losses
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
@@ -37,6 +39,7 @@ from gateway.store.redis.replicas import Waiting
 from gateway.store.redis.rows import SESSION, UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
 from gateway.store.write_queue import QueueEntry, WaitingClaims, WriteEntry, deliver, goes_on_waiting
+from gateway.system.logging_setup import log
 
 T = TypeVar("T")
 
@@ -404,10 +407,14 @@ class Worker:
     def _stored(self, key: str, value: str | None) -> Stored:
         if value is None:
             return Stored(None)
-        stamp, _, text = value.partition(" ")
-        self._lives.saw(int(stamp) + 1)
-        sections = sections_in(text) if kind_of(key) is SESSION else ()
-        return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value), sections)
+        stamp, space, text = value.partition(" ")
+        try:
+            self._lives.saw(int(stamp) + 1)
+            sections = sections_in(text) if kind_of(key) is SESSION else ()
+            return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value), sections)
+        except UNREADABLE as error:
+            log("store").error("a row cannot be read", row=one_line(key, 100), why=type(error).__name__)
+            return Stored(None, f"{stamp}{space}", len(value), damage=type(error).__name__)
 
     def _commit(self, batch: Batch, writes: Writes, done: Sequence[Entry], revisions: int) -> frozenset[str]:
         """Write a batch. Return which of the rows that it read have changed: then nothing is written."""

@@ -182,7 +182,7 @@ FROM waits WHERE id = ?;
 
 -- name: open_approvals
 SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
-FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord LIMIT ?;
+FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord LIMIT ? OFFSET ?;
 
 -- name: card_slots
 SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.version, s.sent_version, s.platform_id,

@@ -120,7 +120,7 @@ class SqliteQueries(KernelStore):
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
         """Return open approvals, oldest first."""
-        return await self.read(lambda reader: readable(wait_of, reader.run("open_approvals", limit), "approval"))
+        return await self.read(lambda reader: _open_approvals(reader, limit))
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
         """Return the card slots that show an approval."""
@@ -215,6 +215,16 @@ def claimable(
 
 def _fact(found: Columns | None) -> Fact | None:
     return None if found is None else Fact(found[0], moment(found[1]))
+
+
+def _open_approvals(reader: ReadTx, limit: int) -> list[Wait]:
+    """Return the first readable ones, however many damaged ones stand before them."""
+    waits, passed, is_last = list[Wait](), 0, limit <= 0
+    while len(waits) < limit and not is_last:
+        found = reader.run("open_approvals", limit, passed)
+        waits += readable(wait_of, found, "approval")
+        passed, is_last = passed + len(found), len(found) < limit
+    return waits[:limit]
 
 
 def _session(reader: ReadTx, session: SessionId) -> Session | None:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.ids import SessionId
 from gateway.domain.turns import TurnState
-from gateway.ports import Store
 from gateway.store.kernel import turns
-from tests.contract.scene import MAIN, NODE, Scene
+from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import BOB, result, route
+from tests.support.makers import result
 from tests.unit.gateway.store.opened import opened
 
 
@@ -108,53 +106,3 @@ async def test_result_is_stored_without_memory_to_read_the_rest(
         assert finished.result() is None
         with closing(sqlite3.connect(path)) as other, other:
             assert other.execute("SELECT state FROM steps WHERE n = 1").fetchone() == ("finished",)
-
-
-# --- lists: one bad row hides no other ------------------------------------------------------------
-
-
-async def ids(store: Store, what: str) -> list[str]:
-    match what:
-        case "sessions":
-            return sorted(line.session.id for line in await store.sessions())
-        case "waits":
-            return [wait.id for wait in await store.open_approvals()]
-        case _:
-            return [str(row.ord) for row in (await store.older(MAIN, None, 100)).rows]
-
-
-@pytest.mark.parametrize(
-    ("what", "breaks", "named"),
-    [
-        ("sessions", "UPDATE sessions SET kind = 'none of ours' WHERE id = ?", "session"),
-        ("sessions", "UPDATE sessions SET active_at = 9000000000000000000 WHERE id = ?", "session"),
-        ("sessions", "UPDATE sessions SET tools = '{' WHERE id = ?", "session"),
-        ("waits", "UPDATE waits SET approval = 'no JSON' WHERE id = ?", "approval"),
-        ("waits", "UPDATE waits SET approval = '{\"risk\": 7}' WHERE id = ?", "approval"),
-        ("waits", "UPDATE waits SET payload = '[' WHERE id = ?", "approval"),
-        ("rows", "UPDATE waits SET approval = 'no JSON' WHERE ord = ?", "wait of a session"),
-        ("rows", "UPDATE steps SET call = 'no JSON' WHERE ord = ?", "step of a session"),
-    ],
-)
-async def test_one_unreadable_row_hides_no_list(
-    tmp_path: Path, what: str, breaks: str, named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "s.db"
-    async with opened(str(path)) as store:
-        scene = Scene(store, FakeClock())
-        await scene.asked(2)
-        await scene.say(to=route(SessionId("a group")), who=BOB)
-        before = await ids(store, what)
-        for bad in before:
-            with closing(sqlite3.connect(path)) as other, other:
-                other.execute("BEGIN")
-                if other.execute(breaks, [bad]).rowcount:
-                    other.commit()
-                    break
-        else:
-            pytest.fail("nothing was broken")
-        assert await ids(store, what) == [one for one in before if one != bad]
-        assert (await store.changes(MAIN, 0, 100)).more is False
-    said = capsys.readouterr()
-    assert "a row cannot be read and is left out" in said.out + said.err
-    assert named in said.out + said.err

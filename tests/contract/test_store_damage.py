@@ -1,0 +1,134 @@
+"""`Queries` over a store with a damaged row: it hides no other. On each backend that can hold one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from gateway.domain.ids import SessionId, mint
+from gateway.domain.steps import Step
+from gateway.domain.waits import Wait
+from gateway.errors import StoreError
+from gateway.ports import Store
+from gateway.store import open_store
+from gateway.store.redis.connection import address_of
+from gateway.store.redis.rows import KINDS
+from tests.contract.scene import MAIN, NODE, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import BOB, route
+
+GROUP = SessionId("group:1")
+_KEYS = {"session": "id", "wait": "id", "step": "turn || '/' || n"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Shelf:
+    """A store whose rows can be damaged while it is closed."""
+
+    url: str
+    clock: FakeClock
+    store: Store
+
+    async def damage(self, kind: str, key: str, column: str, value: str) -> None:
+        """Write a value that no column of this name has. The store is opened again: it may keep rows."""
+        await self.store.close()
+        write = self._in_sqlite if self.url.startswith("sqlite") else self._in_redis
+        write(kind, key, column, value)
+        self.store = open_store(self.url, self.clock)
+
+    def _in_sqlite(self, kind: str, key: str, column: str, value: str) -> None:
+        statement = f"UPDATE {kind}s SET {column} = ? WHERE {_KEYS[kind]} = ?"
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite://"))) as other, other:
+            assert other.execute(statement, (value, key)).rowcount == 1
+
+    def _in_redis(self, kind: str, key: str, column: str, value: str) -> None:
+        address, prefix = address_of(self.url)
+        other: Any = cast("Any", redis.Redis).from_url(address)
+        with other:
+            stamp, _, text = other.get(f"{prefix}{kind}:{key}").decode().partition(" ")
+            columns = json.loads(text)
+            columns[KINDS[kind].columns.index(column)] = value
+            other.set(f"{prefix}{kind}:{key}", f"{stamp} {json.dumps(columns)}")
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def shelf(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Shelf]:
+    url = f"sqlite://{tmp_path}/dragoman.db"
+    if request.param == "redis":
+        url = f"{request.getfixturevalue('redis_server').url}?prefix={mint('damage')}"
+    found = Shelf(url=url, clock=clock, store=open_store(url, clock))
+    yield found
+    await found.store.close()
+
+
+async def lists(store: Store) -> dict[str, list[str]]:
+    """The keys of everything that is listed, by kind of row."""
+    items = [row.item for row in (await store.older(MAIN, None, 100)).rows]
+    return {
+        "session": sorted(line.session.id for line in await store.sessions()),
+        "wait": [wait.id for wait in await store.open_approvals()],
+        "wait of a session": [item.id for item in items if isinstance(item, Wait)],
+        "step": [f"{item.turn}/{item.n}" for item in items if isinstance(item, Step)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value"),
+    [
+        ("session", "kind", "none of ours"),
+        ("session", "tools", "{"),
+        ("wait", "approval", "no JSON"),
+        ("wait", "approval", '{"risk": 7}'),
+        ("wait", "payload", "["),
+        ("step", "call", "no JSON"),
+    ],
+)
+async def test_one_damaged_row_hides_no_list(
+    shelf: Shelf, clock: FakeClock, kind: str, column: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(shelf.store, clock)
+    await scene.asked(2)
+    await scene.say(to=route(GROUP), who=BOB)
+    before, counts = await lists(shelf.store), await shelf.store.counts()
+    assert all(before.values())
+    bad = GROUP if kind == "session" else before[kind][0]
+    await shelf.damage(kind, bad, column, value)
+    after = await lists(shelf.store)
+    assert after == {name: [one for one in keys if one != bad] for name, keys in before.items()}
+    assert await shelf.store.counts() == counts
+    assert (await shelf.store.changes(MAIN, 0, 100)).more is False
+    said = capsys.readouterr()
+    assert "a row cannot be read" in said.out + said.err
+    assert kind in said.out + said.err
+
+
+async def test_damaged_approval_takes_no_place_of_a_limit(shelf: Shelf, clock: FakeClock) -> None:
+    """The oldest one that can be read is the first: figures and pages ask for few."""
+    asked = await Scene(shelf.store, clock).parked(3)
+    await shelf.damage("wait", asked.waits[0], "approval", "no JSON")
+    await shelf.damage("wait", asked.waits[1], "payload", "[")
+    for limit in (1, 2, 200):
+        assert [wait.id for wait in await shelf.store.open_approvals(limit)] == [asked.waits[2]], limit
+    assert await shelf.store.open_approvals(0) == []
+
+
+async def test_damaged_row_fails_no_request_beside_its_own(shelf: Shelf, clock: FakeClock) -> None:
+    scene = Scene(shelf.store, clock)
+    lease = await scene.planned()
+    other = await scene.say(to=route(GROUP), who=BOB)
+    await shelf.damage("step", f"{lease.turn}/0", "answer", "no JSON")
+    with pytest.raises((StoreError, ValueError)):
+        await shelf.store.turn(lease.turn)
+    await shelf.store.release(lease)
+    claimed = {one.lease.turn: one.view for one in await shelf.store.claim(NODE, 2)}
+    assert claimed.keys() == {lease.turn, other.turn}
+    assert claimed[lease.turn] is None
+    assert claimed[other.turn] is not None
