@@ -123,3 +123,38 @@ def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
 def test_decisions_are_numbered_without_gaps() -> None:
     numbers = [int(path.name[:4]) for path in sorted((ROOT / "gateway" / "decisions").glob("*.md"))]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+ARCHITECTURE = ROOT / "gateway" / "ARCHITECTURE.md"
+ROOMS = re.findall(r"^\| `(gateway/\w+)` \| (.*) \|$", ARCHITECTURE.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("room", "contents"), ROOMS)
+def test_modules_of_a_room_exist(room: str, contents: str) -> None:
+    for name in re.findall(r"`([a-z_]+)`", contents):
+        assert list((ROOT / room).rglob(f"{name}.py")) or list((ROOT / room).rglob(f"{name}/")), name
+
+
+def test_modules_named_by_path_exist() -> None:
+    """`room/module` is below gateway or the top, `kernel/module` below the store."""
+    above = (ROOT / "gateway", ROOT / "gateway" / "store", ROOT)
+    named = re.findall(r"`((?:\w+/)+\w+)`", ARCHITECTURE.read_text())
+    missing = [one for one in named if not any((at / one).is_dir() or (at / f"{one}.py").exists() for at in above)]
+    assert missing == []
+
+
+def test_every_room_is_named() -> None:
+    there = {path.parent.name for path in (ROOT / "gateway").glob("*/__init__.py")}
+    assert there == {room.removeprefix("gateway/") for room, _ in ROOMS}
+
+
+ROOMS_WITH_ALL = ("agent", "approvals", "inbound", "outbound", "policy", "toolcalls")
+"""Rooms of the path of a message: the table names each module, or the module that it is a part of."""
+PART_OF = frozenset({"rule_index", "hook_programs", "schema_arguments", "typed_arguments", "worker_program"})
+
+
+@pytest.mark.parametrize("room", ROOMS_WITH_ALL)
+def test_every_module_of_the_path_is_named(room: str) -> None:
+    contents = dict(ROOMS)[f"gateway/{room}"]
+    modules = {path.stem for path in (ROOT / "gateway" / room).glob("*.py")} - {"__init__"} - PART_OF
+    assert {name for name in modules if f"`{name}`" not in contents} == set()
