@@ -6,10 +6,13 @@ them when they load the row.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import IntEnum
+from itertools import repeat
+from operator import attrgetter, call
 from typing import Any, TypeVar
 
 from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
@@ -24,8 +27,25 @@ from gateway.store.constants import FILE_SENDING_AT_MOST, SENDING_AT_MOST
 R = TypeVar("R")
 CLOCKS_DIFFER_AT_MOST = timedelta(seconds=5)
 """Most that clocks of two nodes differ by. A time further ahead is of a clock that was wrong: it orders nothing."""
-_FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
-"""Getter and setter of each field, by type."""
+
+
+class _Fields:
+    """Fields of a dataclass with slots, frozen or not: how to read and to set them."""
+
+    __slots__ = ("setters", "values")
+
+    def __init__(self, kind: type) -> None:
+        """Take a class of two fields or more."""
+        names = [one.name for one in fields(kind)]
+        self.setters: dict[str, Callable[[Any, Any], None]] = {name: getattr(kind, name).__set__ for name in names}
+        self.values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
+        """Return the values of a row, in the order of `setters`."""
+
+
+_FIELDS: dict[type, _Fields] = {}
+"""Fields of each type whose rows were changed."""
+_set: Callable[..., object] = call
+"""Call a setter with a row and a value."""
 
 
 def changed(row: R, /, **changes: Any) -> R:
@@ -34,15 +54,13 @@ def changed(row: R, /, **changes: Any) -> R:
     The types of `gateway.domain` check nothing when they are made. Raises `TypeError` for an unknown field.
     """
     kind = type(row)
-    known = _FIELDS.get(kind)
-    if known is None:
-        slots = [(one.name, getattr(kind, one.name)) for one in fields(kind)]  # pyright: ignore[reportArgumentType]
-        known = _FIELDS[kind] = {name: (slot.__get__, slot.__set__) for name, slot in slots}
-    if not changes.keys() <= known.keys():
-        raise TypeError(f"{kind.__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
-    copy = object.__new__(kind)
-    for name, (get, put) in known.items():
-        put(copy, changes[name] if name in changes else get(row))
+    known = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _Fields(kind))
+    setters, copy = known.setters, object.__new__(kind)
+    deque(map(_set, setters.values(), repeat(copy), known.values(row)), maxlen=0)  # a loop takes twice as long
+    for name, value in changes.items():
+        if name not in setters:
+            raise TypeError(f"{kind.__name__} has no {name}")
+        setters[name](copy, value)
     return copy
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, Generic, TypeVar
 
 from gateway.store import columns
@@ -36,8 +37,9 @@ class RowTable(Generic[R]):
         names: list[str] = []
         values: list[Any] = []
         old, new = self._changeable(before), self._changeable(row)
-        for column, was, value in zip(self._changing, old, new, strict=True):
-            if was is not value and was != value:
+        # Most values are the very same objects: these are passed over without a loop.
+        for column, was, value in compress(zip(self._changing, old, new, strict=True), map(is_not, old, new)):
+            if was != value:
                 names.append(column.name)
                 values.append(value if value is None or column.encode is None else column.encode(value))
         if names:
