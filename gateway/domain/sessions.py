@@ -62,6 +62,12 @@ class Session:
     """Tools that people switched off here, sorted."""
 
 
+def rights_of(session: Session) -> tuple[object, ...]:
+    """Return everything of a session that decides which tools it has: sessions of equal rights have the same ones."""
+    own = session.preset, session.tools_off, session.tools
+    return session.kind, session.root_kind, session.lineage is None, session.presets_above, *own
+
+
 def works_in(session: Session) -> SessionId:
     """Return the session whose folder this one works in: itself, or for a child its root, so that they share files."""
     return session.lineage.root if session.lineage else session.id

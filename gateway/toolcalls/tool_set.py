@@ -12,7 +12,7 @@ from gateway.domain.children import Delegation
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.presets import ONLY_BUILD, Preset, Presets
 from gateway.domain.prompts import ToolOffer
-from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.sessions import Session, SessionKind, rights_of
 from gateway.domain.steps import Answer
 from gateway.domain.tools import CallScope, Park, Preview, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
@@ -26,6 +26,8 @@ from gateway.toolcalls.tool_aliases import repaired
 from gateway.toolcalls.tool_index import TOOLS, offer, promoted
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+RIGHTS_KEPT = 64
+"""Kinds of sessions, by their rights, whose tools a set keeps: some 30 KB."""
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
 
 
@@ -70,6 +72,31 @@ class Tool:
         return CallScope(risk=self.spec.risk) if self.call_scope is None else self.call_scope(arguments)
 
 
+class _SeenTools:
+    """Tools that sessions of the same rights have, sorted by name, with what models are offered of them."""
+
+    def __init__(self, tools: Sequence[Tool], of: ToolSet) -> None:
+        """Take the tools and their set. Offers are made when a model is first asked."""
+        self.tools = tuple(tools)
+        self._set = of
+
+    @cached_property
+    def offers(self) -> tuple[ToolOffer, ...]:
+        """Offers of all these tools."""
+        return tuple(self._set.offer_of(tool) for tool in self.tools)
+
+    @cached_property
+    def indexed(self) -> Sequence[ToolOffer]:
+        """Offers of those that are lines of `tools`."""
+        return [self._set.offer_of(tool) for tool in self.tools if tool.spec.indexed]
+
+    @cached_property
+    def shown(self) -> tuple[ToolOffer, ...]:
+        """Offers of the others, and `tools` with its lines if there are any."""
+        whole = (self._set.offer_of(tool) for tool in self.tools if not tool.spec.indexed)
+        return (*whole, self._set.index_of(self.indexed)) if self.indexed else tuple(whole)
+
+
 class ToolSet:
     """Tools by name, which never change. A turn keeps the set that it began with."""
 
@@ -100,6 +127,8 @@ class ToolSet:
         self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
         self._indexes: dict[tuple[str, ...], ToolOffer] = {}
         """Offers of `tools`, by the names in it."""
+        self._seen: dict[tuple[object, ...], _SeenTools] = {}
+        """Tools of sessions, by their rights; the oldest are dropped."""
 
     @cached_property
     def _offers(self) -> Mapping[str, ToolOffer]:
@@ -149,10 +178,20 @@ class ToolSet:
         presets = {one.name for one in self._presets.for_children()}
         return cannot_begin(delegations, self._delegates, presets, {tool.spec.name for tool in self.seen_by(session)})
 
-    def seen_by(self, session: Session) -> list[Tool]:
+    def seen_by(self, session: Session) -> Sequence[Tool]:
         """Return the tools that exist in this session, sorted by name."""
-        preset = self.preset_of(session)
-        return [tool for tool in self._sorted if self._missing(tool, session, preset) is None]
+        return self._seen_by(session).tools
+
+    def _seen_by(self, session: Session) -> _SeenTools:
+        rights = rights_of(session)
+        seen = self._seen.get(rights)
+        if seen is None:
+            preset = self.preset_of(session)
+            seen = _SeenTools([tool for tool in self._sorted if self._missing(tool, session, preset) is None], self)
+            if len(self._seen) >= RIGHTS_KEPT:
+                del self._seen[next(iter(self._seen))]
+            self._seen[rights] = seen
+        return seen
 
     def hidden_from(self, session: Session) -> list[tuple[Tool, Deny]]:
         """Return the tools that do not exist in this session, sorted by name, each with the reason."""
@@ -162,22 +201,26 @@ class ToolSet:
 
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
         """Return the tools offered to a model in this session; the same object for a tool each time."""
-        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
+        return self._seen_by(session).offers
 
     def shown(self, session: Session, called: Iterable[str] = ()) -> tuple[ToolOffer, ...]:
         """Return what a model is offered: most tools whole, the others as lines of `tools`.
 
         `called`: names of the tools that earlier turns of this history called; those of the index are whole, too.
         """
-        seen = self.seen_by(session)
-        indexed = [self._offers[tool.spec.name] for tool in seen if tool.spec.indexed]
-        whole = [self._offers[tool.spec.name] for tool in seen if not tool.spec.indexed]
-        if not indexed:
-            return tuple(whole)
+        seen = self._seen_by(session)
+        return (*seen.shown, *promoted(called, seen.indexed))
+
+    def offer_of(self, tool: Tool) -> ToolOffer:
+        """Return the offer of one of these tools; the same object each time."""
+        return self._offers[tool.spec.name]
+
+    def index_of(self, indexed: Sequence[ToolOffer]) -> ToolOffer:
+        """Return the offer of `tools` with lines for these; the same object for the same ones."""
         names = tuple(one.name for one in indexed)
         if names not in self._indexes:
             self._indexes[names] = offer(indexed)
-        return (*whole, self._indexes[names], *promoted(called, indexed))
+        return self._indexes[names]
 
     def resolve(self, name: str, session: Session, *, openly: bool = False) -> Tool | Deny:
         """Return the tool when it exists in the session, else the refusal. Never raises.

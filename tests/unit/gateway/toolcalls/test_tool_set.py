@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.ids import SessionId
 from gateway.domain.presets import Ceiling, Preset, Presets
-from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.sessions import Origin, Session, SessionKind, rights_of
 from gateway.domain.tools import (
     ARGUMENTS_AT_MOST,
     ApprovalMode,
@@ -29,9 +30,10 @@ from gateway.errors import ConfigError
 from gateway.ports import ToolContext
 from gateway.toolcalls.arguments import ModelArguments, check_arguments
 from gateway.toolcalls.tool_aliases import ALIASES
-from gateway.toolcalls.tool_set import Tool, ToolSet
+from gateway.toolcalls.tool_set import RIGHTS_KEPT, Tool, ToolSet
 from tests.support.fakes import FakeTool, Text, done
 from tests.support.makers import EPOCH
+from tests.support.turns import lineage
 
 READ = FakeTool(name="read", risk=Risk.READ)
 MINE = FakeTool(name="mine", availability=Availability.MAIN)
@@ -94,6 +96,68 @@ def test_session_and_model_see_the_same_tools() -> None:
     for kind, seen in ((SessionKind.MAIN, ["mine", "read", "shell"]), (SessionKind.DM, ["read", "shell"])):
         assert names(found, session(kind)) == seen
         assert [offer.name for offer in found.offers(session(kind))] == seen
+
+
+class Watched(Session):
+    """A session that notes which of its fields are read."""
+
+    __slots__ = ()
+    noted: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        Watched.noted.add(name)
+        return super().__getattribute__(name)
+
+
+def read_by(look: Callable[[Session], object], at: Session) -> set[str]:
+    """The fields that this look at a session reads."""
+    watched = Watched(**{one.name: getattr(at, one.name) for one in fields(at)})
+    Watched.noted.clear()
+    look(watched)
+    return set(Watched.noted)
+
+
+def test_nothing_but_rights_decides_which_tools_there_are() -> None:
+    off = replace(session(), tools_off=("mine",), preset="looks")
+    child = replace(session(), tools=("read",), lineage=lineage(), presets_above=("looks",))
+    looks = Preset(name="looks", generation=1, ceilings=(Ceiling(preset="looks", risks=frozenset({Risk.READ})),))
+    tools = [one.tool() for one in (READ, MINE, SHELL, GONE)]
+    found = ToolSet(tools, sandboxed=False, presets=Presets(by_name={"looks": looks, "build": Preset(name="build")}))
+
+    for one in (session(), session(SessionKind.DM), off, child):
+        assert read_by(found.hidden_from, one) <= read_by(rights_of, one)
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        ({"kind": SessionKind.DM, "root_kind": SessionKind.DM}, ["read"]),
+        ({"root_kind": SessionKind.NON_MAIN}, ["read", "shell"]),
+        ({"tools": ("read",)}, ["read"]),
+        ({"tools_off": ("read",)}, ["mine", "shell"]),
+        ({"preset": "looks"}, ["read"]),
+        ({"lineage": lineage(), "presets_above": ("looks",)}, ["read"]),
+    ],
+)
+def test_a_session_sees_its_own_tools_after_another_one(change: dict[str, Any], seen: list[str]) -> None:
+    looks = Preset(name="looks", ceilings=(Ceiling(preset="looks", risks=frozenset({Risk.READ})),))
+    presets = Presets(by_name={"looks": looks, "build": Preset(name="build")})
+    found = ToolSet([one.tool() for one in (READ, MINE, SHELL, GONE)], sandboxed=False, presets=presets)
+
+    assert names(found, session()) == ["mine", "read", "shell"]
+    assert names(found, replace(session(), **change)) == seen
+    assert names(found, session()) == ["mine", "read", "shell"]
+
+
+def test_tools_of_few_kinds_of_sessions_are_kept() -> None:
+    found = tool_set()
+    kinds = [replace(session(), tools_off=(f"tool {n}",)) for n in range(RIGHTS_KEPT + 1)]
+
+    first, *_, last = [found.seen_by(one) for one in kinds]
+
+    assert found.seen_by(kinds[-1]) is last
+    assert found.seen_by(kinds[0]) is not first
+    assert names(found, kinds[0]) == ["mine", "read", "shell"]
 
 
 @pytest.mark.parametrize(
