@@ -34,6 +34,7 @@ SPEC = ToolSpec(
     indexed=True,
 )
 FILES = 100
+"""Files in a result."""
 
 
 class Args(BaseModel):

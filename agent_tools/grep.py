@@ -38,7 +38,9 @@ SPEC = ToolSpec(
     example="timeout",
 )
 HITS = 100
+"""Matching lines in a result."""
 LINE_CHARS = 2000
+"""Characters of a line in a result."""
 FILE_BYTES = "10M"
 _MATCH = b'{"type":"match"'
 """Beginning of ripgrep's lines with a hit. The others tell files and figures."""

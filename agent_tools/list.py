@@ -20,6 +20,7 @@ SPEC = ToolSpec(
     indexed=True,
 )
 ENTRIES = 100
+"""Entries of a folder in a result."""
 
 
 class Args(BaseModel):

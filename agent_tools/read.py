@@ -33,6 +33,7 @@ SPEC = ToolSpec(
     example="notes.md",
 )
 LINES = 2000
+"""Lines of one read."""
 DOCUMENT_BYTES = 25_000_000
 """Largest document that is read, as large as an attachment may be."""
 DOCUMENTS = (".pdf", ".docx", ".docm", ".xlsx", ".xlsm", ".pptx", ".pptm", ".odt", ".ods", ".odp")

@@ -24,7 +24,9 @@ SPEC = ToolSpec(
 )
 
 INPUT_CHARS = 2_000
+"""Characters typed into a job at once."""
 WAIT_S = 1.0
+"""Seconds to wait for output when the call names none."""
 
 
 class Args(BaseModel):

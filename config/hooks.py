@@ -18,6 +18,7 @@ from gateway.domain.hooks import HookConfig, HookEvent
 from gateway.errors import ConfigError
 
 HOOKS_AT_MOST = 20
+"""Hooks in one configuration."""
 _Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 

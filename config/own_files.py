@@ -21,6 +21,7 @@ from gateway.domain.tools import Availability, Effect, NetworkPolicy, Risk, Sand
 FILE_BYTES = 1_000_000
 """Bytes of the largest file that is read."""
 DESCRIPTION_CHARS = 500
+"""Characters of an own tool's description, and of one of an argument."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _WHOLE_FILE = frozenset({"tool", "default", "run", "main"})
 """Names of functions whose tool is named as the file."""
@@ -42,6 +43,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "network": tuple(NetworkPolicy),
 }
 LONGEST_S = 86_400
+"""Longest timeout of an own tool, in seconds."""
 
 
 class Unusable(Exception):

@@ -41,6 +41,7 @@ EVERY = ":*"
 BUILT_IN = "builtin"
 """Source of Dragoman's own tools."""
 _LONGEST = timedelta(days=1)
+"""Longest timeout of a tool that names none."""
 _WARNED = frozenset({Risk.EXECUTE, Risk.NETWORK})
 """Risks of tools for which approval "allow" outside main gets a warning."""
 

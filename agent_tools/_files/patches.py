@@ -14,6 +14,7 @@ from agent_tools._files.replacing import closest
 from gateway.errors import BadRequest
 
 FILES_AT_MOST = 50
+"""Files that one patch may change."""
 WORK = 10_000_000
 """Comparisons of two lines that the hunks of one file may take: a few seconds."""
 _BEGIN, _END, _END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"

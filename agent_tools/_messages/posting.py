@@ -31,7 +31,9 @@ from gateway.ports import ToolContext
 TEXT_CHARS = 20_000
 """Characters of the longest text. A longer one belongs into a file."""
 CHAT_CHARS = 150
+"""Characters of a chat's name in a call."""
 CAPTION_CHARS = 500
+"""Characters of a file's caption."""
 
 PostText: TypeAlias = Annotated[
     str, Field(max_length=TEXT_CHARS, description="Markdown; a poll's question; a file's caption.")

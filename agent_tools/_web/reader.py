@@ -24,6 +24,7 @@ from typing import Any
 CPU_S = 10
 """CPU seconds of one job."""
 MEMORY_BYTES = 768 * 2**20
+"""Memory limit of the process that reads a document."""
 TEXT_CHARS = 1_000_000
 """Characters of text that an answer has at most."""
 PAGES = 2_000

@@ -28,6 +28,7 @@ MOST_FRAMES = 10
 _MOST_HEARD = 60
 """Most elements whose event listeners are looked at: a message each."""
 _MOST_LISTENERS = 20_000
+"""Event listeners of a page beyond which none is read."""
 _MOST_CHARS = 12_000
 """Most characters that a frame's elements may take."""
 _ASK_S = 3.0

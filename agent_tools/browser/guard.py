@@ -21,6 +21,7 @@ from gateway.domain.scopes import Scopes
 from gateway.domain.text import one_line
 
 MOST_NOTES = 20
+"""Notes about a page in one result."""
 CURE = "Open it: a person is asked first."
 _ASKED = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}
 _ANSWERED = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Response"}

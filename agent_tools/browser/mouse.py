@@ -21,12 +21,15 @@ from gateway.domain.text import one_line
 _ASK_S = 3.0
 _BUTTONS = frozenset({"right", "middle"})
 _HOLD_MS = 1200
+"""Duration of a long click."""
 _DRAG_STEPS = 12
+"""Mouse movements of one drag."""
 _REST_S = 0.05
 """Seconds between the moves of a drag, in which a page follows the pointer."""
 _SMALLEST, _LARGEST = 200, 4000
 """Limits in pixels of the window's size."""
 _SHOWN_CHARS = 200
+"""Characters of a selected text in the result."""
 
 Modifier = Literal["Alt", "Control", "Meta", "Shift"]
 Button = Literal["left", "middle", "right"]

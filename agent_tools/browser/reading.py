@@ -40,8 +40,10 @@ _MOST_CHARS = 5_000_000
 """Most characters of a page for a snapshot, which contains all of them until it is cut here."""
 _FRAMES_S = 4.0
 _SNAPSHOT_S = 10.0
+"""Timeout in seconds of a snapshot or a page's text."""
 _ASK_S = 3.0
 _PICTURE_S = 15.0
+"""Timeout in seconds of a screenshot."""
 _MOST_LISTED = 4_000
 """Most characters of the elements without a role."""
 

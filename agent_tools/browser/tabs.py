@@ -18,6 +18,7 @@ from agent_tools.browser.trouble import Trouble
 from gateway.domain.text import one_line
 
 MOST_TABS = 10
+"""Tabs of one session; further ones are closed."""
 CLOSE_S = 5.0
 """Timeout in seconds for closing a tab."""
 

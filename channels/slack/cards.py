@@ -23,7 +23,9 @@ OUTCOME_CHARS = 300
 HEAD_CHARS = 300
 """Characters shown of an action that is in a file. The next two: characters of a note and of a fact."""
 NOTE_CHARS = 300
+"""Characters of the warning on a card."""
 FACT_CHARS = 300
+"""Characters of a fact on a card."""
 EXPIRY_CHARS = 60
 """Characters reserved in each message for the deadline line."""
 MESSAGES = 3

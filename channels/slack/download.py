@@ -19,6 +19,7 @@ from gateway.errors import FetchFailed
 
 SLACK = "slack.com"
 REDIRECTS_AT_MOST = 3
+"""Redirects that a download of a person's file follows."""
 MOVED = frozenset({301, 302, 303, 307, 308})
 GONE = "The file is not in Slack any more."
 SEND_AGAIN = "Send it again."

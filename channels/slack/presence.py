@@ -22,6 +22,7 @@ WITHIN_S = 10.0
 """Timeout in seconds for a request, its wait for a free place included."""
 SEEN = "eyes"
 TITLE_CHARS = 60
+"""Characters of a thread's title."""
 STATUS = "is working on it…"
 STATUS_AGAIN_S = 30.0
 """Interval in seconds between status updates. Slack removes a status after two minutes; an answer ends it at once."""

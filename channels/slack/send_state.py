@@ -11,6 +11,7 @@ from gateway.domain.ids import SlotId
 FIRST_S = 2.0
 """Backoff in seconds after the first unanswered request; doubled with each further one, up to `LONGEST_S`."""
 LONGEST_S = 60.0
+"""Longest backoff in seconds."""
 PATIENT_FOR_S = 6 * 3600.0
 """Seconds of uncounted retries per slot. An outage is over by then; a slot that breaks Slack each time must not block
 its channel for ever."""

@@ -20,10 +20,13 @@ from gateway.domain.text import plain
 OUTCOME_UNITS = 300
 """UTF-16 units reserved for the outcome of an open row."""
 TITLE_UNITS = 120
-"""UTF-16 units of the title shown for a row that has a file. The next three: the same for its other texts."""
+"""UTF-16 units of the title shown for a row that has a file."""
 HEAD_UNITS = 300
+"""UTF-16 units of the action shown for a row that has a file."""
 NOTE_UNITS = 300
+"""UTF-16 units of the warning on a card."""
 FACT_UNITS = 120
+"""UTF-16 units of a fact on a card."""
 EXPIRY_UNITS = 60
 """UTF-16 units reserved in each message for the deadline line."""
 BETWEEN = "\n\n"

@@ -36,6 +36,7 @@ GOES_ON = "…"
 QUESTION_CHARS = 288
 """Characters of a poll's question: 300 of the Bot API, less the re-sent mark."""
 OPTION_CHARS = 100
+"""Characters of an option of a poll."""
 
 
 class TelegramRenderer:

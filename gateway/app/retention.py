@@ -23,6 +23,7 @@ EVERY_S = 600.0
 ROOTS_AT_ONCE = 100
 """Sessions in one batch; the next follows after `NEXT_S`."""
 NEXT_S = 1.0
+"""Seconds between two batches of a pass."""
 REST_S = 0.02
 """Seconds between two removals, for other writers."""
 ASIDE_KEPT = timedelta(days=30)
@@ -31,6 +32,7 @@ FOLD_AFTER = timedelta(hours=1)
 """Time after the end of a turn: until then its session may go on, and read it for each prompt."""
 LEASE = "retention"
 HELD_FOR = timedelta(seconds=60)
+"""Duration of the lease of the one node that removes."""
 
 
 @dataclass(slots=True, kw_only=True)

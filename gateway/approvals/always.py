@@ -18,6 +18,7 @@ from gateway.system.figures import duration
 QUOTED_CHARS = 100
 """Characters of what a grant matches that the question repeats; the card shows a longer one above."""
 EXAMPLES = 3
+"""Examples of what a grant matches, in the question."""
 
 LABELS: Mapping[Verb, str] = MappingProxyType(
     {

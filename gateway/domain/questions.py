@@ -14,7 +14,9 @@ QUESTION_EXPIRY = timedelta(hours=24)
 QUESTIONS_AT_MOST = 4
 """Questions of one call. They are asked one after the other."""
 OPTIONS_AT_MOST = 8
+"""Options of one question."""
 QUESTION_CHARS = 500
+"""Characters of one question."""
 OPTION_CHARS = 60
 """Characters of a question and of an option: both are shown whole, the option on a button."""
 ANSWER_CHARS = 4_000

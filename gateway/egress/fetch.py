@@ -24,6 +24,7 @@ from gateway.errors import BadRequest, DragomanError, NoAnswer
 from gateway.ports import EgressProxy
 
 REDIRECTS_AT_MOST = 5
+"""Redirects that a request of a tool follows."""
 USER_AGENT = "Dragoman"
 """Header of every request of a tool; `headers` of a call override it."""
 _MOVED = frozenset({301, 302, 303, 307, 308})

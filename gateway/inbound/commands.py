@@ -49,6 +49,7 @@ START = "start"
 GREETING = "Welcome. I am an agent with tools. What could do harm waits until somebody allows it with a button."
 
 USAGE_DAYS = 30
+"""Days that /usage sums up."""
 _EFFECTS: Mapping[Risk, str] = MappingProxyType(
     {
         Risk.NONE: "within the session",

@@ -24,11 +24,15 @@ from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
 LOOK_EVERY_S = 0.1
+"""Seconds between two checks of streaming answers for an edit."""
 TYPING_AFTER_S = 0.2
+"""Seconds after a turn's start before typing is shown (decision 12)."""
 TYPING_EVERY_S = 4.0
+"""Seconds after which typing is shown again."""
 QUIET_S = 2.0
 """Seconds without new text after which typing is shown again: the turn does something else."""
 TYPING_WITHIN_S = 5.0
+"""Timeout in seconds of one typing call."""
 TYPING_AT_ONCE = 16
 """Typing calls of one channel at once; each takes a connection. Further turns follow a moment later."""
 KEPT_CHARS = 200_000

@@ -44,7 +44,9 @@ PARTS_WITHIN_S = 25.0
 LONGEST_DELAY_S = 86_400.0
 """Longest delay in seconds before a retry: dates have an end, and limits and bans may have been lifted."""
 RETRY_S = 1.0
+"""Seconds before another try: to store an outcome, or to send a version while an edit is under way."""
 STORE_RETRIES = 30
+"""Further tries to store the outcome of a send, and to check an edit in the store."""
 SEND_LIMITS = RetryLimits(attempts=6)
 """Attempts to send one version of a slot, the first included; then the slot is dead."""
 EDIT_EVERY_S = 1.0

@@ -24,11 +24,13 @@ from gateway.system.logging_setup import log
 PATIENCE_S = 2.0
 """Longest default wait in seconds. A longer one is refused at once: a send worker is worth more than a queue place."""
 SHORTEST_BAN = timedelta(seconds=1)
+"""Shortest ban, whatever the platform says."""
 DEFAULT_BAN = timedelta(seconds=5)
 """Ban when a platform refuses a message without a retry time."""
 CHATS_FOR_ACCOUNT_BAN = 3
 """Chats of one account refused within `NEAR_S` that mean a ban of the whole account."""
 NEAR_S = 10.0
+"""Seconds within which such refusals count together."""
 BANS = "bans"
 """Namespace of stored bans in the key-value store: scope and time."""
 REMEMBERED = 1_000

@@ -35,6 +35,7 @@ from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor, redacted_line
 
 LINE_CHARS = 300
+"""Maximum characters of a status line."""
 TEXT_CHARS = 200
 """Maximum characters of one session's activity."""
 CALL_CHARS = 120
@@ -46,6 +47,7 @@ SHOW_TAIL_EVERY_S = 2.0
 SHOW_TAIL_SHARE = 0.05
 """The same as a share of the activity's age."""
 TITLE_CHARS = 40
+"""Maximum characters of a child's title or a tool's name in it."""
 AT_WORK = "▸"
 """Prefix of a line that will change. A line without it is final: a summary, or "Ended."."""
 THINKING = "thinking"
@@ -63,10 +65,13 @@ FORGET_LINE_AFTER_S = 60.0
 FORGET_WAITING_AFTER_S = 3_600.0
 """Seconds for a line with a child at work, which may wait long for a decision."""
 SHOW_TIME_EVERY_S = 5.0
+"""Minimum seconds since an edit before another one for the duration alone."""
 SHOW_TIME_SHARE = 0.1
 """Minimum age of a shown duration, as a share of it: each edit takes the room of another message."""
 CHILDREN_SHOWN = 6
+"""Children in a status line."""
 CHILDREN_KEPT = 100
+"""Children whose activity a line knows."""
 _FOR_CHILDREN = frozenset({WaitKind.CHILD})
 _PEOPLE = frozenset({WaitKind.APPROVAL, WaitKind.QUESTION})
 """Waits for people: their time is not the turn's."""

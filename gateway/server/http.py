@@ -38,17 +38,22 @@ from gateway.system.logging_setup import LogThrottle, log
 from gateway.system.metrics import Metrics
 
 BODY_AT_MOST = 1_048_576
+"""Bytes of a request's body, uploads apart."""
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
 CROWDED = "Too many requests from your address at once. Close some pages of Dragoman, then try again."
 STORE_WITHIN_S = 5.0
+"""Timeout in seconds of the store's answer to `/readyz`."""
 NAMED_AFTER_S = 1.0
 """Time after which a store that waits for a known reason is not waited for any more, in seconds."""
 NO_ANSWER = f"no answer within {STORE_WITHIN_S:.0f} s; the log names the reason"
 QUEUED_TOO_LONG = timedelta(seconds=60)
+"""Age of the oldest waiting turn beyond which `/readyz` fails."""
 HEADERS_WITHIN_S = 10.0
 """Timeout in seconds for a request's headers, and so for an idle connection too."""
 BODY_WITHIN_S = 30.0
+"""Timeout in seconds for a request's body."""
 CONNECTIONS_AT_MOST = 1_000
+"""Connections at once; fewer where the process may open few files."""
 ADDRESSES_AT_LEAST = 4
 """Addresses needed to use up all connections. A page holds one for good, and up to six while it loads."""
 SHOWN_AT_MOST = 200

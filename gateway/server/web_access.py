@@ -29,8 +29,11 @@ from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
 CODE_GOOD_FOR = timedelta(minutes=10)
+"""Time in which a sign-in link can be opened, once. `store/kernel/facts.py` limits failed sign-ins."""
 ROWS_AT_ONCE = 200
+"""Rows of one page of a history."""
 CHANGES_AT_ONCE = 500
+"""Changed rows of one answer."""
 CHARS_AT_ONCE = 1_000_000
 
 

@@ -14,6 +14,7 @@ from gateway.domain.live import ANSWERS, LiveEvent, LookAgain
 from gateway.domain.messages import Conversation
 
 KEPT = 1_000
+"""Events kept for one subscriber; the oldest are lost."""
 
 
 class _Subscriber:

@@ -46,6 +46,7 @@ CANCEL_S = 2.0
 PROGRESS_BYTES = 2_000
 """Bytes of the longest message about progress."""
 ERROR_CHARS = 1_500
+"""Characters of an own tool's error in a result."""
 HELPERS_AT_MOST = 200
 """Other files of the folder that a worker can import."""
 _PROGRAM = Path(worker_program.__file__)

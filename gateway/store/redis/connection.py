@@ -27,6 +27,7 @@ class TooFewReplicas(redis.ConnectionError):
 
 
 CONNECT_S = 2.0
+"""Timeout in seconds for connecting."""
 ANSWER_S = 5.0
 """Timeouts of connecting and of an answer, in seconds."""
 TRY_FOR_S = 15.0

@@ -35,6 +35,7 @@ T = TypeVar("T")
 Connect: TypeAlias = Callable[[str, Mapping[str, str], tuple[SchemaMigration, ...]], sqlite3.Connection]
 
 READERS = 2
+"""Threads that read."""
 UNREAD_AT_MOST = 3
 """Ended turns that a claim reads at most for its history: more would block all writers. Beyond that the turn's worker
 reads them itself."""
