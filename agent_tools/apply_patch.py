@@ -29,7 +29,7 @@ SPEC = ToolSpec(
 
 
 def _well_formed(text: str) -> str:
-    """Return a patch that can be read. Raises `ValueError` with what is malformed, whatever rules say of its files."""
+    """Return a readable patch. Raises `ValueError` with its fault, regardless of rules for its files."""
     try:
         parse_patch(text)
     except BadRequest as error:
@@ -65,7 +65,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 
 async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
-    """Tell whether the patch was applied."""
+    """Find out if the patch was applied."""
     return await applying.told(ctx)
 
 

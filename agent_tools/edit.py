@@ -89,7 +89,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 
 async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
-    """Tell whether the file was changed."""
+    """Find out if the file was changed."""
     return await applying.told(ctx)
 
 

@@ -43,7 +43,7 @@ LINE_CHARS = 2000
 """Characters of a line in a result."""
 FILE_BYTES = "10M"
 _MATCH = b'{"type":"match"'
-"""Beginning of ripgrep's lines with a hit. The others tell files and figures."""
+"""Beginning of ripgrep's lines with a hit. The others return files and figures."""
 
 
 def _without_nul_or_none(text: str | None) -> str | None:

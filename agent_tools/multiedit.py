@@ -64,7 +64,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 
 async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
-    """Tell whether the files were changed."""
+    """Find out if the files were changed."""
     return await applying.told(ctx)
 
 

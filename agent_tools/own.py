@@ -68,9 +68,9 @@ def tool(
 def tool(function: Any = None, /, **_policy: Any) -> Any:
     """Make a typed function a tool. Its docstring describes it; its annotations are the schema of its arguments.
 
-    `risk`: worst effect; the default asks. `effect`: what happens to a call that a crash cut: the default is to tell
-    that its outcome is unknown. `permission`: kinds of session that have it. `timeout`: seconds. `positional`: argument
-    that takes the whole text of a command. `indexed`: False puts its schema into every request of a model.
+    `risk`: worst effect; the default asks. `effect`: what happens to a call that a crash cut: by default its outcome is
+    unknown. `permission`: kinds of session that have it. `timeout`: seconds. `positional`: argument that takes the
+    whole text of a command. `indexed`: False puts its schema into every request of a model.
 
     Write the values as literals: the daemon reads them from the file's text, without running it.
     """

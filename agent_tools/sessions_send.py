@@ -62,7 +62,7 @@ def scope(args: Args, _: None) -> CallScope:
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
-    """Send the message, once for each call's step; the turn waits for the answer when the call says so."""
+    """Send the message, once for each call's step; the turn waits for the answer if the call requests that."""
     if args.session == PARENT:
         return await _tell(ctx, args)
     message = SessionMessage(session=SessionId(args.session), text=args.message, wait_s=args.wait_s)

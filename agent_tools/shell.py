@@ -110,7 +110,7 @@ class Args(BaseModel):
 
 
 def scope(args: Args, _settings: None) -> CallScope:
-    """Return the command as what the call touches: whatever a shell runs may do anything in its sandbox."""
+    """Return the command as what the call touches: programs of a shell may do anything in its sandbox."""
     return CallScope(risk=Risk.EXECUTE, subjects=(f"command:{args.command}",), folder=args.workdir or "")
 
 

@@ -1,4 +1,4 @@
-"""The tool `shell_poll`: looks at a job that `shell` started, and types into its terminal."""
+"""The tool `shell_poll`: reads a job that `shell` started, and types into its terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Args(BaseModel):
 
 
 def scope(args: Args, _settings: None) -> CallScope:
-    """Return what the call touches. To look is to read; what is typed may do whatever the job's program can.
+    """Return what the call touches. To look is to read; typed text may do anything that the job's program can.
 
     The text is no command of a shell: some other program may read it, so no rule about commands can judge it.
     """

@@ -50,7 +50,7 @@ async def run(ctx: ToolContext, _args: Args) -> ToolResult:
 
 
 async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
-    """Tell whether the changes were taken back."""
+    """Find out if the changes were undone."""
     return await applying.told(ctx)
 
 

@@ -50,7 +50,7 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 
 async def check(ctx: CheckContext, _args: Args) -> ToolResult | None:
-    """Tell whether the file was written."""
+    """Find out if the file was written."""
     return await applying.told(ctx)
 
 

@@ -19,7 +19,7 @@ KEY_CHARS = 32
 TURNS_AT_ONCE = 256
 """Turns of a node at a time, at most."""
 HOME_AWAY_AT_LEAST = timedelta(seconds=3)
-"""Least silence after which a node loses its sessions. Nodes tell six times as often that they live."""
+"""Least silence after which a node loses its sessions. Nodes send signs of life six times as often."""
 
 
 def _name(text: str) -> str:

@@ -320,7 +320,7 @@ def _shared(settings: Settings) -> Path | None:
 def _check_shared(
     settings: Settings, hooks: Sequence[HookConfig], folder: OwnFolder | None, reader: TableReader
 ) -> None:
-    """Look for programs in the place of workspaces that all nodes share: agents write there."""
+    """Search for programs in the place of workspaces that all nodes share: agents write there."""
     place, moved = _shared(settings), "Move it elsewhere"
     if place is None:
         return

@@ -64,7 +64,7 @@ def read_rules(raw: object, tools: Collection[str], sources: Collection[str], re
 
 
 def _kinds_of(decision: Verdict) -> frozenset[str]:
-    """Return where a rule holds that does not say so: an allow in main only, the others everywhere."""
+    """Return the default place of a rule: an allow in main only, the others everywhere."""
     return frozenset({SessionKind.MAIN.value}) if decision is Verdict.ALLOW else _EVERYWHERE
 
 

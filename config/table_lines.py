@@ -1,4 +1,4 @@
-"""Lines of a TOML file's repeated tables, which the parser does not tell: `[[rules]]`. For messages to people."""
+"""Lines of a TOML file's repeated tables, which the parser does not return: `[[rules]]`. For messages to people."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def read_own_tools(
 
 
 def _read_files(folder: OwnFolder, specs: Mapping[str, ToolSpec], found: dict[str, OwnTool]) -> OwnFolder:
-    """Add the folder's usable tools to `found`. Return the folder with what this told."""
+    """Add the folder's usable tools to `found`. Return the folder with the results."""
     troubles: dict[str, str] = {}
     for file in folder.files():
         if file.plain and not file.problem:

@@ -37,7 +37,7 @@ class Flaw(ValueError):
 
 
 class EnvText(str):
-    """A value from an environment variable, which is text whatever the type of its key."""
+    """A value from an environment variable, which is text for a key of any type."""
 
     __slots__ = ()
 

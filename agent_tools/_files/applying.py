@@ -1,5 +1,6 @@
-"""Steps that all tools that change files share: check what is there, show the change, apply it, and tell what became
-of it after a crash. Used by `write`, `edit`, `multiedit`, `apply_patch` and `undo`.
+"""Shared steps of tools that change files: check, show, apply, and find the outcome after a crash.
+
+Used by `write`, `edit`, `multiedit`, `apply_patch` and `undo`.
 """
 
 from __future__ import annotations

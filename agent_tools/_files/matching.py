@@ -21,7 +21,7 @@ EQUAL_LINES = 0.5
 ANCHORED_FROM = 3
 """Fewest lines of a text that is found by its first and last line."""
 LOOSE_LINES = 500
-"""Lines of the longest text that loose strategies look for: they compare it with every place of the file."""
+"""Lines of the longest text for loose strategies: they compare it with every place of the file."""
 EXTRA_CHARS = 500
 """Characters by which a short text may be exceeded by what a loose strategy finds."""
 WORK = 2_000_000
@@ -123,7 +123,7 @@ def find(text: str, old: str) -> tuple[Strategy, Sequence[Span]] | None:
 
 
 def _has_like_size(found: str, old: str) -> bool:
-    """Return whether a loosely found text is about as long as the one looked for: within 25 % of its lines, or one."""
+    """Return True if a loosely found text is about as long as the given one: within 25 % of its lines, or one."""
     lines, wanted = found.count("\n") + 1, old.strip("\n").count("\n") + 1
     return abs(lines - wanted) <= max(1, wanted // 4) and len(found) <= max(len(old) + EXTRA_CHARS, 4 * len(old))
 

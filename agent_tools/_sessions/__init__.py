@@ -34,7 +34,7 @@ WorkSeconds = Annotated[
 def out_of_reach(error: NotFound | Forbidden, missing: str, forbidden: str) -> ToolResult:
     """Return the result of a call for a session that it may not reach, with the hint for its reason.
 
-    The texts are the same whatever else exists: a call must not find out other people's sessions.
+    The texts are the same for every set of tools: a call must not find out other people's sessions.
     """
     if isinstance(error, NotFound):
         return ToolResult(status=ResultStatus.ERROR, text="", code="not_found", hint=missing)

@@ -23,7 +23,7 @@ UNPACKED_BYTES = 200 * 2**20
 COLUMNS = 512
 """Columns of a sheet that are read."""
 REPEATS = 100
-"""Times that a repeated cell or row is written; beyond that its number is told."""
+"""Times that a repeated cell or row is written; beyond that its number is shown."""
 PIECE = 65_536
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BROKEN = (

@@ -32,7 +32,7 @@ PAGES = 2_000
 PDF_CPU_S = 7.0
 """CPU seconds after which no further page of a PDF is begun."""
 ARTICLE_CHARS = 300_000
-"""Characters of a page up to which trafilatura looks for its article: of a megabyte it takes half a second."""
+"""Characters of a page up to which trafilatura searches for its article: of a megabyte it takes half a second."""
 THIN_SHARE, THIN_CHARS = 0.25, 200
 """An article that is thinner than this, of the visible text or in itself, is not the page's content."""
 
@@ -101,7 +101,7 @@ class Visible(HTMLParser):
         return j
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin an element, as the parser of the standard library tells it."""
+        """Begin an element, called by the parser of the standard library."""
         self.begin(tag, {name: value or "" for name, value in attrs})
 
     def begin(self, tag: str, given: Mapping[str, str]) -> None:
@@ -306,7 +306,7 @@ def read_document(job: dict[str, Any], data: bytes) -> dict[str, Any]:
 def main() -> None:
     """Read jobs until the end of the input. The first argument is the folder of installed packages.
 
-    The last answer is kept: whoever reads a long document asks for one part after the other.
+    The last answer is kept: readers of a long document ask for one part after the other.
     """
     sys.path += [*sys.argv[1:2], str(Path(__file__).parent)]
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))

@@ -130,7 +130,7 @@ async def chromium(
 
 @asynccontextmanager
 async def _driver() -> AsyncGenerator[Playwright]:
-    """Run playwright's process. A caller cancelled during its start waits `DRIVER_S`; after that it ends by itself."""
+    """Run playwright's process. A caller cancelled during its start waits `DRIVER_S`; after that it ends on its own."""
     started, over, left = list[Playwright](), asyncio.Event(), asyncio.Event()
 
     async def start() -> None:

@@ -1,6 +1,6 @@
 """Elements without a role that a person can use all the same: a click handler, a drawing, a closed part of a page.
 
-`reading` adds them to a snapshot, with refs of their own (`x3`), and tells apart elements of the same name.
+`reading` adds them to a snapshot, with refs of their own (`x3`), and distinguishes elements of the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_tools.browser.trouble import PLACE
 MOST_FRAMES = 10
 """Most frames of a page that are searched."""
 _MOST_HEARD = 60
-"""Most elements whose event listeners are looked at: a message each."""
+"""Limit of elements whose event listeners are read: a message each."""
 _MOST_LISTENERS = 20_000
 """Event listeners of a page beyond which none is read."""
 _MOST_CHARS = 12_000
@@ -64,14 +64,14 @@ class Clickable:
     tag: str = ""
     name: str = ""
     near: str = ""
-    """Text beside it, when its name does not tell it from others."""
+    """Text beside it, when other elements have the same name."""
     uses: str = ""
     box: str = ""
     """Left, top, width and height in pixels."""
 
 
 async def search(session: PageSession, page: Page) -> list[Clickable]:
-    """Return what a person can use and a snapshot does not tell, after `hear`. A page that does not answer has none."""
+    """Return usable elements that a snapshot lacks, after `hear`. A page that does not answer has none."""
     found: list[Clickable] = []
     for frame in page.frames[:MOST_FRAMES]:
         with suppress(Error, TimeoutError):
@@ -125,7 +125,8 @@ async def _marks(frame: Frame, what: str) -> int:
 
 
 async def hear(page: Page) -> None:
-    """Tell the engine which elements listen to events. Closed shadow roots and frames of the same site are included.
+    """Pass the elements with event listeners to the engine. Closed shadow roots and frames of the same site are
+    included.
 
     A page that does not answer in time is left as it is.
     """
@@ -242,7 +243,7 @@ def _with_more(line: str, one: Clickable) -> str:
 
 
 def _more(near: str, uses: str) -> str:
-    """Return what is said after a ref. The page wrote `near`, so it is quoted."""
+    """Return the text after a ref. The page wrote `near`, so it is quoted."""
     told = f" [near={json.dumps(near, ensure_ascii=False)}]" if near else ""
     return f"{told} [{uses}]" if uses else told
 

@@ -1,4 +1,4 @@
-"""Dialogs of pages: `alert` is dismissed and told, the others wait for the model's answer. Used by `actions`.
+"""Dialogs of pages: `alert` is dismissed and reported, the others wait for the model's answer. Used by `actions`.
 
 A page stands still while a dialog is open. So a dialog ends the running action, and its text is the result.
 """
@@ -86,7 +86,7 @@ def require_none(session: PageSession) -> None:
 
 
 async def answer(session: PageSession, accept: bool, text: str | None) -> str:
-    """Answer the waiting dialog, and return a line that says so. Raises `Trouble` when there is none."""
+    """Answer the waiting dialog, and return a line about it. Raises `Trouble` when there is none."""
     dialog = waiting(session)
     if dialog is None:
         raise Trouble("dialog", "No dialog is open.", "Take a snapshot to see what the page shows.")

@@ -60,7 +60,7 @@ def is_place(ref: str) -> bool:
 
 
 async def click(session: PageSession, page: Page, ref: str, how: How) -> str:
-    """Click the middle of an element, or a place, without waiting for a navigation. Return a line that says so."""
+    """Click the middle of an element, or a place, without waiting for a navigation. Return a line about it."""
     done = {1: "Clicked", 2: "Double-clicked"}[how.clicks]
     if is_place(ref):
         spot = await place(session, page, ref)
@@ -81,7 +81,7 @@ async def click(session: PageSession, page: Page, ref: str, how: How) -> str:
 
 
 async def hover(session: PageSession, page: Page, ref: str, how: How) -> str:
-    """Leave the pointer over an element or a place. Return a line that says so."""
+    """Leave the pointer over an element or a place. Return a line about it."""
     if is_place(ref):
         spot = await place(session, page, ref)
         async with asyncio.timeout(ACT_S):
@@ -92,7 +92,7 @@ async def hover(session: PageSession, page: Page, ref: str, how: How) -> str:
 
 
 async def drag(session: PageSession, page: Page, ref: str, to: str, how: How) -> str:
-    """Press the button on one element or place, move, and release it on another. Return a line that says so."""
+    """Press the button on one element or place, move, and release it on another. Return a line about it."""
     for one in (ref, to):
         if not is_place(one):
             await (await locate(page, one)).scroll_into_view_if_needed(timeout=ACT_S * 1000)
@@ -152,7 +152,7 @@ async def _holding(page: Page, modifiers: tuple[Modifier, ...]) -> AsyncGenerato
 async def mark_text(page: Page, ref: str, text: str) -> str:
     """Select a text in an element as a person does, with the mouse; empty text selects all of it.
 
-    Return a line that says so. Raises `Trouble` when it is not there.
+    Return a line about it. Raises `Trouble` when it is not there.
     """
     element = await locate(page, ref)
     hexed = text.encode().hex()

@@ -1,7 +1,7 @@
 """Browser pool: started by the first call, shared by all sessions, shut down when idle. Used by `BrowserTool`.
 
-One task for each browser and one for each page session in it, all below `serve`. Each task closes what it opened,
-whatever happens to the call that requested it. A cancelled call sets `untidy`, and the lease's own task cleans up.
+One task for each browser and one for each page session in it, all below `serve`. Each task closes what it opened, even
+if the call that requested it is cancelled. A cancelled call sets `untidy`, and the lease's own task cleans up.
 """
 
 from __future__ import annotations

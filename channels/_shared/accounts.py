@@ -54,7 +54,7 @@ class PlatformAccount(ABC):
             await asyncio.sleep(pause_s)
 
     async def _alert(self, what: str, text: str, under: NamedLease | None = None) -> None:
-        """Notify the owners; `what` names the kind of trouble, which is told once an hour."""
+        """Notify the owners; `what` names the kind of trouble, which is reported once an hour."""
         with suppress(StoreError):
             key = f"{self.platform.lower()}/{self.name}/{what}"
             await self._context.host.alert(key, f"{self.platform} account {self.name}: {text}", under=under)

@@ -25,7 +25,7 @@ class ReceivingLease:
     clock: Clock
     ttl: timedelta
     every_s: float
-    """Seconds between renewals, and between two looks of a node that stands by."""
+    """Interval in seconds between renewals, and between checks of a standby node."""
     _until: float = 0.0
     """Monotonic time at which the lease ends."""
 

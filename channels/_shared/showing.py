@@ -68,7 +68,7 @@ class MessageSync(ABC, Generic[P]):
 
     digests: Digests
     once_more: bool = False
-    """True when an older edit may have overwritten the messages: edit them whatever the cache says; create none."""
+    """True when an older edit may have overwritten the messages: edit them regardless of the cache; create none."""
     _stale: list[str] = field(default_factory=list[str])
     """Messages replaced by new ones."""
 

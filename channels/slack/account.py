@@ -61,7 +61,7 @@ class SlackPauses:
     steady: float = 30.0
     """Lifetime from which a lost connection is replaced without a pause."""
     lease: float = 5.0
-    """Interval between renewals of the lease, and between two looks of a node that stands by."""
+    """Interval between renewals of the lease, and between checks of a standby node."""
     unmark: float = 3.0
     """Interval between two removals of a reaction: Slack allows 20 a minute."""
 

@@ -29,7 +29,7 @@ class Ban:
     """Ban of one method."""
 
     told_s: float
-    """Duration in seconds, from Slack: no process waits longer, whatever the wall clock does."""
+    """Duration in seconds, from Slack: no process waits longer, even if the wall clock jumps."""
     until: datetime
     """End by the wall clock, for the next process."""
     ends_s: float

@@ -75,7 +75,7 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
 
 
 def _size(row: RenderedRow) -> int:
-    """Return a row's characters at most, whatever is decided."""
+    """Return a row's largest number of characters, for any decision."""
     return sum(map(size, _said(row, row.row.title))) + OUTCOME_CHARS
 
 

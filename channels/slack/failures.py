@@ -158,7 +158,7 @@ def judge(
 
 
 def passes(error: SlackFailure) -> bool:
-    """Return True if the same request may succeed later by itself."""
+    """Return True if the same request may succeed later."""
     return not isinstance(error, SlackDeclined) or error.error in _LATER or error.status == 429
 
 

@@ -1,7 +1,7 @@
 """Slack's principals, conversations and event keys for deduplication. Used by `inbound` and `updates`.
 
 A message's key is its place: the workspace of the installation, the channel, the timestamp. So the `message` and the
-`app_mention` of one message are one event, as is a redelivery, whatever the envelope's id.
+`app_mention` of one message are one event, as is a redelivery under any envelope id.
 """
 
 from __future__ import annotations

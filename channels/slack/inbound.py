@@ -1,6 +1,6 @@
 """Parser of Slack payloads: message, press, opened view or refusal. Used by `updates`; pure, never raises.
 
-Events, presses, forms and slash commands have one shape each, by socket or HTTP; `read` tells them apart. Facts that
+Events, presses, forms and slash commands have one shape each, by socket or HTTP; `read` distinguishes them. Facts that
 are not in the payload are fetched first: `about` names the person and place to look up.
 """
 

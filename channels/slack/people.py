@@ -1,4 +1,4 @@
-"""Cache of Slack's data about people in one workspace. Used by `updates` to tell members from outsiders.
+"""Cache of Slack's data about people in one workspace. Used by `updates` to distinguish members from outsiders.
 
 Guests, and people of another organisation in a shared channel, write in channels that were allowed for members.
 """

@@ -93,7 +93,7 @@ def _room(plan: Sequence[RenderedRow]) -> int:
 
 
 def _size(row: RenderedRow) -> int:
-    """Return a row's UTF-16 units at most, whatever is decided."""
+    """Return a row's largest number of UTF-16 units, for any decision."""
     draft = Draft()
     _write(draft, row, row.row.title, "@x " * (OUTCOME_UNITS // 3))
     _fold(draft, [row])

@@ -35,12 +35,12 @@ def message_key(chat: int, message: int) -> str:
 
 
 def album_key(chat: int, album: str) -> str:
-    """Return the key of an album's unreadable parts: the person is told once, not for each picture."""
+    """Return the key of an album's unreadable parts: the person gets one reply, not one for each picture."""
     return f"a{chat}.{album}"
 
 
 def edit_key(chat: int, message: int, edited_at: int, text: str) -> str:
-    """Return the key of an edit. Telegram's time has only seconds, so a hash tells two edits in one second apart."""
+    """Return the key of an edit. Telegram's time has only seconds, so a hash distinguishes two edits in one second."""
     return f"e{chat}.{message}.{edited_at}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -71,7 +71,7 @@ UNREAD: Mapping[str, str] = types.MappingProxyType(
 _EVERY_MESSAGE = frozenset(
     {"message_id", "message_thread_id", "is_topic_message", "from", "chat", "date", "edit_date", "reply_to_message"}
 )
-"""Fields of every message, which do not tell its kind."""
+"""Fields of every message, which do not show its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class TelegramTextPart:
         """Return the Bot API parameters of the content, the same for a new message and an edit.
 
         An edit without a keyboard removes an old one. Previews are off: for one, Telegram fetches a URL that a model
-        wrote, which tells its owner whatever the model put into it.
+        wrote, which reveals the URL's text to its owner.
         """
         payload: Json = {"text": self.text, "link_preview_options": {"is_disabled": True}}
         if self.entities:

@@ -1,8 +1,8 @@
 """Requests to the Bot API over the daemon's HTTP client. Used for polling, sending and downloads.
 
-A failed request tells whether it may have been carried out: `NotSent` was not, `Unanswered` may have been, `Declined`
-was refused by Telegram. A Bot API URL contains the bot's token, and errors of the HTTP client contain the URL, so none
-leaves this module: our errors name the method and have no cause attached.
+The error of a failed request has its outcome: `NotSent` was not, `Unanswered` may have been, `Declined` was refused by
+Telegram. A Bot API URL contains the bot's token, and errors of the HTTP client contain the URL, so none leaves this
+module: our errors name the method and have no cause attached.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class TelegramAccount(BaseModel):
 
     @property
     def bare_token(self) -> SecretStr:
-        """Return the token's secret half, also redacted by itself: libraries and proxies cut at the colon."""
+        """Return the token's secret half, also redacted alone: libraries and proxies cut at the colon."""
         return SecretStr(self.token.get_secret_value().partition(":")[2])
 
 

@@ -221,7 +221,7 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
 
 
 def _notice(message: Inbound, mark: str) -> UserText:
-    """Return what the gateway tells a model. It cannot pass for a person's text."""
+    """Return the gateway's notices to a model. It cannot pass for a person's text."""
     return UserText(text="", data=block(NOTICE, [message.text], mark), is_notice=True)
 
 

@@ -107,7 +107,7 @@ def suffix_of(head: bytes) -> str:
 
 
 def shown_back(where: Conversation, files: Sequence[FetchedFile]) -> list[NewSlot]:
-    """Return the slot that shows what was heard in a message, and what was not; none without recordings."""
+    """Return the slot that shows the transcript of a message, and the parts without one; none without recordings."""
     lines = [HEARD.format(text=as_text(one.heard)) if one.heard else one.unheard for one in files]
     text = "\n\n".join(filter(None, lines))
     return [NewSlot(conversation=where, kind=SlotKind.REPLY, text=text)] if text else []

@@ -31,7 +31,7 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
 AT_ONCE = 256
-"""Turns that run on this node at a time, unless it is told otherwise."""
+"""Default limit of turns that run on this node at a time."""
 CLAIMED_AT_ONCE = 32
 """Turns in one claim, a transition of about 0.3 ms for each turn: other writes wait for it."""
 RENEW_EVERY_S = 5.0

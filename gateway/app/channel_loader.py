@@ -25,7 +25,7 @@ def load_channels(
 ) -> tuple[dict[str, Channel], list[Endpoint]]:
     """Make the channels; return them and their HTTP routes. `context` takes name and settings.
 
-    Raises `ConfigError` for one that cannot be made, whatever its code raises.
+    Raises `ConfigError` for one that cannot be made, for any error of its code.
     """
     found: dict[str, Channel] = {}
     endpoints: list[Endpoint] = []

@@ -33,7 +33,7 @@ LOOK_EVERY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class HomeKeeper:
-    """Taker of families of sessions that nobody else can run, and who says so meanwhile."""
+    """Takeover of families of sessions whose home is away, and the notices until then."""
 
     node: NodeId
     homes: Homes
@@ -67,7 +67,7 @@ class HomeKeeper:
                 await self._take_all(astray)
 
     def _hears(self) -> bool:
-        """Return whether the store answered for long enough. A look that fails there takes longer than others."""
+        """Return whether the store answered for long enough. A check that fails there takes longer than others."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at > LATE_TIMES * self.every_s:
             self._hears_since = now
@@ -85,7 +85,7 @@ class HomeKeeper:
 
     @contextmanager
     def _left_for_later(self, event: str, **about: str) -> Generator[None]:
-        """Log what fails. Neither a look nor a family may end the daemon, or block the families behind it."""
+        """Log what fails. No failed check and no family ends the daemon, or blocks the families behind it."""
         try:
             yield
         except DragomanError as error:

@@ -28,9 +28,9 @@ ALIVE_EVERY_S = 10.0
 ANSWER_WITHIN_S = 5.0
 """Seconds after its sign of life within which a node answers whether it has the same files. It does so right after."""
 ASK_AGAIN_S = 0.1
-"""Seconds between two looks for such answers."""
+"""Interval in seconds between checks for such answers."""
 TRIES_PER_CALL = 10
-"""Looks for answers after which the nodes are called again."""
+"""Checks for answers after which the nodes are called again."""
 SIGNS_OF_LIFE = 6
 """Signs of life, at least, in the time after which a silent node loses its sessions."""
 
@@ -68,7 +68,7 @@ class Membership:
     _log: Any = field(default_factory=lambda: log("membership"))
 
     def shown_name(self) -> str:
-        """Return the name of this node for cards; empty where a name would tell nothing."""
+        """Return the name of this node for cards; empty where a name would be useless."""
         return name_of(self.entry.node) if self.has_others else ""
 
     def standing(self) -> Standing:
@@ -84,7 +84,7 @@ class Membership:
         )
 
     async def join(self) -> None:
-        """Tell the store of this node. Raises `DragomanError` with its cure when it cannot be one of the gateway."""
+        """Register this node in the store. Raises `DragomanError` with its cure if the gateway cannot have it."""
         self._obey(await self._enter())
         await self._compare()
         await self._tell_loss()
@@ -129,7 +129,7 @@ class Membership:
         return seen
 
     async def run(self) -> None:
-        """Tell the store at least every ten seconds that this node lives, and look at once when an event says so."""
+        """Send a sign of life to the store at least every ten seconds, and at once after an event."""
         every_s = min(ALIVE_EVERY_S, self.entry.away_after.total_seconds() / SIGNS_OF_LIFE)
         async with self.events.subscribe(NODES) as events:
             while True:
@@ -178,14 +178,14 @@ class Membership:
             gate.set(role in self.entry.roles and not line.drained)
 
     async def _tell_loss(self) -> None:
-        """Look for a loss of the store; the first node that sees it tells the owners."""
+        """Check for a loss of the store; the first node that finds one notifies the owners."""
         loss = await self.node.tell_loss(self.owners)
         if loss is not None and loss != self.loss:
             self._log.error("the store lost changes", revisions=loss.revisions, life=loss.life)
         self.loss = loss
 
     async def _compare(self) -> None:
-        """Look for nodes that are configured otherwise. Each difference is told once."""
+        """Check for nodes that are configured otherwise. Each difference is reported once."""
         lines = await self.node.nodes()
         await self._answer(lines)
         self.has_others = len(lines) > 1

@@ -58,7 +58,7 @@ def seat_of(state: Path) -> str:
 
 @cache
 def own_version() -> str:
-    """Return the installed version of Dragoman. Looked for once: it takes 3 ms."""
+    """Return the installed version of Dragoman. Searched once: it takes 3 ms."""
     try:
         return version("dragoman")
     except PackageNotFoundError:

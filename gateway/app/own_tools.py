@@ -243,7 +243,7 @@ def worker_file(file: OwnFile) -> WorkerFile:
 def _given(ctx: ToolContext, parameter: str) -> Generator[Mapping[str, own.Context]]:
     """Give the argument with the context of a call, by its name; empty for a function without one.
 
-    The end of the block, by whatever, is that of the call: a thread that goes on is then told that it is cancelled.
+    The end of the block, for any reason, ends the call: a thread that goes on sees that it is cancelled.
     """
     if not parameter:
         yield {}

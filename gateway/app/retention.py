@@ -77,7 +77,7 @@ class HistoryTrimmer:
             await asyncio.sleep(pause)
 
     async def _set_aside(self) -> None:
-        """Remove workspaces that were set aside long ago, once in each look at all sessions."""
+        """Remove workspaces that were set aside long ago, once in each pass over all sessions."""
         if not self._after:
             count = await asyncio.to_thread(self.workspaces.remove_set_aside, self.clock.now() - ASIDE_KEPT)
             self.metrics.sweeps.labels("set_aside").inc(count)

@@ -82,7 +82,7 @@ def _buttons(wait: Wait, inquiry: Inquiry, current: int, card: str, tokens: Butt
 
 
 def _note(wait: Wait, inquiry: Inquiry, people: AllowedPeople) -> str:
-    """Return who is asked and until when, or what became of the question."""
+    """Return the people asked and the expiry, or the outcome of the question."""
     asks = f"The sub-session “{inquiry.title}” asks. " if inquiry.title else ""
     match wait.state:
         case WaitState.OPEN:

@@ -245,7 +245,7 @@ def send(options: Options, text: str, owner: str | None, wait: bool) -> int:
 def explain(
     context: click.Context, tool: str, text: str, kind: str, preset: str, session: str | None, *, as_json: bool
 ) -> None:
-    """Tell whether a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
+    """Show if a call of TOOL would run, ask or be denied, and why. TEXT is that of a chat command, or JSON.
 
     Reads the configuration, and for --session the store. Runs nothing; the daemon need not run.
     """

@@ -10,7 +10,7 @@ from enum import StrEnum
 from gateway.domain.messages import Conversation
 
 NEARLY = 80
-"""Percent of a budget at which its person is told."""
+"""Percent of a budget at which its person gets a notice."""
 ALL = 100
 
 

@@ -18,7 +18,7 @@ class Durability(StrEnum):
 
     @property
     def warning(self) -> str:
-        """Return what people are told; empty when nothing is lost."""
+        """Return the warning for people; empty when nothing is lost."""
         return _WARNINGS[self]
 
 
@@ -44,13 +44,13 @@ class StoreTerms:
 
     @property
     def warning(self) -> str:
-        """Return what people are told of a store that may lose something."""
+        """Return the text for people about a store that may lose something."""
         return "" if self.durability is None else self.durability.warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """Progress of a store on a server, as far as a node was told."""
+    """Progress of a store on a server, as far as a node knows."""
 
     life: int = 0
     revision: int = 0

@@ -1,4 +1,4 @@
-"""Changes of workspace files by a call: what a tool asks for, and what became of it. Used by ports and `toolcalls`."""
+"""Changes of workspace files by a call: a tool's request, and its outcome. Used by ports and `toolcalls`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SYSTEM_PARENT = Principal("system:parent")
 SYSTEM_CHILD = Principal("system:child")
 """Author of the message that reports the end of a child to a session."""
 SYSTEM_HOME = Principal("system:home")
-"""Author of the message that tells a session that its files are away."""
+"""Author of the notice to a session that its files are away."""
 SYSTEM_CONTROL = Principal("system:control")
 """Person at the control socket: whoever may run commands as the daemon's user."""
 

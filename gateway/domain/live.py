@@ -131,7 +131,7 @@ class JobKilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanged:
-    """A call of a file tool changed a file of a workspace. After a crash it may be told again."""
+    """A call of a file tool changed a file of a workspace. After a crash it may be published again."""
 
     session: SessionId
     turn: TurnId

@@ -169,7 +169,7 @@ class FetchedFile:
     size: int
     """Bytes."""
     media_type: str
-    """Media type by the first bytes where they tell, else the platform's."""
+    """Media type by the first bytes where they identify it, else the platform's."""
     trouble: str = ""
     """Reason for a failed fetch, one sentence."""
     heard: str = ""

@@ -1,4 +1,4 @@
-"""Nodes: the daemons of one gateway, as they tell the store of themselves."""
+"""Nodes: the daemons of one gateway, as registered in the store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KeyMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEntry:
-    """A node that starts, as it tells the store."""
+    """A starting node, as it registers in the store."""
 
     node: NodeId
     """`<name>#<life>`."""
@@ -71,7 +71,7 @@ class NodeEntry:
     seen: frozenset[str] = frozenset()
     """Names of nodes that have the same files, as was seen on the disk. Only with them it may share its home."""
     asks: str = ""
-    """Question to the nodes of a place, while this one looks whether it has their files; it has no home then."""
+    """Question to the nodes of a place, while this one checks that it has their files; it has no home then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Loss:
 
     @property
     def sentence(self) -> str:
-        """Return what the owners are told."""
+        """Return the notice for the owners."""
         when = self.at.strftime("%Y-%m-%d %H:%M")
         count = f"at least {self.revisions}" if self.revisions else "nobody knows how many"
         what = "more than was known: of its last changes" if self.is_again else "its last changes,"

@@ -38,7 +38,7 @@ class NewPost:
     options: tuple[str, ...] = ()
     emoji: str = ""
     message: str = ""
-    """Name of a message that a post has sent, as its result tells; empty: the message that began the turn."""
+    """Name of a message that a post has sent, from its result; empty: the message that began the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

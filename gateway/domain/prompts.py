@@ -40,7 +40,7 @@ class UserText:
     pictures: tuple[Picture, ...] = ()
     """Pictures among those files; `file` is the path in the workspace."""
     images: tuple[Image, ...] = ()
-    """Those of `pictures` that the model is given. A model without image input is told their number."""
+    """Those of `pictures` that the model is given. A model without image input gets their number."""
     is_notice: bool = False
     """True for what the gateway says: nobody waits for an answer to it."""
 
@@ -73,7 +73,7 @@ class CallResult:
     tool: str
     result: ToolResult
     images: tuple[Image, ...] = ()
-    """Those of its pictures that the model is given. A model without image input is told their number."""
+    """Those of its pictures that the model is given. A model without image input gets their number."""
 
 
 Message: TypeAlias = UserText | Answer | CallResult

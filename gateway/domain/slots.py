@@ -213,7 +213,7 @@ class QuestionCard:
     asks: str
     """Title of the sub-session that asks; empty for any other session."""
     note: str
-    """Line below the question: who may answer and until when, or what became of it."""
+    """Line below the question: the people who may answer and the expiry, or the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

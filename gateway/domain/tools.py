@@ -50,7 +50,7 @@ class Effect(StrEnum):
     IDEMPOTENT = "idempotent"
     """Run again, with the step's id as its idempotency key."""
     CHECKABLE = "checkable"
-    """The tool tells what became of the call: it is reported as done, or run again."""
+    """The tool finds the outcome of the call: it is reported as done, or run again."""
     UNSAFE = "unsafe"
     """Never run again automatically; the outcome is reported as unknown."""
 
@@ -108,7 +108,7 @@ class NetworkMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxFloor:
-    """Least containment that a session demands of every call, whatever a tool's settings say. Presets set it."""
+    """Least containment of every call in a session, regardless of a tool's settings. Presets set it."""
 
     mode: SandboxMode = SandboxMode.OFF
     """Weakest sandbox."""
@@ -136,7 +136,7 @@ class ToolSpec:
     sandbox: SandboxPolicy | None = None
     """Default sandbox in main; elsewhere it is at least basic. None: the tool starts no process."""
     network: NetworkPolicy | None = NetworkPolicy.AUTO
-    """Default network of its contained programs. None: the tool opens ways out by itself, as a browser does."""
+    """Default network of its contained programs. None: the tool opens its own ways out, as a browser does."""
     positional: str | None = None
     """Argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
@@ -170,8 +170,8 @@ class ToolSpec:
     enters_plan: bool = False
     """True for a tool that begins planning. It exists in sessions of people that do not plan."""
     leaves_plan: bool = False
-    """True for a tool that ends the planning. It exists only under a read-only preset of people, and a person decides
-    about each call of it, whatever rules and grants say."""
+    """True for a tool that ends the planning. It exists only under a read-only preset of people. A person decides about
+    each call of it, regardless of rules and grants."""
     indexed: bool = False
     """True for a tool that a model finds and calls through `tools`: its schema is not part of every request."""
     returns_child_text: bool = False
@@ -265,7 +265,7 @@ class Action:
     sandbox: SandboxMode | None
     """None for a tool that starts no process."""
     network: NetworkMode | None = None
-    """None for a tool that starts no process, or opens ways out by itself."""
+    """None for a tool that starts no process, or opens its own ways out."""
     read_only: bool = False
     """True when its programs cannot write to the workspace."""
     home: str = ""

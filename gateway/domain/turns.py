@@ -54,8 +54,8 @@ ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
 def company(begun: int) -> int:
     """Return how many turns a node takes up at once when one of them was begun so often and did not end.
 
-    A process that dies does not tell which of its turns ended it. So the company halves with each start. A last start
-    is made alone: only the turn that ends the process does not survive it.
+    A dead process leaves no trace of the turn that ended it. So the company halves with each start. A last start is
+    made alone: only the turn that ends the process does not survive it.
     """
     return 2 ** max(0, BEGUN_AT_MOST - 1 - begun)
 

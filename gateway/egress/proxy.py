@@ -54,7 +54,7 @@ class Egress:
     def serve(
         self, sock: socket.socket, *, hosts: Sequence[str], address: str
     ) -> AbstractAsyncContextManager[EgressProxy]:
-        """Serve a proxy on a listening socket, whatever network namespace it was made in.
+        """Serve a proxy on a listening socket of any network namespace.
 
         Connections left in the backlog are closed at the start, all others at the end. The socket stays open: it is
         the caller's. `hosts` as `Permitted` takes them; `address` is the socket's address for the program. Raises

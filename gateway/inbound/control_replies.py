@@ -100,7 +100,7 @@ class ControlReplies:
         return self._people.owner_of(who) or who
 
     async def hides(self, word: str, found: Route) -> bool:
-        """Return whether the tool of a command must look like one that nobody has: owners are told why instead."""
+        """Return whether the tool of a command must look like one that nobody has: owners get the reason instead."""
         tools = self._registry.snapshot()
         spec = tools.commands.get(word)
         if spec is None or found.kind is SessionKind.MAIN:

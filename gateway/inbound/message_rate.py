@@ -14,7 +14,7 @@ from gateway.ports import Clock
 
 MINUTE_S = 60.0
 PEOPLE_KEPT = 10_000
-"""People counted at a time; whoever wrote least recently is forgotten first."""
+"""People counted at a time; the sender of the oldest message is forgotten first."""
 
 
 class MessageRate:

@@ -30,7 +30,7 @@ from gateway.toolcalls.registry import Registry
 CALLS_LISTED = 9
 """Last calls that have a number."""
 ROWS_READ = 500
-"""Rows of the session that are looked through for them."""
+"""Rows of the session that are searched for them."""
 SHOWN_CHARS = 120
 """Characters of a call's arguments in a line."""
 REMOVED_CALLS = (
@@ -67,7 +67,7 @@ class WhyReplies:
     async def reply(self, rest: str, message: Inbound, session: Session, *, owner: bool) -> str:
         """Return the reply. `rest`: nothing, the number of a call, the id of a grant, or a tool and its text.
 
-        `owner`: an owner asks, who is also told why a tool does not exist here.
+        `owner`: an owner asks, and also gets the reason why a tool does not exist here.
         """
         word, _, text = rest.strip().partition(" ")
         if not text and (not word or word.isdecimal()):

@@ -68,7 +68,7 @@ class FollowedTurn:
     """Actor of the message that shows it in part."""
     shown_chars: int = 0
     looked: int = 0
-    """Characters received at the last look for more to show."""
+    """Characters received at the last check for more to show."""
 
     def add(self, delta: TextDelta, now: float) -> None:
         """Append a delta to the answer."""

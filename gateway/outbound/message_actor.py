@@ -340,7 +340,7 @@ class _Attempt:
             await self._take_marks_off(channel)
 
     async def _take_marks_off(self, channel: MarksReceipt) -> None:
-        """Tell a channel which messages are answered now. The store knows them: marks outlive a restart."""
+        """Pass to a channel the messages that are answered now. The store knows them: marks outlive a restart."""
         if self.slot.turn is None:
             return
         try:

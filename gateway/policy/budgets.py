@@ -1,4 +1,4 @@
-"""Budget lines of a model request: whose account, which limit, and what the chat is told. Pure. Used by `agent`."""
+"""Budget lines of a model request: account, limit, and the notice in the chat. Pure. Used by `agent`."""
 
 from __future__ import annotations
 

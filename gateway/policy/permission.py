@@ -293,7 +293,7 @@ def _under_parents(
 
 
 def hides(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset) -> Callable[[str], bool]:
-    """Return a function that tells whether a deny hides a path from a tool that looks beneath folders."""
+    """Return a predicate: a deny hides a path from a tool that searches folders."""
     kind = session.root_kind.value
 
     def is_hidden(path: str) -> bool:
@@ -307,7 +307,7 @@ def hides(spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset) 
 def reachable(
     spec: ToolSpec, policy: ToolPolicy, session: Session, preset: Preset = NO_PRESET
 ) -> Callable[[str], Verdict]:
-    """Return a function that tells what is decided about a scope that nobody allowed yet, such as the host of a link.
+    """Return a function that decides about a scope that nobody allowed yet, such as the host of a link.
 
     It decides as about a call of this scope with the tool's own risk: a page may lead where it could be opened.
     """

@@ -115,7 +115,7 @@ class MarksReceipt(Protocol):
         ...
 
     def stopped(self, conversation: Conversation) -> None:
-        """Take the marks off all messages here: a stop is told once for several turns. Return at once."""
+        """Take the marks off all messages here: a stop is announced once for several turns. Return at once."""
         ...
 
 
@@ -190,7 +190,7 @@ class Credential:
     """Proof of a sign-in. Neither half is of use without the other."""
 
     cookie: str = field(repr=False)
-    """Browsers send it to every port of the host, so also to whatever a tool serves there."""
+    """Browsers send it to every port of the host, so also to a server of a tool."""
     key: str = field(repr=False)
     """Kept by the page, which alone can read it; sent with every request."""
 

@@ -10,7 +10,7 @@ from gateway.domain.nodes import Place
 
 
 class Homes(Protocol):
-    """Places that hold the files of sessions (decision 74). Called by `gateway.app` and by whoever reads files."""
+    """Places that hold the files of sessions (decision 74). Called by `gateway.app` and by readers of files."""
 
     async def astray(self, node: NodeId) -> Sequence[SessionId]:
         """Return families with unended turns whose home is away, at most 500.
@@ -22,7 +22,7 @@ class Homes(Protocol):
         ...
 
     async def say_awaited(self, node: NodeId) -> int:
-        """Say in the chats of turns that wait for a home what they wait for. Return how many were told.
+        """Say in the chats of turns that wait for a home what they wait for. Return the number of notified turns.
 
         A home is awaited when no undrained worker there gave a sign of life for half of `NodeEntry.away_after`, or for
         30 s. A REPLY comes after five seconds, once in each conversation of a family none of whose turns is held. Any
@@ -33,8 +33,8 @@ class Homes(Protocol):
     async def take_over(self, node: NodeId, session: SessionId) -> bool:
         """Make this node's place the home of a family that `astray` named. Its workspace there must be empty.
 
-        Undecided approvals become SUPERSEDED and their calls PLANNED; a call that was started gets an UNKNOWN result.
-        A REPLY in each conversation, and a message to each model, tell which files are away and where.
+        Undecided approvals become SUPERSEDED and their calls PLANNED; a call that was started gets an UNKNOWN result. A
+        REPLY in each conversation, and a message to each model, name the files and their place.
 
         Return False, and change nothing, when the home is not away, and while one of its turns is held.
         """

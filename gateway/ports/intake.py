@@ -95,9 +95,9 @@ class Intake(Protocol):
         again: for at most 8 parts, and 6 s from the arrival of the first.
 
         With `message.album`, the turn is delayed likewise, by 1 s and for at most 10 messages. A MODEL message of an
-        album joins the album's turn while that was never started. It steers that turn while it is active, whatever
-        `running` says. Both need the same session, principal and conversation. Otherwise it starts a turn of its own
-        and takes the album's context messages along (`drop`). A command never joins.
+        album joins the album's turn while that was never started. It steers that turn while it is active, regardless of
+        `running`. Both need the same session, principal and conversation. Otherwise it starts a turn of its own and
+        takes the album's context messages along (`drop`). A command never joins.
 
         With STEER, a MODEL message joins the session's active model turn, when principal and conversation are the same.
         A turn is active when it was started, has not ended and is not STOPPING. With INTERRUPT that turn is stopped as

@@ -97,7 +97,7 @@ class ToolHost(Protocol):
         """Open a sandbox session for one run of a program.
 
         `sandbox` is the call's. `basic`: an own view of the files, and no network except `proxies` egress proxies.
-        `off`: on the host; the program must be told to use the proxies. The environment is constructed in both.
+        `off`: on the host; the program must be configured to use the proxies. The environment is constructed in both.
 
         `hosts`: `host[:port]`, also `*.host`, that the proxies let through although their addresses are private;
         without a port 80 and 443 are meant. `readable`: absolute paths that `basic` shows besides the system and the

@@ -287,8 +287,8 @@ class Node(Protocol):
         """Store that this node starts now. After a downtime, show open cards again; return how many waits and cards.
 
         Call once at start, before `expire_waits`. It is a downtime when no node was alive for longer than `downtime`,
-        by the store's clock. Of several nodes that start after it, the first one offers. One transition, whatever the
-        number of cards.
+        by the store's clock. Of several nodes that start after it, the first one offers. One transition for any number
+        of cards.
 
         A card with an OPEN wait that was shown gets one new slot in each place, except on the web page, which always
         shows open waits. An approval that expired meanwhile becomes SUPERSEDED, its step PLANNED with `asked_anew`, and
@@ -305,7 +305,7 @@ class Node(Protocol):
         ...
 
     async def tell_loss(self, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
-        """Return what the store lost last of what it had acknowledged; None for nothing. Owners are told of it once."""
+        """Return the store's last loss of acknowledged writes; None: no loss. Owners get one notice."""
         ...
 
     async def leave(self, node: NodeId) -> None:

@@ -93,7 +93,7 @@ class Subsessions(Protocol):
     """Sub-sessions of the session that a call belongs to, and its own preset."""
 
     async def spawn(self, task: Task) -> ToolResult | Park:
-        """Start a sub-session. Idempotent by the step; checks the rights of the session whatever the call asks for.
+        """Start a sub-session. Idempotent by the step; checks the rights of the session for every call.
 
         RUN returns `Park`, SESSION a result with the child's id. A refusal is a result too.
         """
@@ -253,7 +253,7 @@ class FileChanges(KnownFiles, Protocol):
         ...
 
     async def outcome(self) -> ChangeOutcome:
-        """Return what became of the changes of this call, from the files as they are now."""
+        """Return the outcome of this call's changes, from the files as they are now."""
         ...
 
 
@@ -291,8 +291,8 @@ class Process(Protocol):
     ) -> JobState:
         """Start a program as a job, which goes on after this call, in its sandbox and network.
 
-        `timeout_s`: None is the most that the tool's settings permit. Returns a moment later, so that a program which
-        fails at once is told. Raises `BadRequest` when the session's family has as many jobs as it may, and as `run`.
+        `timeout_s`: None is the most that the tool's settings permit. Returns a moment later, so that an immediate
+        failure is reported. Raises `BadRequest` when the session's family has as many jobs as it may, and as `run`.
         """
         ...
 
@@ -354,7 +354,7 @@ class PrepareContext(Protocol):
 
 
 class CheckContext(Protocol):
-    """Everything that a tool may use to find out what became of its call after a crash."""
+    """Everything that a tool may use to find the outcome of its call after a crash."""
 
     @property
     def changes(self) -> FileChanges:

@@ -193,7 +193,7 @@ class Budgets(Protocol):
     """Budgets of tokens and money. What a request may use is reserved before it is made.
 
     A reservation counts while its turn is held under this lease; so nothing releases it. The answer that `plan` or
-    `finish_turn` stores settles it: its usage is added, and a NOTE tells the person at 80 % and at the end, once.
+    `finish_turn` stores settles it: its usage is added, and a NOTE informs the person at 80 % and at the end, once.
     """
 
     async def reserve(self, lease: Lease, wanted: Reservation) -> Reserved:

@@ -17,7 +17,7 @@ BACKLOG = 128
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 """Variables by which programs find their proxy."""
 TOLD, NOT_TOLD = "told", "not-told"
-"""Fourth argument: whether the program is told of the first proxy by its environment, once it is served."""
+"""Fourth argument: `TOLD` if the program's environment names the first proxy, once it is served."""
 
 
 def main(to_daemon: int, proxies: int, given: list[tuple[int, int]], argv: list[str], *, told: bool) -> None:

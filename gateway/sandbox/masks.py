@@ -16,7 +16,7 @@ from gateway.domain.secret_paths import is_secret_name
 from gateway.errors import BadRequest
 
 ENTRIES_AT_MOST = 300_000
-"""Files and folders of a workspace that are looked at; about a second."""
+"""Limit of files and folders read in a workspace; about a second."""
 HIDDEN_AT_MOST = 500
 """Secrets that are hidden: each is a mount, which takes 0.3 ms."""
 _TOO_MUCH = "Remove what is not needed in the workspace, or use the sandbox `basic` for this tool."
@@ -61,7 +61,7 @@ class _Search:
                 self._add(entry)
 
     def add_other_names(self) -> None:
-        """Collect hard links of secret files, under whatever name."""
+        """Collect hard links of secret files, under any name."""
         linked = {found for path in self.files if (found := _linked(path)) is not None}
         if not linked:
             return

@@ -43,7 +43,7 @@ from gateway.sandbox.tree import HeldTree
 START_S = 20.0
 """Timeout in seconds for the program's start."""
 LAUNCHER_S = 2.0
-"""Timeout in seconds for the launcher to end by itself."""
+"""Timeout in seconds for the launcher's own exit."""
 MAX_PROXIES = 200
 """Number of egress proxies of a session; the kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18

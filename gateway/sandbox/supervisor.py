@@ -1,8 +1,8 @@
 """Supervisor: small parent process of one call's program where no process namespace is available. Run as a script.
 
-It makes itself a child subreaper: all descendants of the program stay below it, whatever sessions they make and
-however often they fork, because orphans are reparented to the nearest subreaper. A daemon that did this itself could
-not tell whose orphan it got; a supervisor has one call only, so all its descendants are that call's.
+It makes itself a child subreaper: all descendants of the program stay below it. Sessions and forks do not matter:
+orphans are reparented to the nearest subreaper. A daemon that did this itself could not assign an orphan to its call; a
+supervisor has one call only, so all its descendants are that call's.
 
 Orders come on its input: a byte means TERM to all, end of file means KILL to all and exit. End of file also comes when
 the daemon is killed. Not a security boundary: a program of the same user can kill its supervisor first.

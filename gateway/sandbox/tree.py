@@ -40,7 +40,7 @@ KILL_AGAIN_S = 0.05
 GIVE_UP_S = 5.0
 """Timeout in seconds for a killed tree to end; a process that lasts longer hangs in the kernel."""
 SAMPLE = 200
-"""Number of processes to look at for a count."""
+"""Number of processes to read for a count."""
 _MB = 1024 * 1024
 _NEARLY = 0.8
 """Least share of the memory limit that a process has reached when an allocation fails."""
@@ -256,7 +256,7 @@ class Tree:
         return self._control is not None
 
     def _kill(self) -> None:
-        """Kill the tree; idempotent. A program not yet started ends by itself, and the leader ends after it."""
+        """Kill the tree; idempotent. A program not yet started ends on its own, and the leader ends after it."""
         self._close_control()
         if "init" in self._fds:
             if self._holder is Holder.UNSHARE:

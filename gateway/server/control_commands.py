@@ -123,7 +123,7 @@ class ControlCommands:
         return [_shown_node(line, lines) for line in lines]
 
     async def _drain(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Drain a node, or let it work again; it is told at once."""
+        """Drain a node, or let it work again; it returns at once."""
         name = await self.node.drain(str(args.get("name") or ""), drained=bool(args.get("drained")))
         self.events.publish(NODES, NodesChanged())
         return {"name": name}

@@ -57,7 +57,7 @@ def is_shared(url: str) -> bool:
 
 
 def is_there(url: str) -> bool:
-    """Return whether a store exists at `url` already. One on Redis is not looked for: its key stands elsewhere."""
+    """Return whether a store exists at `url` already. One on Redis is not checked: its key stands elsewhere."""
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))
 
 

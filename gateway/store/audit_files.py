@@ -1,7 +1,7 @@
 """Files of the audit: its rows with the head that they end in. Used by `dragoman audit export` and `compare`.
 
-Whoever can write the store can recompute its whole audit. A file kept elsewhere shows that: the store must still hold
-the row that the file ends with.
+A program with write access to the store can recompute its whole audit. A file kept elsewhere shows that: the store must
+still hold the row that the file ends with.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
 
 
 def _read(path: str) -> Exported:
-    """Verify a file by itself. Raises `StoreError`."""
+    """Verify a file alone. Raises `StoreError`."""
     chain, end = Chain(), dict[str, Any]()
     try:
         with open(path, encoding="utf-8") as file:

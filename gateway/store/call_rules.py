@@ -99,7 +99,7 @@ def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
 
 
 def stop_words(words: str, place: Conversation, told: Collection[Conversation]) -> str:
-    """Return a stopped turn's text for its `place`: empty where the stop is told already."""
+    """Return a stopped turn's text for its `place`: empty where the stop is announced already."""
     return "" if place in told else words
 
 

@@ -121,7 +121,7 @@ def load_json(text: str) -> Any:
 
 
 def dump_conversation(place: Conversation) -> str:
-    """Return the conversation as text: equal texts mean equal conversations, whatever their ids contain."""
+    """Return the conversation as text: equal texts mean equal conversations, for ids of any characters."""
     return dump_plain([place.channel, place.account, place.chat, place.thread])
 
 

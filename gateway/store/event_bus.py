@@ -72,7 +72,7 @@ class LocalEventBus:
         """Do nothing: no other process sends."""
 
     def look_again(self) -> None:
-        """Tell every subscriber that events may have been lost."""
+        """Publish to every subscriber that events may have been lost."""
         for subscriber in {one for subscribers in self._topics.values() for one in subscribers}:
             subscriber.offer(LookAgain())
 

@@ -442,7 +442,7 @@ class KernelStore(ABC):
         return await self.run(lambda part: nodes.alive(part, node))
 
     async def tell_loss(self, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
-        """Return what this store lost last; tell the owners once."""
+        """Return what this store lost last; notify the owners once."""
         return await self.run(lambda part: losses.tell_loss(part, owners))
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Gate:
-    """Switch that loops of work look at before they take something new."""
+    """Switch that work loops check before they take something new."""
 
     def __init__(self, *, is_open: bool = True) -> None:
         """Begin open or closed."""

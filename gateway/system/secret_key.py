@@ -26,5 +26,5 @@ class SecretKey:
 
 
 def cluster_key(text: str) -> SecretKey:
-    """Return the key that a configured secret stands for, whatever its length."""
+    """Return the key of a configured secret of any length."""
     return SecretKey(hmac.new(_CLUSTER, text.encode(), hashlib.sha256).digest())

@@ -45,7 +45,7 @@ class Arguments(Protocol):
 
 
 _OF_TEXT = ("minLength", "maxLength")
-"""Limits of texts in a schema: whoever breaks one is told so, and no model counts characters."""
+"""Limits of texts in a schema: a violation is reported, and no model counts characters."""
 
 
 def _shorten(schema: dict[str, Any]) -> None:

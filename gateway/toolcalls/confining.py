@@ -65,7 +65,7 @@ def action_of(
 ) -> Action:
     """Return the exact action of a call, as a person would be asked about it. Raises `SandboxMissing`.
 
-    A child is contained at least in `basic`, whatever its root is.
+    A child is contained at least in `basic`, for any root.
     """
     policy, is_main = tool.policy, session.kind is SessionKind.MAIN
     sandbox, network = None, None
@@ -87,8 +87,8 @@ def action_of(
 def as_allowed(call: Prepared, allow: Allow) -> Prepared:
     """Return the call with what this decision gives it. Raises `SandboxMissing` where it cannot be given.
 
-    A grant stands for the press that made it. A call that may have no network runs unasked because its command only
-    reads, and a program may do more than its command says: it sees its workspace read-only and without secret files.
+    A grant stands for the press that made it. A call without network runs unasked, since its command only reads. Its
+    program may do more than the command says, so it sees its workspace read-only and without secret files.
     """
     action = call.action
     if action.sandbox is None or action.network is None:

@@ -60,7 +60,7 @@ from gateway.toolcalls.workspaces import Workspaces
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop guard parses as JSON; longer ones are compared as text."""
 PREPARED_WITHIN_S = 10.0
-"""Timeout in seconds for a tool's look at the workspace."""
+"""Timeout in seconds for a tool's check of the workspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class RunAgain:
 
 
 Checked: TypeAlias = ToolResult | RunAgain | None
-"""Outcome of an interrupted call as its tool tells it. A result: it happened. None: the tool does not tell."""
+"""Outcome of an interrupted call, from its tool. A result: it happened. None: the tool has no answer."""
 
 
 class SameCalls:
@@ -197,7 +197,7 @@ class CallDecider:
         return _Prepare(files=WorkspaceFiles(folder), changes=self.changes(view, step.n, folder))
 
     async def check(self, view: TurnView, step: Step) -> Checked:
-        """Let the tool of an interrupted call tell what became of it, within 10 s. Never raises."""
+        """Ask the tool of an interrupted call for its outcome, within 10 s. Never raises."""
         tool = None if step.call is None else self.tools.get(step.call.tool)
         if tool is None or tool.check is None or tool.spec.effect is not Effect.CHECKABLE:
             return None

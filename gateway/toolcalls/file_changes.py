@@ -63,7 +63,7 @@ class _Journal:
 
 
 def _unheard(_path: str, _kind: FileChangeKind) -> None:
-    """Tell nobody."""
+    """Notify nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class CallFileChanges:
     turn: TurnId
     n: int
     tell: Callable[[str, FileChangeKind], None] = _unheard
-    """Told path and kind of each change that was made."""
+    """Callback with path and kind of each change that was made."""
 
     @property
     def _namespace(self) -> str:
@@ -116,7 +116,7 @@ class CallFileChanges:
             self.tell(entry.path, _kind(entry))
 
     async def outcome(self) -> ChangeOutcome:
-        """Return what became of the changes of this call."""
+        """Return the outcome of this call's changes."""
         return await asyncio.to_thread(self._outcome)
 
     async def _record(self, name: str, sha: str) -> None:

@@ -32,7 +32,7 @@ AT_ONCE = 4
 REASON_CHARS = 1_000
 """Characters of a hook's reason."""
 FILES_TOLD = 200
-"""Changed files of one call that a hook is told."""
+"""Changed files of one call in a hook's payload."""
 NOTHING_CHANGED: Mapping[str, FileChangeKind] = MappingProxyType({})
 _ANSWERS: Mapping[HookEvent, Mapping[str, type]] = MappingProxyType(
     {HookEvent.BEFORE: {"arguments": dict, "refuse": str}, HookEvent.AFTER: {"text": str}}
@@ -105,9 +105,9 @@ class Hooks:
     ) -> ToolResult:
         """Run the hooks after a call on its whole result, which has the same shape for every tool. Never raises.
 
-        `changed` are the files that the call changed, relative to the workspace; hooks are told the first of them.
-        The text of a hook is redacted and bounded like a tool's. The file with the whole output is no longer named,
-        since a hook saw the text alone.
+        `changed` are the files that the call changed, relative to the workspace; hooks get the first of them. The text
+        of a hook is redacted and bounded like a tool's. The file with the whole output is no longer named, since a hook
+        saw the text alone.
         """
         text = result.text
         for hook in self._of(HookEvent.AFTER, call):

@@ -1,8 +1,8 @@
 """Jobs: programs that go on after the call that started them. Used by `processes`, and by ingress for /stop and /new.
 
-A job belongs to the family of one root session. It ends with all its processes at its timeout, at /stop and /new of
-that session, when the sub-session that began it is stopped, when it is told to, and when the daemon ends. A fact in the
-store says that it was begun, so that a job that a crash took with it is told as lost.
+A job belongs to the family of one root session. It ends with all its processes at its timeout, at `shell_kill`, at
+/stop and /new of that session, at a stop of the sub-session that began it, and at the end of the daemon. A fact in the
+store records its start, so that a job lost in a crash is reported as lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENDS_WITHIN_S = 5.0
 KNOWN_FOR = timedelta(days=1)
 """Time for which a job's fact is kept."""
 LOOK_EVERY_S = 0.1
-"""Seconds between two looks whether another node has ended a job."""
+"""Interval in seconds between checks for a job that another node has ended."""
 KILLED = "It was ended by shell_kill."
 ELSEWHERE = "It runs on another node than this turn: its output is not shown here, and nothing can be typed into it."
 """Of a job while workspaces are shared. Without that, its session's turns run where it runs."""
@@ -71,7 +71,7 @@ class NewJob:
 
 
 class Unseen:
-    """Output that nobody has looked at yet: its last part."""
+    """Unread output: its last part."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -104,7 +104,7 @@ class Unseen:
 
 
 class _Watched:
-    """`Output` of a job: passes all on to a buffer, and tells of each write."""
+    """`Output` of a job: passes all on to a buffer, and reports each write."""
 
     def __init__(self, buffer: OutputBuffer, wrote: asyncio.Event) -> None:
         self._buffer = buffer
@@ -320,7 +320,7 @@ class Jobs:
     # --- facts --------------------------------------------------------------------------------
 
     async def _note(self, job: _Job) -> None:
-        """Store that a job was begun, or how it ended. The end may be missing: then it is told as lost."""
+        """Store that a job was begun, or how it ended. The end may be missing: then it is reported as lost."""
         fact = {"end": job.end.value, "why": job.why, "exit_code": job.exit_code, "node": self._node}
         fact |= {"output_path": job.output_path}
         ttl = timedelta(seconds=job.new.seconds) + KNOWN_FOR

@@ -29,10 +29,10 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class SettlingSource(Protocol):
-    """Source that must look at what changed before a turn takes its tools."""
+    """Source that must check for changes before a turn takes its tools."""
 
     async def settle(self) -> None:
-        """Look at what changed; return at once when nothing did. Bounded in time."""
+        """Check for changes; return at once when nothing did. Bounded in time."""
         ...
 
 
@@ -84,7 +84,7 @@ class Registry:
         return self._current
 
     async def settle(self) -> None:
-        """Let sources look at what changed, before a turn begins. A source that fails is logged."""
+        """Let sources check for changes, before a turn begins. A source that fails is logged."""
         for source in self._settling:
             try:
                 await source.settle()

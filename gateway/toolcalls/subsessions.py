@@ -1,6 +1,6 @@
 """Sub-sessions of a session: spawn, list and stop, and the rights and budget of each. Used by `execution` and `agent`.
 
-A child's rights are a part of its parent's, whatever the call asks for. Only `rights_of_child` makes them; it is pure.
+A child's rights are a part of its parent's, for every call. Only `rights_of_child` makes them; it is pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aliases of tools: names from other programs that models use, and their repair. No model is told of them."""
+"""Aliases of tools: names from other programs that models use, and their repair. No model is offered one."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _line(one: ToolOffer) -> str:
 def unfold(answer: Answer) -> Answer:
     """Return the answer with each well-formed call of `tools` replaced by calls of the tools that it names.
 
-    The first keeps the call's id. A malformed call stays, and `answered` tells what is wrong with it.
+    The first keeps the call's id. A malformed call stays, and `answered` has its fault.
     """
     if not any(call.tool == TOOLS for call in answer.calls):
         return answer
@@ -81,7 +81,7 @@ def _unfolded(call: ToolCall) -> Sequence[ToolCall]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """Request of one call of `tools`: words to look for, or calls by name and JSON text."""
+    """Request of one call of `tools`: words to search for, or calls by name and JSON text."""
 
     words: str = ""
     calls: tuple[tuple[str, str], ...] = ()

@@ -44,7 +44,7 @@ class Tool:
     prepare: Callable[[PrepareContext, Any], Awaitable[Preview | ToolResult]] | None = None
     """Read the workspace before anybody is asked. A `ToolResult` ends the call: it cannot work. None: it need not."""
     check: Callable[[CheckContext, Any], Awaitable[ToolResult | None]] | None = None
-    """Tell what became of an interrupted call: its result, or None to run it again. For `Effect.CHECKABLE`."""
+    """Find the outcome of an interrupted call: its result, or None to run it again. For `Effect.CHECKABLE`."""
     schema: Mapping[str, Any] | None = None
     """Schema offered to models, where the settings block a part of `arguments`. None: that of `arguments`."""
     keeps: bool = False
@@ -172,7 +172,7 @@ class ToolSet:
         return in_force(self._presets, session)
 
     def cannot_begin(self, delegations: Sequence[Delegation], session: Session) -> Deny | None:
-        """Return why the sub-sessions of a call in this session cannot begin, as far as names tell; else None."""
+        """Return why the sub-sessions of a call in this session cannot begin, as far as names show; else None."""
         if not delegations:
             return None
         presets = {one.name for one in self._presets.for_children()}

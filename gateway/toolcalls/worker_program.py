@@ -1,8 +1,8 @@
 """Program of a contained worker: runs the functions of one own tool's file. Started by `gateway.toolcalls.workers`.
 
-It talks over a socket, in lines of JSON. The first line has the file's text; the answer tells the decorated functions,
-or why the file cannot be used. Each further line is a call. While one with a context runs, a line says that it is
-cancelled, and lines with its progress go the other way.
+It talks over a socket, in lines of JSON. The first line has the file's text; the answer has the decorated functions, or
+the fault of the file. Each further line is a call. While one with a context runs, a line says that it is cancelled, and
+lines with its progress go the other way.
 
 Only light imports, all from Python's own library: none of our other modules is visible in the sandbox.
 """

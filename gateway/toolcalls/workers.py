@@ -42,7 +42,7 @@ ANSWER_BYTES = 8 * 2**20
 MEMORY_BYTES = 2**30
 """Private memory of each process of a worker, where the settings do not say less."""
 CANCEL_S = 2.0
-"""Seconds that a cancelled call with a context has to end by itself."""
+"""Timeout in seconds for a cancelled call with a context to end itself."""
 PROGRESS_BYTES = 2_000
 """Bytes of the longest message about progress."""
 ERROR_CHARS = 1_500
@@ -136,7 +136,7 @@ class _Worker:
     async def ask(self, call: WorkerCall, output: Output, progress: Callable[[str], None]) -> dict[str, Any]:
         """Return the answer to a call. Raises `ValueError` for none.
 
-        On cancellation a call with a context is told, and has a moment to end.
+        On cancellation a call with a context is notified, and has a moment to end.
         """
         assert self._writer is not None
         id = secrets.token_hex(8)
@@ -266,7 +266,7 @@ class Workers:
     ) -> str:
         """Call a function in a worker, and return its text. `of`: calls with another value never share a worker.
 
-        `progress` gets the lines that a function with a context tells.
+        `progress` gets the lines that a function reports through its context.
 
         Raises `SandboxMissing` for a call without a sandbox, and `BadRequest` when the call gives no text.
         """

@@ -18,7 +18,7 @@ _PATCHES = re.compile(
     r"|diff-m.*|rem|reme|remer|remerg|remerge.*|pickaxe.*)(?:=.*)?",
     re.DOTALL,
 )
-"""Options with which a list of commits prints changes of files, or tells which ones contain a text."""
+"""Options with which a list of commits prints changes of files, or searches them for a text."""
 _BEYOND = ("--follow", "--full-diff")
 """Options with which paths do not limit what is printed."""
 _FIGURES = re.compile(
@@ -54,19 +54,19 @@ def may_print_secrets(subcommand: str, words: Sequence[str]) -> bool:
 
 
 def _list_may(words: Sequence[str]) -> bool:
-    """Judge a list of commits: it prints contents only when it is told to."""
+    """Judge a list of commits: it prints contents only with an option."""
     return any(_PATCHES.fullmatch(word) for word in words) and not _limited(words)
 
 
 def _change_may(words: Sequence[str]) -> bool:
-    """Judge a command that prints changes, unless it is told to print figures of them."""
+    """Judge a command that prints changes, unless an option limits it to their figures."""
     if any(_PATCHES.fullmatch(word) for word in words) or not _prints_figures(words):
         return not _limited(words)
     return False
 
 
 def _object_may(words: Sequence[str]) -> bool:
-    """Judge a command that prints an object, whatever it is told besides: a hash may be that of a secret file."""
+    """Judge a command that prints an object, with any further arguments: a hash may be that of a secret file."""
     operands = [word for word in words if not word.startswith("-")]
     if _names_hash(words):
         return True

@@ -1,8 +1,8 @@
 """Commands that only read, with their flags and subcommands that do more. Data of `reading`.
 
-A command is in this table only when everything else that it can be told is harmless: it writes no file, changes no
-setting, runs no program and reaches no network. GNU programs take any beginning of a long option, so each beginning of
-a listed one counts as it. Subcommands of git that print commits are judged in `committed`, too.
+A command is in this table only when all its other arguments are harmless. They write no file, change no setting, run no
+program and reach no network. GNU programs take any beginning of a long option, so each beginning of a listed one counts
+as it. Subcommands of git that print commits are judged in `committed`, too.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Part:
     exported: bool = False
     """True for an assignment in front of a command: it changes the environment of that command."""
     why_ask: str = ""
-    """Reason in one sentence why it is never allowed by itself; empty when there is none."""
+    """Reason in one sentence why it is never allowed automatically; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Script:
     text: str
     parts: tuple[Part, ...] = ()
     why_ask: str = ""
-    """Reason in one sentence why it is never allowed by itself: the first of its own and of its parts'."""
+    """Reason in one sentence why it is never allowed automatically: the first of its own and of its parts'."""
     plain: bool = False
     """True when two readers split it into the same words, and nothing in it expands to other words but file names."""
     loose: tuple[str, ...] | None = ()

@@ -28,7 +28,7 @@ ALL_WITHIN_S = 900.0
 NEXT_WITHIN_S = 30.0
 """Timeout in seconds for the next piece of an upload."""
 LIMITS = {"files": FILES_AT_MOST, "file": FILE_AT_MOST, "message": MESSAGE_AT_MOST}
-"""Limits that the page is told, so that it refuses a file before it sends it."""
+"""Limits for the page, so that it refuses a file before it sends it."""
 BROKEN = "The upload broke off; nothing of it is kept. Try again."
 
 

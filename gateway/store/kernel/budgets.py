@@ -53,7 +53,7 @@ class _Account:
     most: int = 0
     """Most that one request has used: later ones reserve as much."""
     told: int = 0
-    """Percent of which the person was told."""
+    """Percent of the last notice to the person."""
     holds: Mapping[str, _Hold]
     """Reservations by holder."""
 
@@ -79,7 +79,7 @@ def reserve(part: Part, lease: Lease | None, wanted: Reservation, holder: str) -
 
 
 def settle(part: Part, holder: str, usage: Usage, session: SessionId | None = None) -> None:
-    """Replace the reservation by what the request used, and tell its person at 80 % and at the end, once.
+    """Replace the reservation by the request's usage, and notify its person at 80 % and at the end, once.
 
     A model without figures counts as estimated. Without a reservation nothing is settled.
     """

@@ -110,7 +110,7 @@ def send(part: Part, lease: Lease, n: int, new: NewMessage, only: Principal | No
 
 
 def _sent_before(part: Part, row: TurnRow, n: int, turn: TurnId) -> WaitId | Delivery:
-    """Return what became of the message of a step that was run before."""
+    """Return the fate of the message of a step that was run before."""
     waits = [wait.id for wait in turns.waits_of(part, row) if wait.n == n and wait.kind is WaitKind.CHILD]
     if waits:
         return waits[0]

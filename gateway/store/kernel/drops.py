@@ -24,7 +24,7 @@ TOO_FAST_EVERY = timedelta(minutes=1)
 REFUSED = "refused"
 """Namespace of facts: when a stranger was refused with words. It expires when the next refusal may be shown."""
 TOO_FAST = "too-fast"
-"""Namespace of facts: when a person was told that they write too fast. It expires as above."""
+"""Namespace of facts: time of the last reply to a too fast sender. It expires as above."""
 HEARD = f"drop:{DropReason.CONTEXT} "
 """Prefix of the outcome of an overheard event; its message follows, since an edit may come."""
 

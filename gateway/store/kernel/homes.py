@@ -31,9 +31,9 @@ from gateway.store.kernel.rows import SessionRow, TurnRow
 from gateway.store.kernel.slots import add_slot
 
 AWAITED_UNSAID = timedelta(seconds=5)
-"""Time for which a turn waits for its home, at most, before that is said."""
+"""Longest wait of a turn for its home before a notice."""
 TOLD_AT_ONCE = 20
-"""Turns that are told of it in one transition; the others wait for the next look."""
+"""Turns notified in one transition; the others wait for the next check."""
 
 
 def settle(part: Part, lease: Lease) -> None:
@@ -136,9 +136,9 @@ def _is_replaced(members: Sequence[Mapping[str, Any]], home: str, place: Mapping
 
 
 def say_awaited(part: Part, node: NodeId) -> int:
-    """Say in the chats of turns that wait for a home what they wait for, once each. Return how many were told.
+    """Notify the chats of turns that wait for a home, once each. Return the number of notified turns.
 
-    An absence of seconds is not worth a message: an upgrade takes as long. The others are told before anybody takes
+    An absence of seconds is not worth a message: an upgrade takes as long. The others are notified before a takeover of
     the family, which is no sooner than twice the time after which a home counts as missed.
     """
     own, homes = _row_of(part, node), part.index.homes_at_work()
@@ -165,7 +165,7 @@ def _away_after(own: Mapping[str, Any], here: Sequence[Mapping[str, Any]]) -> ti
 
 
 def _is_missed(part: Part, home: str, members: Sequence[Mapping[str, Any]], after: timedelta) -> bool:
-    """Return whether no worker at this place was heard of for half the time after which it is away, or for 30 s."""
+    """Return True if no worker there gave a sign of life for 30 s, or for half the time after which it is away."""
     heard = part.now - min(after / 2, LIVES_FOR)
     return not any(row["home"] == home and _takes_work(part, row) and from_us(row["alive"]) >= heard for row in members)
 
@@ -226,7 +226,7 @@ def _takes_work(part: Part, row: Mapping[str, Any]) -> bool:
 
 
 def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
-    """Give a family whose home is away to this node, with an empty workspace; tell its models and people.
+    """Give a family whose home is away to this node, with an empty workspace; notify its models and people.
 
     Approvals are asked again, and calls under way get an unknown outcome. False, and nothing is changed, when its home
     is not away, and while somebody holds one of its turns.
@@ -250,7 +250,7 @@ def take_over(part: Part, node: NodeId, session: SessionId) -> bool:
 
 
 def _says(part: Part, row: SessionRow, taker: str) -> str:
-    """Return what is told about a family whose home is away."""
+    """Return the notice about a family whose home is away."""
     why, name = _why_away(part, row.homes[-1], _members(part))
     return files_away(why, name, taker, for_owners=row.session.kind is SessionKind.MAIN)
 

@@ -38,7 +38,7 @@ from gateway.store.kernel.rows import SessionRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot, show_given_up
 
 GATHERING_AMONG = 20
-"""Newest turns of each lane that are looked at for one that still waits, at most 1.5 s, for the rest of a message."""
+"""Newest turns of each lane that are searched for one that still waits for the rest of a message."""
 
 
 def accept(
@@ -172,7 +172,7 @@ def control(part: Part, route: Route, message: Inbound, control: Control) -> int
 def _stop(part: Part, session: SessionId, control: Control, here: Conversation) -> int:
     """Stop the session's running turns, its reports of ended children, and all turns below. Return how many.
 
-    `here`: the conversation of the command's reply. In every other one the first turn there tells of the stop.
+    `here`: the conversation of the command's reply. In every other one the first turn there announces the stop.
     """
     unheard = {row.turn.id for row in turns.unheard_ends(part, session)}
     rows = [part.turns[turn] for turn in turns.unended(part.sessions[session])]

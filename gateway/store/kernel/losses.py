@@ -45,7 +45,7 @@ def _record(part: Part, *, life: int, revisions: int) -> int:
 
 
 def count_again(part: Part, *, life: int, revisions: int) -> int:
-    """Raise the count of the loss before a life to what a node knows that came later. The owners are told of that."""
+    """Raise the count of the loss before a life to what a node knows that came later. The owners get a notice."""
     known = _known(part)
     if known is not None and known["life"] == life and known["revisions"] < revisions:
         every = known["every"] + revisions - known["revisions"]
@@ -75,7 +75,7 @@ def _in_doubt(part: Part, row: TurnRow) -> list[int]:
 
 
 def ask_anew(part: Part) -> int:
-    """Ask open approvals again: each may have been decided, and its cards may say so. Return how many."""
+    """Ask open approvals again: each may have been decided, and its cards may show that. Return how many."""
     asked = part.index.asked_waits()[:AT_ONCE]
     for id_ in asked:
         wait = turns.set_wait(part, id_, state=WaitState.SUPERSEDED)
@@ -85,7 +85,7 @@ def ask_anew(part: Part) -> int:
 
 
 def tell_loss(part: Part, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
-    """Return what this store lost last. The owners are told of it once."""
+    """Return what this store lost last. The owners get one notice."""
     known = _known(part)
     if known is None:
         return None

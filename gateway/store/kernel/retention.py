@@ -30,7 +30,7 @@ REMOVED, LOST = "removed", "lost-files"
 ROWS_AT_ONCE = 60
 """Rows that one transition removes at most: a writer that waits for it waits a few milliseconds."""
 TURNS_AT_ONCE = 8
-"""Old turns that one transition looks at."""
+"""Old turns that one transition reads."""
 FAMILY = 200
 """Turns of a sub-session that are read. A sub-session with more is kept."""
 LOST_FOR = timedelta(days=30)

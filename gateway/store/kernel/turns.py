@@ -1,4 +1,4 @@
-"""Parts of transitions that change a turn: queue it, end it, stop it, open its waits, tell a parent of a child's end.
+"""Parts of transitions that change a turn: queue it, end it, stop it, open its waits, report an ended child.
 
 A node claims a turn in `leases` and works on it in `journal`.
 """
@@ -473,7 +473,7 @@ def is_heard(part: Part, spawning: Turn) -> bool:
 
 
 def message_parent(part: Part, spawning: Turn, message: Inbound, hops: int) -> None:
-    """Store a child's message where the spawning turn began, if it is heard there."""
+    """Store a child's message where the spawning turn began, if its messages are shown there."""
     if not is_heard(part, spawning):
         return
     parent = part.sessions[spawning.session]

@@ -1,7 +1,7 @@
 """Rows of one batch of transitions, and what a worker keeps of them for later ones.
 
-A row counts as read with its stamp: the batch is written only when all of them are still stored. So a kept row that
-another node has changed since, or a row that is taken for absent without a look, costs one more run and no more.
+A row counts as read with its stamp: the batch is written only when all of them are still stored. So a cached row that
+another node has changed since, or a row wrongly taken for absent, costs one more run and no more.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Batch:
     """Rows that must be read: another run took them for absent, and they were not."""
     loaded: dict[str, Stored] = field(default_factory=dict[str, Stored])
     guessed: set[str] = field(default_factory=set[str])
-    """Rows that were taken for absent without a look."""
+    """Rows taken for absent without a read."""
     answers: dict[Question, Any] = field(default_factory=dict[Question, Any])
     histories: dict[str, History] = field(default_factory=dict[str, History])
     """Histories that were asked for, by the key of their session."""
@@ -163,7 +163,7 @@ class Batch:
         return key in self.changed or key in self.loaded or key in self.kept.rows
 
     def take_for_absent(self, key: str) -> None:
-        """Take a row for absent that nobody looked at: the commit compares it like any other."""
+        """Take an unread row for absent: the commit compares it like any other."""
         if not self.is_known(key) and key not in self.certain:
             self.loaded[key] = ABSENT
             self.guessed.add(key)

@@ -28,7 +28,7 @@ COPYING, CHANGED = "copying", "copying:changed"
 EVENTS_KEPT = timedelta(days=15)
 """Lifetime of an event's deduplication key; platforms repeat an event within days."""
 POISON_KEPT = 10_000
-"""Refused events that are kept for a look at them, about."""
+"""Approximate number of refused events kept for inspection."""
 WORDS_AT_ONCE = 2_000
 """Members, or scores and members, of one command."""
 FORGOTTEN_AT_ONCE = 500

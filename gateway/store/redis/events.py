@@ -27,11 +27,11 @@ from gateway.system.logging_setup import log
 LIVE = "live"
 """Channel of everything that all nodes hear, without the prefix."""
 Outgoing: TypeAlias = tuple[str, str, Callable[[], None] | None]
-"""Channel and message of an event, and what to call when no node has heard it."""
+"""Channel and message of an event, and the callback when no node received it."""
 SENT_AT_ONCE = 100
 """Events in one request."""
 LISTEN_S = 1.0
-"""Seconds of one look at the subscription."""
+"""Seconds of one poll of the subscription."""
 PING_EVERY_S = 5.0
 """Seconds between two signs of life that are asked of the server."""
 AGAIN_S = 0.2
@@ -108,7 +108,7 @@ class RedisEventBus(LocalEventBus):
         return json.dumps(["wake", self._node, sorted(one.sessions), sorted(one.turns), one.turns_due, one.slots_due])
 
     def publish_locally(self, touched: Notifications) -> None:
-        """Hand the wake-ups of a commit to subscribers here; the commit itself told the other nodes."""
+        """Hand the wake-ups of a commit to subscribers here; the commit itself notified the other nodes."""
         touched.publish(_Here(self))
 
     # --- other events -----------------------------------------------------------------------

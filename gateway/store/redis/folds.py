@@ -144,7 +144,7 @@ def _expanded(
 
 
 def fold(part: Part, before: datetime) -> int:
-    """Fold turns that ended before a time and whose slots and waits are settled. Return how many were looked at."""
+    """Fold turns that ended before a time and whose slots and waits are settled. Return the number examined."""
     source = source_of(part)
     turns = source.until(indexes.UNFOLDED, to_us(before), AT_ONCE)
     rows = {row.turn.id: row for row in source.rows(TURN, [TurnId(one) for one in turns])}

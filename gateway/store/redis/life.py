@@ -1,7 +1,7 @@
 """Lives of a store on Redis: how a node notices that the server lost what it had acknowledged. Used by `worker`.
 
-Each commit carries the life that its node knows, and the highest revision that it was told of. A server that knows less
-has lost the difference. The first node that hears of it begins another life.
+Each commit carries the life and the highest revision that its node knows. A server that knows less has lost the
+difference. The first node that hears of it begins another life.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN, ORIGIN = "run", "origin"
 COPIED = "copied"
 """Origin in a replica. A server that nodes write to has `own` there; its primary never sends that one."""
 JUMP = 1_000_000
-"""Revisions that a new life leaves out: more than any node was told of and the server lost."""
+"""Revisions that a new life leaves out: more than the nodes knew and the server lost."""
 _VOIDS = "!"
 NOWHERE = Reached()
 _LOG = log("store")
@@ -87,7 +87,7 @@ class Head:
     needs: int
     """Revisions of its rows."""
     told: int
-    """The highest revision that the node was told of."""
+    """The highest revision that the node knows."""
     left: int
     """The revision that the last request of the thread left."""
     asks_time: bool
@@ -110,7 +110,7 @@ class History:
 
 
 class Lost(Exception):
-    """The server knows another life than this node, or less than this node was told of."""
+    """The server knows another life than this node, or fewer revisions."""
 
     def __init__(self, found: str) -> None:
         """Take the life that the server has; empty for none."""
@@ -133,7 +133,7 @@ class Known:
         self.trouble: StoreError | None = None
         """Why the store is not the one that it joined; None while it is."""
         self.threads: list[Lives] = []
-        """Its threads: each writes only what it was told itself."""
+        """Its threads: each writes only its own."""
         self._waits: dict[Lives, tuple[StoreError, bool]] = {}
         """Why a thread waits, and whether it does until a write is done."""
 
@@ -163,7 +163,7 @@ class Known:
 
     @property
     def told(self) -> int:
-        """Return the highest revision that the node was told of, in this life of its process or noted before."""
+        """Return the highest revision that the node knows, from this life of its process or noted before."""
         return max(self.noted.revision, *(one.told for one in self.threads))
 
     @property
@@ -188,7 +188,7 @@ class Lives:
         if shared.noted.life < shared.life.number:
             self._told_before = shared.noted.life, shared.noted.revision
         self.told, self._lane, self._left, self._is_new = 0, "", 0, False
-        """The highest revision that this thread was told of."""
+        """The highest revision that this thread knows."""
         self.sure = 0
         """The same, of revisions that are of the life that it knows."""
         shared.threads.append(self)
@@ -315,7 +315,7 @@ class Lives:
         return told - int(had) - JUMP * (number - life_of(ended).number)
 
     def counted(self) -> None:
-        """Note that what the thread was told of before this life has been counted."""
+        """Note that the thread's revisions of earlier lives have been counted."""
         self._told_before = None
 
     def clear(self) -> None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from gateway.store.redis.source import RedisSource
 
 LANES_PAGE = 1000
-"""Unsent slots of a channel that a claim looks at together, without their rows."""
+"""Unsent slots of a channel that a claim reads together, without their rows."""
 _seq: Callable[[SlotRow], int] = attrgetter("seq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """Conversations and slots that a claim passes by without a look at their rows."""
+    """Conversations and slots that a claim skips without reading their rows."""
 
     busy: frozenset[str]
     """Conversations where something is being sent."""

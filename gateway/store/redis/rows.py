@@ -1,8 +1,7 @@
 """Rows of the store as values in Redis: the columns of the SQLite store as JSON, so that each reads the other's.
 
-A value begins with the number of the commit that wrote it. That stamp tells whether a row is still the one that was
-read. A revision of the commit itself is stored as its offset from the stamp, negative: it is known only when the row is
-in.
+A value begins with the number of the commit that wrote it. That stamp shows that a row is still the one that was read.
+A revision of the commit itself is stored as its offset from the stamp, negative: it is known only when the row is in.
 """
 
 from __future__ import annotations
@@ -329,7 +328,7 @@ def kind_of(key: str) -> Kind[Any, Any]:
 
 
 def named_by(key: str, row: Any) -> list[str]:
-    """Return the keys of rows that whoever reads this row reads next."""
+    """Return the keys of rows that readers of this row read next."""
     match row:
         case TurnRow():
             turn = row.turn.id

@@ -55,7 +55,7 @@ T = TypeVar("T")
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
 PAGE, LOADED_AT_ONCE = 100, 32
-"""Ready turns of one look at the index, and of one load of their rows."""
+"""Ready turns of one read of the index, and of one load of their rows."""
 
 
 class NotFirst(Exception):
@@ -132,7 +132,7 @@ class RedisSource:
             self._miss(Missing("row", *missing))
 
     def _new(self, kind: Kind[Any, T], key: Any) -> T | None:
-        """Return a row that is mostly looked for in vain."""
+        """Return a row that mostly does not exist."""
         if self._guesses:
             self.batch.take_for_absent(kind.key(key))
         return self.row(kind, key)
@@ -218,7 +218,7 @@ class RedisSource:
     def candidates(self, name: str, first: int = 0, last: int = -1) -> list[str]:
         """Return members by score, also behind other changes of the batch, which may have removed or added some.
 
-        For claims: they look at each row, and what was added is announced after the commit. So many share a batch.
+        For claims: they read each row, and additions are announced after the commit. So many share a batch.
         """
         return self.answer_to(("ZRANGE", name, first, last))
 

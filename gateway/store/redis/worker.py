@@ -93,7 +93,7 @@ class OwnEntry(Entry):
     """A transition of the thread itself, for which nobody waits."""
 
     def settle(self) -> None:
-        """Tell nobody."""
+        """Notify nobody."""
 
 
 class Worker:
@@ -278,7 +278,7 @@ class Worker:
         raise StoreError("Other nodes kept changing what this request needs.", cure="Say again what was refused.")
 
     def _look_themselves(self) -> None:
-        """Let claims that ran on what was not written return empty; the next ones look at the index."""
+        """Let claims that ran on what was not written return empty; the next ones read the index."""
         for entry in self._handed:
             entry.result, entry.error, entry.touched = [], None, None
         deliver(self._handed, QueueEntry.settle)

@@ -245,7 +245,7 @@ def _not_written(path: str, error: OSError) -> StoreError:
 
 @contextmanager
 def _written(path: str) -> Generator[sqlite3.Connection]:
-    """Open a file that is being made. Its errors are told apart from those of the store that is read."""
+    """Open a file that is being made. Its errors differ from those of the store that is read."""
     try:
         with closing(connect(path)) as db:
             yield db

@@ -1,4 +1,4 @@
-"""Read-only look into a store that no daemon holds. Used by `dragoman explain`. File and log stay as they are."""
+"""Read-only access to a store that no daemon holds. Used by `dragoman explain`. File and log stay as they are."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _TARGETS: tuple[RowTable[Any] | None, ...] = (
 )
 """Tables of the rows in `Part.tables`, parents before their rows. None: cards and facts, written otherwise."""
 TRIM_EVERY = 16
-"""Transitions between two looks at the bounds of the kept rows."""
+"""Transitions between two checks of the cache's bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 20
 """Numbers of columns that the functions of `decode` take; the store's own follow."""
 NOWHERE = '["","","",""]'
