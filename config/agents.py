@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StrictInt
 from config.basics import Table
 from config.model import a_path
 from config.reading import Path, TableReader, suggest
-from config.texts import Texts
+from config.text_files import Texts
 from config.values import Flaw
 from gateway.domain.children import Agent
 from gateway.domain.presets import Presets

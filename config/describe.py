@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from config.cluster import ClusterSettings
-from config.keep import KeepSettings
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
+from config.retention import KeepSettings
 from config.settings import SandboxSettings
 from config.tools import describe
 from config.values import spoken

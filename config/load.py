@@ -17,14 +17,14 @@ from config.budgets import check_budgets, read_budgets
 from config.channels import ConfiguredChannel, named_channels, read_channels
 from config.cluster import ClusterSettings
 from config.hooks import hook_warnings, read_hooks
-from config.keep import AuditSettings
 from config.key_index import variables_for
 from config.model import ModelSettings
 from config.own_folder import FOLDER_SOURCE, OwnFolder
+from config.paths import CONFIG_VARIABLE, REDIS_URLS, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.people import check_chats, check_people, read_owners
-from config.places import CONFIG_VARIABLE, REDIS_URLS, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.preset_files import Known, check_defaults, preset_warnings, read_presets
 from config.reading import TableReader, as_error, secrets_in, unknown
+from config.retention import AuditSettings
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
 from config.settings import (
@@ -40,7 +40,7 @@ from config.settings import (
     WebSettings,
 )
 from config.table_lines import table_lines
-from config.texts import Texts
+from config.text_files import Texts
 from config.toml_file import parse_file
 from config.tools import BUILT_IN, FOLDER, OwnTool, read_folder, read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText

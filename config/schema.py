@@ -14,9 +14,9 @@ from config.agents import NAME, AgentSettings
 from config.channels import built_in
 from config.cluster import ClusterSettings
 from config.hooks import HookSettings
-from config.keep import AuditSettings
 from config.model import ModelSettings
 from config.plugins import tool_specs
+from config.retention import AuditSettings
 from config.rules import RuleSettings
 from config.settings import (
     BudgetSettings,

@@ -31,9 +31,9 @@ from pydantic import (
 from channels._shared.settings import is_name
 from config.basics import Table, address, is_address, is_loopback
 from config.cluster import ClusterSettings
-from config.keep import AuditSettings, KeepSettings
 from config.model import ModelSettings
-from config.places import REDIS_URLS, STORE_BYTES, too_long
+from config.paths import REDIS_URLS, STORE_BYTES, too_long
+from config.retention import AuditSettings, KeepSettings
 from config.values import Flaw
 from config.voice import VoiceSettings
 from gateway.domain.approvers import QUORUM_AT_MOST

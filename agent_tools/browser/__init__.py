@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from agent_tools.browser.arguments import Args, schema, scope, scopes_of
-from agent_tools.browser.finding import find_chromium
+from agent_tools.browser.chromium_path import find_chromium
 from agent_tools.browser.pool import BrowserPool
 from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.spec import SPEC

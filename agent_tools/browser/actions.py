@@ -16,9 +16,9 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import dialogs, files, mouse, navigating, pointing, reading, tabs, writing
 from agent_tools.browser.arguments import Args
+from agent_tools.browser.errors import Trouble, cure_of, meaning
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.settings import BrowserSettings
-from agent_tools.browser.trouble import Trouble, cure_of, meaning
 from gateway.domain.text import one_line
 from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext

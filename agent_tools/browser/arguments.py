@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agent_tools._files.arguments import without_nul
 from agent_tools._web.urls import checked_url, host_and_port, scope_of
-from agent_tools.browser.saving import OWN_FOLDERS, RESERVED, is_reserved, is_write
+from agent_tools.browser.save_paths import OWN_FOLDERS, RESERVED, is_reserved, is_write
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.scopes import Scopes
 from gateway.domain.tools import (

@@ -26,10 +26,10 @@ from playwright.async_api import (
     async_playwright,
 )
 
-from agent_tools.browser.asking import teach
+from agent_tools.browser.chromium_path import find_chromium
 from agent_tools.browser.dialogs import drop
-from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
+from agent_tools.browser.page_queries import teach
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import SandboxMode

@@ -17,11 +17,11 @@ from typing import Any
 
 from playwright.async_api import CDPSession, Error, Frame, Page
 
-from agent_tools.browser.asking import asked
-from agent_tools.browser.engine import HEARD
+from agent_tools.browser.errors import PLACE
 from agent_tools.browser.guard import ask
+from agent_tools.browser.page_queries import asked
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.trouble import PLACE
+from agent_tools.browser.selector_engine import HEARD
 
 MOST_FRAMES = 10
 """Most frames of a page that are searched."""

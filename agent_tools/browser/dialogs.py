@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from playwright.async_api import Dialog, Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from agent_tools.browser.errors import Trouble
 from agent_tools.browser.guard import note
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.trouble import Trouble
 from gateway.domain.text import one_line
 
 MOST_DIALOGS = 50

@@ -11,10 +11,10 @@ from pathlib import Path
 from playwright.async_api import ElementHandle, Error, Page
 
 from agent_tools.browser import navigating, pointing, tabs
+from agent_tools.browser.errors import Trouble, meaning
 from agent_tools.browser.guard import Arrival
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.saving import DOWNLOADS, PDFS, safe_name
-from agent_tools.browser.trouble import Trouble, meaning
+from agent_tools.browser.save_paths import DOWNLOADS, PDFS, safe_name
 from gateway.domain.text import one_line
 from gateway.domain.tools import KEPT_BYTES, Artifact
 from gateway.errors import BadRequest, NotFound, TooLarge

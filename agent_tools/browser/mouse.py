@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple, cast
 
 from playwright.async_api import Locator, Page
 
-from agent_tools.browser.asking import asked, asked_of, numbers
+from agent_tools.browser.errors import PLACE, SNAPSHOT, Trouble
+from agent_tools.browser.page_queries import asked, asked_of, numbers
 from agent_tools.browser.page_session import PageSession, Shot
 from agent_tools.browser.pointing import ACT_S, locate
-from agent_tools.browser.trouble import PLACE, SNAPSHOT, Trouble
 from gateway.domain.text import one_line
 
 _ASK_S = 3.0

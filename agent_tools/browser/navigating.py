@@ -10,9 +10,9 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools._web.urls import scope_of
 from agent_tools.browser import tabs
+from agent_tools.browser.errors import SNAPSHOT, Trouble
 from agent_tools.browser.guard import CURE, ask, note
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.domain.text import one_line
 
 NOTHING_OPEN = "No page is open."

@@ -7,9 +7,9 @@ import asyncio
 from playwright.async_api import Locator, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agent_tools.browser.asking import asked_of, numbered
 from agent_tools.browser.clickables import MOST_FRAMES
-from agent_tools.browser.trouble import SNAPSHOT, Trouble
+from agent_tools.browser.errors import SNAPSHOT, Trouble
+from agent_tools.browser.page_queries import asked_of, numbered
 from gateway.domain.text import one_line
 
 ACT_S = 5.0

@@ -15,13 +15,13 @@ from playwright.async_api import Error, FloatRect, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import clickables
-from agent_tools.browser.asking import asked, asked_of, numbers
 from agent_tools.browser.clickables import ref_of
+from agent_tools.browser.errors import Trouble, meaning
 from agent_tools.browser.mouse import shot_of
 from agent_tools.browser.navigating import require_host, stop
+from agent_tools.browser.page_queries import asked, asked_of, numbers
 from agent_tools.browser.page_session import PageSession, Shot
 from agent_tools.browser.pointing import locate
-from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
 
 LONGEST = 24_000

@@ -12,9 +12,9 @@ from contextlib import suppress
 from playwright.async_api import Dialog, Error, Page
 
 from agent_tools.browser.dialogs import opened as opened_dialog
+from agent_tools.browser.errors import Trouble
 from agent_tools.browser.guard import Guard, note
 from agent_tools.browser.page_session import PageSession
-from agent_tools.browser.trouble import Trouble
 from gateway.domain.text import one_line
 
 MOST_TABS = 10

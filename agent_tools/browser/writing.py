@@ -6,8 +6,8 @@ import asyncio
 
 from playwright.async_api import Locator, Page
 
-from agent_tools.browser.asking import asked_of
 from agent_tools.browser.clickables import listens_to_keys
+from agent_tools.browser.page_queries import asked_of
 from agent_tools.browser.pointing import ACT_S, locate
 
 _ASK_S = 3.0

@@ -22,15 +22,15 @@ from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.download import SlackDownload
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.inbound import Identity
+from channels.slack.indicators import Presence
 from channels.slack.manifest import SCOPES
 from channels.slack.people import SlackDirectory
-from channels.slack.presence import Presence
 from channels.slack.request import SlackClient, SlackDeclined, SlackFailure, SlackUnanswered
 from channels.slack.settings import SlackAccount, endpoint_path
 from channels.slack.socket import LinkDisabled, Sockets, Timing
 from channels.slack.threads import Threads
 from channels.slack.updates import Errands, SlackUpdates
-from channels.slack.web import SlackAck, Web
+from channels.slack.webhook import SlackAck, Web
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.sessions import SessionKind
 from gateway.ports import ChannelContext, Sink

@@ -1,8 +1,8 @@
-"""Dispatch of payloads through slack-bolt's `AsyncApp`, for both modes. Called by `web` and `socket`.
+"""Dispatch of payloads through slack-bolt's `AsyncApp`, for both modes. `account` gives it to `webhook` or `socket`.
 
 Bolt classifies a payload and shapes the response. With `process_before_response` it answers after its listener:
-stored, then acknowledged. Signatures are checked before (`web`), authorization is fixed (`authorize`), and `inbound`
-parses the payload, any JSON value. Payloads on which bolt raises before a listener are processed without it.
+stored, then acknowledged. Signatures are checked before (`webhook`), authorization is fixed (`authorize`), and
+`inbound` parses the payload, any JSON value. Payloads on which bolt raises before a listener are processed without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slack_bolt.response import BoltResponse
 
 from channels._shared.fields import json_object
 from channels.slack.request import SlackClient
-from channels.slack.web import SlackAck, Take
+from channels.slack.webhook import SlackAck, Take
 
 ANY = re.compile("")
 TAKEN = "dragoman_taken"

@@ -20,7 +20,7 @@ import aiohttp
 from channels._shared.fields import json_object
 from channels._shared.http import by_proxy, unconnected
 from channels.slack.request import SlackFailure
-from channels.slack.web import SlackAck, Take
+from channels.slack.webhook import SlackAck, Take
 from gateway.domain.proxy import Proxy, through
 from gateway.ports import Clock
 

@@ -31,12 +31,12 @@ from channels.slack.inbound import (
     SlackPress,
     Stopping,
 )
+from channels.slack.indicators import Presence
 from channels.slack.manifest import PROMPTS
 from channels.slack.ordered_queue import OrderedQueue
 from channels.slack.people import SlackDirectory
-from channels.slack.presence import Presence
 from channels.slack.threads import Threads
-from channels.slack.web import SlackAck
+from channels.slack.webhook import SlackAck
 from gateway.domain.messages import Conversation, Inbound, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.text import split_command

@@ -1,4 +1,4 @@
-"""Download of attachments over one bot: `getFile`, then a stream of chunks. Called by `adapter`.
+"""Download of attachments over one bot: `getFile`, then a stream of chunks. Called by `account`.
 
 A file's URL contains the bot's token. So it is built here from a path that a fixed rule checks, redirects are not
 followed, and no error or log contains it.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from channels._shared.hooks import acknowledge, body_of, not_stored, too_large
+from channels._shared.webhooks import acknowledge, body_of, not_stored, too_large
 
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.agent.voice import NO_TIME, NOT_HEARD, Listener, is_recording, shown_back
+from gateway.agent.transcription import NO_TIME, NOT_HEARD, Listener, is_recording, shown_back
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in

@@ -18,7 +18,7 @@ from gateway.agent.attachments import Attachments, files_told
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.limits import active_limit, beyond
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
-from gateway.agent.speech import SpokenAnswers
+from gateway.agent.spoken_answers import SpokenAnswers
 from gateway.agent.transcript import ungiven
 from gateway.agent.turn_texts import EMPTY, last_words, said, why_no_answer
 from gateway.agent.window import HISTORY_TURNS, LongHistory

@@ -1,4 +1,4 @@
-"""Loader of hooks: gives each configured program or function the one form that `toolcalls` runs. Used by `app.core`."""
+"""Loader of hooks: gives each configured program or function the form that `toolcalls` runs. Used by `app.wiring`."""
 
 from __future__ import annotations
 

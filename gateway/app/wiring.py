@@ -12,9 +12,9 @@ from gateway.agent.attachments import Attachments
 from gateway.agent.budgets import BudgetKeeper
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
-from gateway.agent.speech import SpokenAnswers
+from gateway.agent.spoken_answers import SpokenAnswers
+from gateway.agent.transcription import Listener
 from gateway.agent.turn import TurnRunner
-from gateway.agent.voice import Listener
 from gateway.agent.window import HISTORY_TURNS
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Core

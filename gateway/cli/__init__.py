@@ -281,7 +281,7 @@ def _explainer(options: Options) -> ConfiguredExplainer:
 
 def _explain_stored(options: Options, session: str, tool: str, text: str) -> Any:
     """Ask the daemon, or read the store that no daemon holds."""
-    from config.places import find_state
+    from config.paths import find_state
     from gateway.server.control_client import is_running
     from gateway.server.control_wire import socket_path
 
@@ -479,7 +479,7 @@ def _serve(options: Options, given: Mapping[str, str] = MappingProxyType({})) ->
 
 
 def _call(options: Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:
-    from config.places import find_state
+    from config.paths import find_state
     from gateway.server.control_client import call
     from gateway.server.control_wire import socket_path
 

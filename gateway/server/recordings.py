@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.agent.voice import HEAD_BYTES, suffix_of
+from gateway.agent.transcription import HEAD_BYTES, suffix_of
 from gateway.ports import Recording
 
 TYPES: Final = {

@@ -1,4 +1,4 @@
-"""Flushing of files and folders to the disk. A file that was renamed keeps its name once its folder is flushed."""
+"""Flushing of files and folders to the disk (fsync). A renamed file keeps its name once its folder is flushed."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.arguments import InvalidArguments
-from gateway.toolcalls.confining import action_of, allowed_again, as_allowed, floor_of, is_contained, is_tightened
+from gateway.toolcalls.confinement import action_of, allowed_again, as_allowed, floor_of, is_contained, is_tightened
 from gateway.toolcalls.files import WorkspaceFiles
 from gateway.toolcalls.grants import Granted, offer_for, scopes_for
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call

@@ -1,4 +1,4 @@
-"""Names that a call gives for its sub-sessions: agents, models, presets and tools. Used by `resolution`.
+"""Names that a call gives for its sub-sessions: agents, models, presets and tools. Used by `tool_set`.
 
 So a call that cannot begin is refused before anybody is asked. `subsessions` checks again when it runs.
 """

@@ -13,7 +13,7 @@ from gateway.domain.sessions import Session
 from gateway.errors import DragomanError
 from gateway.policy.permission import Note
 from gateway.sandbox import Containment
-from gateway.toolcalls.confining import action_of, floor_of
+from gateway.toolcalls.confinement import action_of, floor_of
 from gateway.toolcalls.resolution import Workspace, decide_action, resolve_call
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from gateway.toolcalls.typed_arguments import arguments_of

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, async_playwright, expect
 
-from agent_tools.browser.asking import teach
 from agent_tools.browser.chromium import starter
+from agent_tools.browser.page_queries import teach
 from tests.support.daemon import Daemon
 from tests.support.patience import PATIENCE_S
 

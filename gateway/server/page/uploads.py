@@ -1,4 +1,4 @@
-"""Uploads: files that people add on the page, kept until the turn of their message fetches them. Used by `adapter`.
+"""Uploads: files that people add on the page, kept until their message's turn fetches them. Used by `upload_requests`.
 
 A file exists under its client's key only when all of it is durable: it is written beside, synced, and renamed. So a
 crash leaves no half file, and a repeated upload finds the first one. No name that a person chose becomes a path.

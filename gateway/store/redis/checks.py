@@ -16,8 +16,8 @@ from gateway.store.codec import from_us
 from gateway.store.kernel.nodes import MEMBERS, is_alive
 from gateway.store.redis import indexes
 from gateway.store.redis.connection import PROMOTE, address_of, connect, failure, shown
+from gateway.store.redis.durability import promise_of
 from gateway.store.redis.life import LIFE, Life, life_of
-from gateway.store.redis.promises import promise_of
 from gateway.store.redis.rows import FACT
 
 SCHEMA = 3

@@ -19,7 +19,7 @@ from gateway.errors import StoreError
 from gateway.store.codec import from_us, to_us
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import Line, Script, failure, refuses_writes, shown, until_answered
-from gateway.store.redis.promises import promise_of, weaker
+from gateway.store.redis.durability import promise_of, weaker
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")

@@ -32,8 +32,8 @@ from gateway.store.kernel.part import EventKey, FactKey, Part, StepKey, Table
 from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
 from gateway.store.sqlite import tables
 from gateway.store.sqlite.index import SqliteIndex
-from gateway.store.sqlite.kept import Kept
 from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
+from gateway.store.sqlite.row_cache import Kept
 from gateway.store.sqlite.tables import RowTable
 
 R = TypeVar("R")

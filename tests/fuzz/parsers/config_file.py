@@ -6,14 +6,14 @@ import tempfile
 from pathlib import Path
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
-from config import accounts, agents, model, people, reading, settings, texts, tools, values
+from config import accounts, agents, model, people, reading, settings, text_files, tools, values
 from config import load as loading
 from config.describe import lines
 from config.load import load
 from gateway.errors import ConfigError
 from tests.fuzz import givens
 
-READS = (accounts, agents, loading, model, people, reading, settings, texts, tools, values)
+READS = (accounts, agents, loading, model, people, reading, settings, text_files, tools, values)
 WORDS = (
     *(
         b"[owners]",

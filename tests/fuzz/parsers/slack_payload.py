@@ -9,16 +9,16 @@ from functools import cache
 from typing import Any, cast
 
 from channels._shared import fields as all_fields
-from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, web
+from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, webhook
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.inbound import AccessEnded, Asking, Identity, Known, Looked, Opened, SlackPress, Stopping
 from channels.slack.request import SlackClient
-from channels.slack.web import SlackAck
+from channels.slack.webhook import SlackAck
 from gateway.domain.messages import Inbound, Refused
 from tests.fuzz import givens
 
-READS = (all_fields, blocks, bolt_dispatch, fields, ids, inbound, web, inbound_text)
+READS = (all_fields, blocks, bolt_dispatch, fields, ids, inbound, webhook, inbound_text)
 WORDS = (
     *(b"event_callback", b"block_actions", b"view_submission", b"message_changed", b"message_deleted", b"app_mention"),
     *(b"authorizations", b"team_id", b"api_app_id", b"event", b"message", b"previous_message", b"user", b"channel"),
@@ -47,9 +47,9 @@ KNOWN = (
 
 def target(data: bytes) -> None:
     for kind in ("application/json", "application/x-www-form-urlencoded"):
-        payload = web.payload(data, kind)
+        payload = webhook.payload(data, kind)
         _check(payload)
-    payload = web.payload(data, "application/json")
+    payload = webhook.payload(data, "application/json")
     taken = asyncio.run(_by_door(payload))
     assert taken == [json.loads(json.dumps(payload))] if _written(payload) else len(taken) == 1
 

@@ -6,12 +6,12 @@ import asyncio
 
 from multidict import CIMultiDict
 
-from channels._shared import hooks
-from channels.slack import web
-from channels.slack.web import SIGNATURE, TIMESTAMP, SlackAck, Web, signature
+from channels._shared import webhooks
+from channels.slack import webhook
+from channels.slack.webhook import SIGNATURE, TIMESTAMP, SlackAck, Web, signature
 from tests.fuzz import givens
 
-READS = (hooks, web)
+READS = (webhooks, webhook)
 WORDS = (b"v0=", b"v1=", b"1767225600", b"1767225301", b"1767225299", b"0" * 64, b"application/json", b"charset=")
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 

@@ -12,7 +12,7 @@ import aiohttp
 
 from channels.slack import socket
 from channels.slack.socket import Sockets
-from channels.slack.web import SlackAck
+from channels.slack.webhook import SlackAck
 from tests.fuzz import givens
 
 READS = (socket,)

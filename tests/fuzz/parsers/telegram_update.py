@@ -8,7 +8,7 @@ import logging
 from multidict import CIMultiDict
 
 from channels._shared import fields as all_fields
-from channels._shared import hooks, poison
+from channels._shared import poison, webhooks
 from channels._shared.poison import TRIES
 from channels.telegram import fields, ids, inbound, inbound_text, updates, webhook
 from channels.telegram.chat_migration import ChatMigrations
@@ -18,7 +18,7 @@ from channels.telegram.webhook import HEADER, Webhook
 from gateway.domain.messages import Inbound, Refused
 from tests.fuzz import givens
 
-READS = (all_fields, fields, hooks, ids, inbound, poison, updates, webhook, inbound_text)
+READS = (all_fields, fields, webhooks, ids, inbound, poison, updates, webhook, inbound_text)
 WORDS = (
     *(b"update_id", b"message", b"edited_message", b"callback_query", b"from", b"chat", b"date", b"text", b"caption"),
     *(b"entities", b"bot_command", b"mention", b"text_mention", b"text_link", b"pre", b"code", b"offset", b"length"),

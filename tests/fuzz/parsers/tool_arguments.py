@@ -72,7 +72,7 @@ TOOLS = (
 def target(data: bytes) -> None:
     text = givens.text(data)
     for tool in TOOLS:
-        found = check_arguments(tool.arguments, text, tool.usage)
+        found = check_arguments(tool.arguments, text, tool.syntax)
         if isinstance(found, Deny):
             assert found.reason is DenyReason.INVALID_ARGUMENTS
             assert found.hint

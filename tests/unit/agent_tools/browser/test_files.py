@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tools.browser.saving import safe_name
+from agent_tools.browser.save_paths import safe_name
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent_tools.browser.asking import asked
+from agent_tools.browser.errors import Trouble, meaning, one_line
+from agent_tools.browser.page_queries import asked
 from agent_tools.browser.reading import LONGEST, fitted, part, ref_of
-from agent_tools.browser.trouble import Trouble, meaning, one_line
 from gateway.domain.tools import ResultStatus
 from tests.unit.agent_tools.browser.conftest import Desk
 

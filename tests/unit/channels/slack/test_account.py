@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from channels.slack.account import SlackConnection
-from channels.slack.presence import SEEN
+from channels.slack.indicators import SEEN
 from gateway.domain.messages import RefusedReason
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError

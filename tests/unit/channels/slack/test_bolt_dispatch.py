@@ -10,7 +10,7 @@ import pytest
 
 from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.request import SlackClient
-from channels.slack.web import SlackAck
+from channels.slack.webhook import SlackAck
 from tests.unit.channels.slack.scene import no_bans
 
 TEAM, USER = {"id": "T0AA"}, {"id": "U0ANN"}

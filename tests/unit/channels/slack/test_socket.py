@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from channels.slack.request import SlackUnanswered
 from channels.slack.socket import Dead, LinkDisabled, Sockets, Timing
-from channels.slack.web import SlackAck
+from channels.slack.webhook import SlackAck
 from tests.support.clock import FakeClock
 from tests.support.surroundings import until
 

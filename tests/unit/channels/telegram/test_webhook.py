@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import MultiDict
 
-from channels._shared.hooks import BODY_AT_MOST
+from channels._shared.webhooks import BODY_AT_MOST
 from channels.telegram.webhook import HEADER, Webhook
 from tests.unit.channels.telegram.scene import SECRET, message
 

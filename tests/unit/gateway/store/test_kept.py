@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.sqlite.kept import BYTES_KEPT, ROWS_KEPT, Kept
+from gateway.store.sqlite.row_cache import BYTES_KEPT, ROWS_KEPT, Kept
 
 MORE = ROWS_KEPT + 10
 

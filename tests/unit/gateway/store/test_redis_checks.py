@@ -17,7 +17,7 @@ from gateway.errors import ConfigError, StoreError, StoreFull, StoreTooNew
 from gateway.store import check_store, open_store
 from gateway.store.redis.checks import FILLING, SCHEMA, check_server
 from gateway.store.redis.connection import RUNBOOK, TooFewReplicas, address_of, failure
-from gateway.store.redis.promises import weaker
+from gateway.store.redis.durability import weaker
 from gateway.system.clock import SystemClock
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer, certificates

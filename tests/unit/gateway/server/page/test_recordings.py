@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.attachments import FILE_AT_MOST
-from gateway.agent.speech import SpokenAnswers
-from gateway.agent.voice import Listener
+from gateway.agent.spoken_answers import SpokenAnswers
+from gateway.agent.transcription import Listener
 from gateway.domain.ids import PAGE, TurnId
 from gateway.domain.steps import Answer
 from gateway.server.page.outbound import newest
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO
 from tests.support.voice_server import OGG
-from tests.unit.gateway.agent.test_voice import Ear, Mouth
+from tests.unit.gateway.agent.test_transcription import Ear, Mouth
 from tests.unit.gateway.server.page.test_uploads import KEY, put, say
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_tools.browser.trouble import cure_of
+from agent_tools.browser.errors import cure_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Best-effort indicators in Slack: reactions, ephemeral notes, prompts, status. Used by `updates` and `adapter`.
+"""Best-effort indicators in Slack: reactions, ephemeral notes, prompts, status. Used by `updates` and `account`.
 
 Never fails, and never waits for long. A reaction marks an accepted message until it is answered; a note for one person
 shows the result of a press. A direct conversation shows prompts, and a thread in it a status.

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from channels._shared.hooks import BODY_AT_MOST, acknowledge, body_of, not_stored, too_large
+from channels._shared.webhooks import BODY_AT_MOST, acknowledge, body_of, not_stored, too_large
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from channels._shared.hooks import acknowledge, body_of, not_stored, too_large
+from channels._shared.webhooks import acknowledge, body_of, not_stored, too_large
 from gateway.domain.text import media_type
 from gateway.ports import Clock
 

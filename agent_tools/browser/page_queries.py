@@ -10,8 +10,8 @@ import asyncio
 
 from playwright.async_api import Frame, Locator, Page, Playwright
 
-from agent_tools.browser.engine import SCRIPT
-from agent_tools.browser.trouble import Trouble
+from agent_tools.browser.errors import Trouble
+from agent_tools.browser.selector_engine import SCRIPT
 
 WHOLE = ":root"
 """Selector of the whole page."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_tools.browser.chromium import UNUSED, starter
-from agent_tools.browser.finding import find_chromium
+from agent_tools.browser.chromium_path import find_chromium
 from gateway.errors import NotFound
 
 

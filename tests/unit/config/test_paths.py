@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.places import find_config, find_state, misplaced, users_config
+from config.paths import find_config, find_state, misplaced, users_config
 from gateway.errors import ConfigError
 
 

@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDict
 
-from channels._shared.hooks import BODY_AT_MOST
-from channels.slack.web import AGE_S, SIGNATURE, TIMESTAMP, SlackAck, Web, payload
+from channels._shared.webhooks import BODY_AT_MOST
+from channels.slack.webhook import AGE_S, SIGNATURE, TIMESTAMP, SlackAck, Web, payload
 from tests.support.clock import FakeClock
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"

@@ -10,9 +10,9 @@ from typing import BinaryIO
 import pytest
 
 from gateway.agent.attachments import Attachments
-from gateway.agent.speech import SpokenAnswers
+from gateway.agent.spoken_answers import SpokenAnswers
 from gateway.agent.transcript import SPOKEN
-from gateway.agent.voice import NO_SERVER, NO_TIME, Listener, as_text, suffix_of
+from gateway.agent.transcription import NO_SERVER, NO_TIME, Listener, as_text, suffix_of
 from gateway.domain.ids import main_session
 from gateway.domain.messages import Attachment
 from gateway.domain.prompts import UserText

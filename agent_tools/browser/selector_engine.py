@@ -1,4 +1,4 @@
-"""Script of the selector engine, which asks pages and finds what a person can use in them. Registered by `asking`.
+"""Script of the selector engine, which finds what a person can use in a page. Registered by `page_queries`.
 
 It runs in playwright's isolated world: a page cannot change it, and does not see what it keeps. The module `clickables`
 reads the lines that `usable` writes.

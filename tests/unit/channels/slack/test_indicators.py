@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from channels.slack.presence import SEEN
+from channels.slack.indicators import SEEN
 from tests.support.patience import PATIENCE_S
 from tests.support.slack import FakeSlack, Shown, faults
 from tests.support.surroundings import until

@@ -31,7 +31,7 @@ from gateway.domain.tools import (
 from gateway.domain.waits import WaitState
 from gateway.errors import SandboxMissing
 from gateway.sandbox import Containment
-from gateway.toolcalls.confining import action_of, as_allowed, floor_of, is_contained, sha_of
+from gateway.toolcalls.confinement import action_of, as_allowed, floor_of, is_contained, sha_of
 from gateway.toolcalls.decide import Asked, CallDecider, Runnable
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.fakes import Text
