@@ -127,8 +127,8 @@ class WebFetch:
 
 
 def by_tls(url: str, permitted: Sequence[str]) -> str:
-    """Return the https form of an http URL from `checked_url`; empty when it names a port, an address, or a host that
-    the owner permitted: those have no certificates that others trust.
+    """Return the https form of an http URL from `checked_url`; empty when it names a port, an address, or a permitted
+    host: those lack trusted certificates.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""

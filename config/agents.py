@@ -38,10 +38,10 @@ class AgentSettings(Table):
         description="One line that says what it is for: models choose by it."
     )
     model: str | None = Field(
-        default=None, description="[model] name, or the name of one of its fallbacks. Default: as whoever spawns it."
+        default=None, description="[model] name, or the name of one of its fallbacks. Default: the spawning session's."
     )
     tools: tuple[str, ...] | None = Field(
-        default=None, description="The only tools it may have, of those of whoever spawns it. Default: all of them."
+        default=None, description="The only tools it may have, of those of the spawning session. Default: all of them."
     )
     preset: str | None = Field(default=None, description="The preset of its sub-sessions. Default: none of their own.")
     generation: Annotated[StrictInt, Field(ge=1, le=NEWEST)] = Field(

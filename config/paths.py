@@ -50,7 +50,7 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
         if any(os.path.islink(one) and not os.path.exists(one) for one in (path, *path.parents)):
             raise ConfigError(
                 f"{path} cannot be read: a link on its way leads nowhere ({error.strerror}).",
-                cure="Mend the link, or remove it.",
+                cure="Correct the link, or remove it.",
             ) from None
         return None
     return path

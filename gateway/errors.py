@@ -161,7 +161,7 @@ class ModelError(DragomanError):
 class SandboxMissing(DragomanError):
     """The sandbox that this session requires is not available on this machine."""
 
-    cure = "Install bubblewrap and allow user namespaces; `dragoman check` tells which is missing."
+    cure = "Install bubblewrap and allow user namespaces; `dragoman check` names the missing one."
 
 
 class FetchFailed(DragomanError):

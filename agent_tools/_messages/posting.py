@@ -143,7 +143,7 @@ def _said(post: Post, name: str) -> str:
     """Return what the model reads. The post leaves after this: whether the platform takes it is not known yet."""
     where = f"{post.conversation.channel}:{post.conversation.chat}"
     named = f" Its name is {name}." if post.act in (PostAct.SEND, PostAct.POLL) else ""
-    sure = "It leaves once, in order; the owner is told if the platform refuses it."
+    sure = "It is sent once, in order; the owner gets a notice if the platform refuses it."
     return f"{_DONE[post.act]} for {where} is stored.{named} {sure}"
 
 

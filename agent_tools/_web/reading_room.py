@@ -90,7 +90,7 @@ class ReadingRoom:
         """Return the child's answer to a document of this call: `text`, `title` and `note`.
 
         `kind`: `html`, `pdf` or `office`. Raises `BadRequest` when the document cannot be read, takes too much time or
-        memory, or breaks the child; `SandboxMissing` when the call has no containment and there is none.
+        memory, or breaks the child. Raises `SandboxMissing` when the call has no containment and there is none.
         """
         job_id = secrets.token_hex(16)
         job = json.dumps({"id": job_id, "kind": kind, "size": len(data), "format": form, "url": url}).encode()

@@ -191,7 +191,7 @@ def _made(path: Path) -> Path:
 
 def _not_started(why: str) -> DragomanError:
     return DragomanError(
-        f"The browser did not start: {why}.", cure="Ask again; `dragoman check` tells what is missing."
+        f"The browser did not start: {why}.", cure="Ask again; `dragoman check` names the missing part."
     )
 
 
@@ -321,7 +321,7 @@ async def _within_end(close: Callable[[], Awaitable[None]], seconds: float = END
 async def _keep_state(context: BrowserContext, kept: Path) -> None:
     """Save cookies and page storage. A failure to read or write costs a sign-in, not the page session.
 
-    Only cookies are saved when the rest takes too long: each host whose storage is read costs a page, and the frames of
+    Only cookies are saved when the rest takes too long. Each host whose storage is read costs a page, and the frames of
     one page may be of a hundred hosts.
     """
     with suppress(Error, TimeoutError, OSError):

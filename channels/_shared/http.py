@@ -1,7 +1,7 @@
 """HTTP requests and file downloads over the daemon's client. Used by each channel's `request` and `download`.
 
 The error of a failed request has its outcome: not carried out, or in doubt. Errors of the HTTP client contain the URL,
-which may contain a token, so none leaves this module: a failure names the server, and the channel raises its own error.
+which may contain a token, so none leaves this module. A failure names the server, and the channel raises its own error.
 """
 
 from __future__ import annotations

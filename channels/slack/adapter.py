@@ -1,8 +1,8 @@
 """Slack channel: the gateway's interface to all configured workspaces.
 
 Incoming events take `account` and `updates`, outgoing slots `outbound` and `showing`. Answers stream by edits, not by
-`chat.startStream`: that needs three methods where an edit needs one, works only in threads, and its messages cannot
-carry the metadata for finding an uncertain send until they end.
+`chat.startStream`. That needs three methods where an edit needs one, and works only in threads. Until they end, its
+messages cannot carry the metadata for finding an uncertain send.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def reason_form(press: Press, title: str = "") -> Json:
     field: Json = {
         "type": "input",
         "block_id": REASON,
-        "label": plain("Why not? The agent is told, and everything else it asked for at once is withdrawn."),
+        "label": plain("Why not? The agent gets your reason, and its other requests of this moment are withdrawn."),
         "element": {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_AT_MOST},
     }
     return {

@@ -29,7 +29,7 @@ SCOPES = MappingProxyType(
         "mpim:history": "the same in conversations of several people",
         "pins:write": "pins messages when the agent is asked to",
         "reactions:write": "shows with a reaction that it has read something, and reacts when asked to",
-        "users:read": "tells members from guests, and their names",
+        "users:read": "distinguishes members from guests, and has their names",
     }
 )
 """Scopes of the bot, each with its purpose."""

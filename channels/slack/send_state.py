@@ -35,7 +35,7 @@ class Form(IntEnum):
     """Form of a text; each next form needs less space in messages."""
 
     WHOLE = 0
-    """In messages, unless it needs too many by our own limits."""
+    """Text in messages, unless it needs too many by our own limits."""
     BEGINNING = 1
     """The beginning in a message, the whole in a file."""
     FILE = 2

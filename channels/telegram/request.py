@@ -2,7 +2,7 @@
 
 The error of a failed request has its outcome: `NotSent` was not, `Unanswered` may have been, `Declined` was refused by
 Telegram. A Bot API URL contains the bot's token, and errors of the HTTP client contain the URL, so none leaves this
-module: our errors name the method and have no cause attached.
+module. Our errors name the method and have no cause attached.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class PromptBuilder:
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
     _ended: PerTurnCache[tuple[int, tuple[str, ...]]] = field(default_factory=lambda: PerTurnCache(_known_of))
-    """Of each ended turn its characters and the tools that it called."""
+    """Characters and called tools of each ended turn."""
     _messages: MessageCache = field(default_factory=message_cache)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools offered last, and their approximate characters."""

@@ -60,7 +60,7 @@ class HomeKeeper:
 
         A family that cannot be taken over is left for the next check.
         """
-        with self._left_for_later("homes not looked at"):
+        with self._left_for_later("homes not checked"):
             if self._hears():
                 await self.homes.say_awaited(self.node)
             if self.gate.is_open and (astray := await self.homes.astray(self.node)):

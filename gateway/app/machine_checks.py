@@ -106,7 +106,7 @@ def _state(state: Path) -> CheckResult:
 def _missing_folder(what: str, folder: Path, cure: str) -> CheckResult:
     above = next(one for one in folder.parents if os.path.lexists(one))
     if not os.path.isdir(above):
-        cure = f"{above} is not a folder: mend that, or {cure}."
+        cure = f"{above} is not a folder: correct that, or {cure}."
     elif os.access(above, os.W_OK | os.X_OK):
         return CheckResult(level=Level.OK, what=f"{what} {folder} (made at the first start)")
     else:

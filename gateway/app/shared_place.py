@@ -35,7 +35,7 @@ class SharedPlace:
             await asyncio.to_thread(self._write, question, names)
             yield
         except OSError as error:
-            raise StartError(f"{self.workspaces / NODES} cannot be used: {error}.", cure="Mend this disk.") from error
+            raise StartError(f"{self.workspaces / NODES} cannot be used: {error}.", cure="Repair this disk.") from error
         finally:
             await asyncio.to_thread(self._remove, question, names)
 

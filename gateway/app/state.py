@@ -19,7 +19,7 @@ OURS = frozenset({KEY, "dragoman.db"})
 """Files at least one of which is in every state folder that was used before or restored from a backup."""
 LOST_AND_FOUND = "lost+found"
 """Folder in the root of every ext4 disk."""
-NAME_ANOTHER = "Mend that, or name another one with --state."
+NAME_ANOTHER = "Correct that, or name another one with --state."
 
 
 def open_state(state: Path) -> None:

@@ -31,7 +31,7 @@ _ANSWER_S = 35.0
 """Timeout in seconds for an answer of the daemon, a little above the daemon's own."""
 _LONGER_S = 5.0
 """Seconds added to the daemon's own timeout for slow commands."""
-_NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
+_NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md has the next steps."
 
 
 _SCRIPT_COMMANDS = ("add", "test", "bench", "twins", "fuzz", "mutants", "soak", "proof")

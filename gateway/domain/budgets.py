@@ -39,11 +39,11 @@ class BudgetLimits:
     """Configured budgets."""
 
     person: Allowance = Allowance()
-    """Of one person on one day (UTC), sub-sessions included."""
+    """Budget of one person for one day (UTC), sub-sessions included."""
     session: Allowance = Allowance()
-    """Of one session and its sub-sessions, until its history is reset."""
+    """Budget of one session and its sub-sessions, until its history is reset."""
     people: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])
-    """Of single persons, in place of `person`: by owner's name or principal."""
+    """Budgets of single persons, in place of `person`: by owner's name or principal."""
 
     @property
     def any(self) -> bool:

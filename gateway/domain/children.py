@@ -17,7 +17,7 @@ class SpawnMode(StrEnum):
     """Delivery of a child's result to its parent."""
 
     RUN = "run"
-    """As the result of the call that spawned it: the parent's turn waits."""
+    """Its answer is the result of the call that spawned it: the parent's turn waits."""
     SESSION = "session"
     """Later, as a message into the parent's session: the call returns at once."""
 

@@ -11,10 +11,10 @@ class JobEnd(StrEnum):
 
     RUNNING = "running"
     EXITED = "exited"
-    """By itself, with an exit code."""
+    """It ended on its own, with an exit code."""
     TIMEOUT = "timeout"
     STOPPED = "stopped"
-    """By a person, a call, or the daemon's shutdown."""
+    """It was stopped by a person, a call, or the daemon's shutdown."""
     FAILED = "failed"
     """It could not be started, or the daemon failed to run it."""
     LOST = "lost"

@@ -22,9 +22,9 @@ class KeySource(StrEnum):
     """Place of a node's secret key."""
 
     STATE = "state"
-    """In its own state folder: no other machine has it."""
+    """Key in its own state folder: no other machine has it."""
     CLUSTER = "cluster"
-    """In the configuration, the same one for all nodes."""
+    """Key in the configuration, the same one for all nodes."""
 
 
 class Role(StrEnum):
@@ -121,7 +121,7 @@ class Loss:
     every: int
     """Changes that all losses so far took, at least."""
     at: datetime
-    """When a node noticed."""
+    """Time at which a node noticed it."""
     is_again: bool = False
     """True if the owners were notified of an earlier, smaller loss."""
 

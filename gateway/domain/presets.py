@@ -48,7 +48,7 @@ class Preset:
     """Purpose, in one line."""
     mode: PresetMode = PresetMode.ALL
     rules: tuple[Rule, ...] = ()
-    """In the order of its file."""
+    """Rules in the order of its file."""
     above: tuple[tuple[Rule, ...], ...] = ()
     """Rules of each preset above a sub-session: what one of them denies or asks about is denied or asked about here."""
     ceilings: tuple[Ceiling, ...] = ()

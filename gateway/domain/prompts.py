@@ -77,7 +77,7 @@ class CallResult:
 
 
 Message: TypeAlias = UserText | Answer | CallResult
-"""In order: each answer's calls are followed by exactly their results, in call order, before any user text."""
+"""Messages in order: exactly the results of an answer's calls follow it, in call order, before any user text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ class CardRow:
     title: str
     """Tool and its intended effect, `shell wants to run: the tests`."""
     subject: str
-    """The same in the past: `shell: the tests`. Never longer than the title, by which a card is laid out."""
+    """Title in the past: `shell: the tests`. Never longer than the title, by which a card is laid out."""
     facts: tuple[tuple[str, str], ...]
     """Pairs of label and value, in the same order on every card; see `DETAILS` and `ANSWER_BY`."""
     buttons: tuple[Button, ...]

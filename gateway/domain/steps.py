@@ -78,9 +78,9 @@ class Step:
     kind: StepKind
     state: StepState
     answer: Answer | None = None
-    """For a model step."""
+    """Answer of a model step."""
     call: ToolCall | None = None
-    """For a tool step."""
+    """Call of a tool step."""
     answer_n: int = 0
     """For a tool step: number of the model step with its call."""
     result: ToolResult | None = None

@@ -67,7 +67,7 @@ class SandboxPolicy(StrEnum):
     """Configured containment of a tool's processes, each stricter than the one before."""
 
     OFF = "off"
-    """On the host, in an own process namespace where the system has one."""
+    """Runs on the host, in an own process namespace where the system has one."""
     AUTO = "auto"
     """Main sessions only: basic where a probe succeeds, else the host; every card states which."""
     BASIC = "basic"

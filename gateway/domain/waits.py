@@ -331,7 +331,7 @@ class NewWait:
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
     expires_in: timedelta
-    """From the moment at which the store opens it."""
+    """Time from its opening in the store to its expiry."""
 
 
 def escalates(wait: Wait | NewWait) -> bool:
@@ -389,7 +389,7 @@ class StartOutcome(StrEnum):
 APPROVAL_EXPIRY_MAIN = timedelta(hours=1)
 """Time in which an approval can be decided in an owner's own session, when no setting says otherwise."""
 APPROVAL_EXPIRY_OTHER = timedelta(minutes=15)
-"""The same in every other session."""
+"""Expiry of approvals in every other session."""
 ESCALATE_AFTER = 0.5
 """Part of that time after which open approvals are shown to further approvers, when no setting says otherwise."""
 DECISION_GOOD_FOR_S = 300

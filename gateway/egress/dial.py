@@ -126,8 +126,8 @@ async def connect_to(address: Address, port: int) -> Ends:
 def is_own_address(address: Address) -> bool:
     """Return True if an address is one of this machine's own. Sends nothing; about 10 µs.
 
-    The kernel's answer is current and needs no list of interfaces: it picks the address itself as the source of a
-    packet to it exactly if the address is its own.
+    The kernel's answer is current and needs no list of interfaces. It picks the address as the source of a packet to
+    that address only if it is its own.
     """
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     try:

@@ -57,7 +57,7 @@ class Request:
     scheme: str
     """`http` or any other scheme of the URL; empty for CONNECT."""
     host: str
-    """As requested, not vetted: `host` or `host:port`."""
+    """Requested host, not vetted: `host` or `host:port`."""
     path: str
     """Path and query. Empty for CONNECT."""
     headers: Headers

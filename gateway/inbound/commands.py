@@ -38,7 +38,7 @@ CONTROL: Mapping[str, str] = MappingProxyType(
         "sessions": "list the sessions that you may see",
         "approvals": "list what waits for a decision",
         "grants": "list what is allowed without a question; `/grants revoke ID` takes one back",
-        "why": "say why the last call ran or did not; `/why TOOL TEXT` tells how a call would be decided",
+        "why": "say why the last call ran or did not; `/why TOOL TEXT` explains the decision about a call",
         "tree": "list the sub-sessions of this session",
         "usage": "show tokens and cost, today and in 30 days",
     }

@@ -1,7 +1,7 @@
 """Chain of a model and its fallbacks, with a cooldown after failures, and the cost of answers. Used by turns.
 
-Each model does its own retries; a chain asks each at most once for one answer. One exception: if no fallback is left
-and the first model failed in the middle of its text, it is asked once more, since it could not retry with text shown.
+Each model does its own retries; a chain asks each at most once for one answer. One exception: a first model that failed
+in the middle of its text is asked once more if no fallback is left. It could not retry with text shown.
 
 A cooldown follows failures that other requests would meet too. A failure caused by one request or answer (a content
 filter, an output limit, too many calls, a text that is too long) falls back without a cooldown.

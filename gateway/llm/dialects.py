@@ -5,12 +5,13 @@ that refuse a part of a request; the request is then repeated without that part.
 nobody needs are never sent: `max_tokens` (newer OpenAI models want `max_completion_tokens`), `temperature`,
 `tool_choice`, `parallel_tool_calls`.
 
-Oddities of answers need no table: `openai_answer` reads every form from every server. Known ones are
-calls that all have the index 0, arguments as an object, and `stop` after calls (Ollama, and LiteLLM before it:
-https://github.com/BerriAI/litellm/pull/37792, https://github.com/ollama/ollama/pull/7963); calls without an id; chunks
-without choices, which carry usage (OpenAI with `include_usage`) or a content filter's report (Azure); usage inside
-the choice (Moonshot); comments between events (https://openrouter.ai/docs/api/reference/streaming); errors as an event
-after a good beginning (https://openrouter.ai/docs/api/reference/errors-and-debugging); no `[DONE]` after the finish.
+Oddities of answers need no table: `openai_answer` reads every form from every server. Ollama, and LiteLLM before it,
+give all calls the index 0, arguments as an object, and `stop` after calls
+(https://github.com/BerriAI/litellm/pull/37792, https://github.com/ollama/ollama/pull/7963). Chunks without choices
+carry usage (OpenAI with `include_usage`) or a content filter's report (Azure). Moonshot has usage inside the choice.
+OpenRouter sends comments between events (https://openrouter.ai/docs/api/reference/streaming) and errors as an event
+after a good beginning (https://openrouter.ai/docs/api/reference/errors-and-debugging). Others leave out ids of calls,
+or `[DONE]` after the finish.
 """
 
 from __future__ import annotations

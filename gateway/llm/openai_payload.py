@@ -1,7 +1,7 @@
 """Builder of the body of a chat completions request from the transcript. Used by `openai_chat`. Pure.
 
-No earlier answer of a model may make a later request invalid: names and arguments that a server would refuse are
-rewritten in a valid form (some servers validate the whole history).
+No earlier answer of a model may make a later request invalid. Names and arguments that a server would refuse are
+rewritten in a valid form: some servers validate the whole history.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ TAIL_CHARS = 120
 SHOW_TAIL_EVERY_S = 2.0
 """Minimum seconds since an edit before another one for a new tail alone."""
 SHOW_TAIL_SHARE = 0.05
-"""The same as a share of the activity's age."""
+"""Share of the activity's age, with the same effect."""
 TITLE_CHARS = 40
 """Maximum characters of a child's title or a tool's name in it."""
 AT_WORK = "▸"

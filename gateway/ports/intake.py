@@ -131,9 +131,9 @@ class Intake(Protocol):
         stored as `EDITED_LATE`.
 
         The message must be of the same principal and conversation, of a MODEL turn or context, and unread by any model.
-        A message is unread while it is not given and its turn is QUEUED or PARKED, or RUNNING with a call that has no
-        result: no model is asked before that. Context is unread while it has no turn, or a QUEUED one without an
-        answer. The duplicate of an edit returns True.
+        A message is unread while it is not given and its turn is QUEUED or PARKED, or RUNNING with an open call. No
+        model is asked before that. Context is unread while it has no turn, or a QUEUED one without an answer. The
+        duplicate of an edit returns True.
         """
         ...
 

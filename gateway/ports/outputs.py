@@ -51,8 +51,8 @@ class Messages(Protocol):
     async def post(self, channel: str, wanted: NewPost) -> Post:
         """Return a post that the call may make. Put it into `ToolResult.posts`: it leaves once the result is stored.
 
-        Secrets are removed from its texts, and texts for another conversation are marked. Raises `BadRequest` where
-        the channel cannot do that, `Forbidden` for a chat that the owner never listed, and `NotFound` for a message
+        Secrets are removed from its texts, and texts for another conversation are marked. Raises `BadRequest` where the
+        channel cannot do that, and `Forbidden` for a chat that the owner never listed. Raises `NotFound` for a message
         that this session did not post there.
         """
         ...

@@ -1,7 +1,7 @@
 """Secret files of a workspace, found for the sandbox `full` to hide them. Blocks: `run` calls it in a thread.
 
 They are found once, at a program's start. A file that gets such a name later is not hidden from programs that run
-already; nor are a secret's copies under other names, such as those in a repository's history.
+already. Copies under other names, such as those in a repository's history, are not hidden either.
 """
 
 from __future__ import annotations

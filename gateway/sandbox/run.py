@@ -42,7 +42,7 @@ class Confinement:
 
     mode: SandboxMode
     network: NetworkMode = NetworkMode.NONE
-    """Of no effect in `off`, which shares the host's."""
+    """Network of the program; without effect in `off`, which shares the host's."""
     read_only: bool = False
     """True when the workspace is shown read-only. Of no effect in `off`."""
 

@@ -2,7 +2,7 @@
 
 A tree has a *leader*, our own child process (bubblewrap, unshare or the supervisor), watched through a pidfd. Once a
 supervisor has ended nothing of its tree is left. The leader of a namespace may be killed alone, so a pidfd of the
-namespace's process 1 is kept too: when that ends the kernel has already killed all others.
+namespace's process 1 is kept too. When that process ends, the kernel has already killed all others.
 
 A tree's input is the *control*, a socket to the daemon. The supervisor takes orders there. In a namespace process 1
 reports there that it is ready: contained and tied to its parent's life. It starts the program only after an answer, so

@@ -61,7 +61,7 @@ def not_started(lease: Lease, n: int) -> NotFound:
 
 def of_another(child: SessionId) -> Forbidden:
     """Return the error for stopping or asking a child that works for another person."""
-    cure = "Whoever asked for it can stop it, or ask it again."
+    cure = "Its requester can stop it, or ask it again."
     return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure=cure)
 
 

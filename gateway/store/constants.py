@@ -12,6 +12,6 @@ AT_ONCE = 500
 SENDING_AT_MOST = timedelta(seconds=60)
 """Timeout of sending a slot; then it is taken back from its sender."""
 FILE_SENDING_AT_MOST = timedelta(minutes=15)
-"""The same for a slot with a file, whose upload may take as long as `file_may_take_s` returns."""
+"""Limit for a slot with a file, whose upload may take as long as `file_may_take_s` returns."""
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
 UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})

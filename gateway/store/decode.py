@@ -299,5 +299,5 @@ def audit_row_of(columns: Columns) -> AuditRow:
     except (ValueError, TypeError, OverflowError):
         raise StoreError(
             f"Row {seq} of the audit cannot be read: it is not what was written.",
-            cure="deploy/RUNBOOK.md (Was anything run that nobody allowed?) says what to look at.",
+            cure="deploy/RUNBOOK.md (Was anything run that nobody allowed?) has the next steps.",
         ) from None

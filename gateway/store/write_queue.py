@@ -47,7 +47,7 @@ class WriteEntry(QueueEntry):
     most: int = 0
     """For such a claim: its limit."""
     patient: bool = True
-    """For such a claim: whether its timeout has not passed."""
+    """For such a claim: true until its timeout has passed."""
 
 
 class WaitingClaims:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 POINTS: Mapping[str, str] = {
     "J1": "before the message is committed",
-    "J2": "after the commit, before the platform is told",
-    "J3": "after the platform was told",
+    "J2": "after the commit, before the acknowledgement to the platform",
+    "J3": "after the acknowledgement to the platform",
     "J4": "turn claimed",
     "J5": "model asked",
     "J6": "model answered, not stored",

@@ -81,9 +81,10 @@ class Redactor:
     def pending(self, text: str, *, by_lines: bool = False) -> int:
         """Return how many characters at the end of an unfinished text must not be shown yet.
 
-        Models write a secret in pieces, none of which reveals it alone. Three ends are held back: a possible beginning
-        of a configured secret; the last two words (a token and its prefix), as only the form of a token is known; and
-        any match that a cut would split. `by_lines`: a match of a form ends with its line.
+        Models write a secret in pieces, none of which reveals it alone. Three ends are held back. The first is a
+        possible beginning of a configured secret. The second is the last two words, a token and its prefix, as only the
+        form of a token is known. The third is any match that a cut would split. `by_lines`: a match of a form ends with
+        its line.
         """
         end = text[-HELD_BACK_AT_MOST:]
         words = _LAST_WORDS_REVERSED.match(end[end.rfind("\n") + 1 :][::-1] if by_lines else end[::-1])

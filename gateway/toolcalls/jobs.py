@@ -45,7 +45,7 @@ LOOK_EVERY_S = 0.1
 """Interval in seconds between checks for a job that another node has ended."""
 KILLED = "It was ended by shell_kill."
 ELSEWHERE = "It runs on another node than this turn: its output is not shown here, and nothing can be typed into it."
-"""Of a job while workspaces are shared. Without that, its session's turns run where it runs."""
+"""Text for a job while workspaces are shared. Without that, its session's turns run where it runs."""
 NOTED_WITHIN_S = 1.0
 """Timeout in seconds for storing that a job ended."""
 

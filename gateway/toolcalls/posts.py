@@ -21,7 +21,7 @@ from gateway.system.redaction import Redactor
 MARK = "*From the agent, asked in another conversation:*"
 """Line above a text or the caption of a file that people read who did not ask for it."""
 POLL_MARK = "From the agent:"
-"""The same before the question of a poll, which has no formatting."""
+"""Mark before the question of a poll, which has no formatting."""
 ABOUT = frozenset({PostAct.EDIT, PostAct.REACT, PostAct.PIN})
 """Posts about a message that is there."""
 

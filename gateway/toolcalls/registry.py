@@ -89,7 +89,7 @@ class Registry:
             try:
                 await source.settle()
             except Exception:  # noqa: BLE001 - a source may be foreign code; the turn begins with its last tools
-                self._log.exception("changed tools cannot be looked at")
+                self._log.exception("changed tools cannot be read")
 
     def _read(self, source: ToolSource, last: Sequence[Tool]) -> Sequence[Tool]:
         try:

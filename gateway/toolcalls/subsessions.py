@@ -313,7 +313,7 @@ class CallSubsessions:
         only = self._only()
         turn = await service.queries.turn(found.lineage.turn)
         if only is not None and turn.turn.principal != only:
-            raise Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked can read it.")
+            raise Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Its requester can read it.")
         lines = list[HistoryLine]()
         for _ in range(HISTORY_PAGES):
             page = await service.queries.older(child, before, HISTORY_ROWS)

@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_words(checkout: Checkout) ->
     (checkout.root / ".venv").write_text("in the way")
     done = checkout.run("check")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot be made: File exists.\nMend that, then run ./run again.\n" in done.stderr
+    assert "cannot be made: File exists.\nFix that, then run ./run again.\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -302,8 +302,8 @@ async def test_without_bubblewrap_basic_is_refused(daemon: Daemon) -> None:
 
 
 @pytest.mark.whole("a start of seconds; a damaged store, a taken port and a full disk stay")
-async def test_check_says_so(daemon: Daemon) -> None:
-    """`dragoman check` tells what is missing before anybody needs it."""
+async def test_check_names_the_missing_sandbox(daemon: Daemon) -> None:
+    """`dragoman check` names the missing parts before anybody needs them."""
     daemon.prefix = without_bubblewrap()
     daemon.config = '[tools.shell]\nsandbox = "basic"\n'
     code, text = await daemon.run_command("check")

@@ -37,7 +37,7 @@ def file_words(part: Part, place: Place) -> Iterator[str]:
     """Yield the words of a part that may name files.
 
     In the workspace itself each one may. In a folder, a group of short options counts unless its program is known to
-    take no file there: a rule about all files of the folder fits any letters.
+    take no file there. A rule about all files of the folder fits any letters.
     """
     if part.kind is not PartKind.COMMAND:
         yield from part.words

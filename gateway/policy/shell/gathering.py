@@ -31,7 +31,7 @@ class Gatherer:
     any: str = ""
     """Short options with which it takes any file."""
     any_long: tuple[str, ...] = ()
-    """Such long options."""
+    """Long options of that kind."""
 
 
 _COPY = Gatherer(letters="rRa", long=("--recursive", "--archive"), skips=1, any="t", any_long=("--target-directory",))

@@ -13,7 +13,7 @@ _SETTINGS = ("--config-env", "--exec-path")
 _COMMANDS = ("--exec", "--extcmd", "--upload-pack", "--receive-pack", "--open-files-in-pager")
 """Long options with a command. Any beginning of them counts."""
 _COMMAND_LETTERS: Mapping[str, str] = MappingProxyType({"rebase": "x", "difftool": "x", "clone": "u", "grep": "O"})
-"""Such short options, by subcommand."""
+"""Short options of that kind, by subcommand."""
 _RUNNERS = frozenset({("bisect", "run"), ("submodule", "foreach")})
 
 

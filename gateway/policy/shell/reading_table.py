@@ -37,7 +37,7 @@ class Reader:
     valued: str = ""
     """Short options that take a value in the next word, where it matters how many operands there are."""
     valued_long: tuple[str, ...] = ()
-    """Such long options."""
+    """Long options of that kind."""
     only: re.Pattern[str] | None = None
     """Form that each word must have; None: any."""
     subcommands: Mapping[str, Reader] = field(default_factory=dict[str, "Reader"])

@@ -33,7 +33,7 @@ class Taker:
     wide: str = ""
     """Short options with which it takes any file."""
     wide_long: tuple[str, ...] = ("--pathspec-from-file",)
-    """Such long options. Any beginning of them counts."""
+    """Long options of that kind. Any beginning of them counts."""
     alone: bool = False
     """True when it takes any file without a path, too."""
 

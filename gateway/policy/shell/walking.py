@@ -31,7 +31,7 @@ class Walker:
     valued: str = ""
     """Short options that take a value, which may be the next word."""
     valued_long: tuple[str, ...] = ()
-    """Such long options."""
+    """Long options of that kind."""
     globs: tuple[str, ...] = ()
     """Options whose value is a pattern of names: with one of them it reads no file of another name."""
     types: tuple[str, ...] = ()

@@ -222,7 +222,7 @@ class Part:
         self.life = 0
         """Number of losses of the store; one whose backend loses nothing has none."""
         self.back_since: datetime | None = None
-        """When the backend's server was back after it had been away, as far as it is one."""
+        """Time at which the backend's server was back after an outage; None without a server."""
         self.touched = Notifications() if touched is None else touched
         self.sessions = Table(rows.session_row)
         self.turns = Table(rows.turn_row)

@@ -117,7 +117,7 @@ class SessionRow:
     parent_wait: WaitId | None = None
     """For a child in mode RUN: the wait of its parent."""
     live: bool = False
-    """For a child: whether its task has not ended."""
+    """For a child: true until its task has ended."""
     live_below: tuple[SessionId, ...] = ()
     """For a root: all live children, oldest first."""
     homes: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ class SlotRow:
     shown_by: NodeId | None = None
     """Node that shows a draft or a status line of a running turn, and may be editing it."""
     again_at: datetime | None = None
-    """When to show it once more: an edit with unknown result may have overwritten it."""
+    """Time at which to show it once more: an edit with unknown result may have overwritten it."""
     again_over: int | None = None
     """Oldest version that such an edit may show; versions no newer than it need not be shown again."""
     why_dead: str = ""

@@ -45,7 +45,7 @@ class Stored:
     size: int = 0
     """Characters of its value."""
     sections: tuple[Section, ...] = ()
-    """Of a session: the sections of its queue."""
+    """Sections of a session's queue."""
     damage: str = ""
     """Why its value cannot be read; then there is no row here. Empty for a readable one."""
 
@@ -75,7 +75,7 @@ class Kept:
         """Start empty."""
         self.rows: dict[str, Stored] = {}
         self.histories: dict[str, History] = {}
-        """By the key of their session."""
+        """Cached histories by the key of their session."""
         self._size = 0
 
     def put(self, key: str, stored: Stored) -> None:

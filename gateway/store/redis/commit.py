@@ -92,11 +92,11 @@ class Lists:
     fading: list[Word] = field(default_factory=list[Word])
     removed: list[Word] = field(default_factory=list[Word])
     places: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
-    """By sorted set: scores that count from the number of the commit, each with its member."""
+    """Scores that count from the number of the commit, each with its member, by sorted set."""
     scores: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
-    """Likewise, but scores that do not."""
+    """Scores that do not, in the same form."""
     left: dict[str, list[Word]] = field(default_factory=dict[str, list[Word]])
-    """By sorted set: members that leave it."""
+    """Members that leave, by sorted set."""
     of_queues: list[tuple[Word, ...]] = field(default_factory=list[tuple[Word, ...]])
     """Commands that store and forget sections of queues."""
     made: int = 0

@@ -34,11 +34,11 @@ POINTER = ">"
 VERSION, BASE85 = "2", "1"
 """Begin a folded value: seven bits in a character, and the form of before. The words are the same."""
 _BYTES, _CHARACTERS = 7, 8
-"""So many bytes are so many characters."""
+"""Bytes, and the characters that encode them."""
 AT_ONCE = 20
 """Turns that one commit folds."""
 LATER = timedelta(hours=1)
-"""When to look again at a turn of which something is not settled yet."""
+"""Delay before the next check of a turn that is not settled yet."""
 _ROW, _TEXT = "\x1e", "\x1f"
 """Separators: no JSON text has them."""
 

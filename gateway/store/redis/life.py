@@ -83,7 +83,7 @@ class Head:
     lane: str
     """Name of the thread's lane, under which the store keeps its last request."""
     number: int
-    """Of this request; 0: it only checks."""
+    """Number of this request; 0: it only checks."""
     needs: int
     """Revisions of its rows."""
     told: int
@@ -190,7 +190,7 @@ class Lives:
         self.told, self._lane, self._left, self._is_new = 0, "", 0, False
         """The highest revision that this thread knows."""
         self.sure = 0
-        """The same, of revisions that are of the life that it knows."""
+        """Highest revision of the life that it knows."""
         shared.threads.append(self)
 
     @property

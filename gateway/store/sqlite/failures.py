@@ -64,7 +64,7 @@ def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
         )
     return StoreError(
         f"The store {path} failed: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)}).",
-        cure="Look at the disk's health and the system's log.",
+        cure="Check the disk's health and the system's log.",
     )
 
 

@@ -39,7 +39,7 @@ def test_a_link_that_leads_nowhere_is_not_taken_for_an_empty_one(tmp_path: Path,
     with pytest.raises(ConfigError, match="a link on its way leads nowhere") as refused:
         find_config(None, {"HOME": str(tmp_path)})
     assert str(tmp_path / ".config/dragoman/config.toml") in refused.value.message
-    assert refused.value.cure == "Mend the link, or remove it."
+    assert refused.value.cure == "Correct the link, or remove it."
 
 
 def test_an_option_that_is_empty_does_not_mean_the_users_own(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_obstacle_in_place_of_the_state_folder_is_a_problem(tmp_path: Path, plac
     (tmp_path / "circle").symlink_to("circle")
     one = says(found(tmp_path / place), what.format(tmp_path / place))
     assert one.level is Level.PROBLEM
-    assert "mend that" in one.cure.lower()
+    assert "correct that" in one.cure.lower()
     assert "--state" in one.cure
 
 
@@ -118,7 +118,7 @@ def test_one_that_cannot_be_made_is(state: Path, tmp_path: Path) -> None:
     assert one.what == f"Nothing can be written into the store's folder {tmp_path}/file: Not a directory."
     one = says(found(state, store=str(tmp_path / "file" / "below" / "x.db")), "store's folder")
     assert one.what == f"The store's folder {tmp_path}/file/below cannot be made in {tmp_path}/file."
-    assert one.cure == f"{tmp_path}/file is not a folder: mend that, or change store.url."
+    assert one.cure == f"{tmp_path}/file is not a folder: correct that, or change store.url."
     assert one.level is Level.PROBLEM
 
 

@@ -106,7 +106,7 @@ def test_obstacle_in_place_of_the_state_folder_is_named(tmp_path: Path, name: st
     with pytest.raises(StartError, match=f"{name} is {what}") as refused:
         open_state(tmp_path / name)
 
-    assert refused.value.cure == "Mend that, or name another one with --state."
+    assert refused.value.cure == "Correct that, or name another one with --state."
 
 
 @pytest.mark.parametrize(("number", "cure"), [(errno.ENOSPC, "Free space"), (errno.EROFS, "Make it writable")])

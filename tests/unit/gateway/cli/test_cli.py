@@ -455,7 +455,7 @@ async def test_broken_audit_is_exit_code_1_after_its_last_rows(state: Path) -> N
     assert "main:ann" in done.out
     assert done.err == (
         "Error: The audit is not whole: row 3 is gone.\n"
-        "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at.\n"
+        "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md has the next steps.\n"
     )
 
 

@@ -57,7 +57,7 @@ def test_errors_name_what_they_are_about() -> None:
     stopped = of_another(CHILD)
     assert (stopped.message, stopped.cure) == (
         "The sub-session child:t7.2 is of somebody else's turn.",
-        "Whoever asked for it can stop it, or ask it again.",
+        "Its requester can stop it, or ask it again.",
     )
 
 

@@ -109,7 +109,7 @@ def test_a_full_disk_is_told_from_a_bad_one(code: int, path: str, full: bool) ->
         (
             sqlite3.SQLITE_IOERR,
             "The store /tmp/dragoman.db failed: it says so (SQLITE_SOMETHING).",
-            "Look at the disk's health and the system's log.",
+            "Check the disk's health and the system's log.",
         ),
     ],
 )

@@ -219,7 +219,7 @@ async def test_a_poll_and_a_file_are_slots_of_their_own(tmp_path: Path) -> None:
     assert len(await posting.slots()) == 4
 
 
-async def test_elsewhere_a_chat_must_be_named(tmp_path: Path) -> None:
+async def test_post_elsewhere_names_its_chat(tmp_path: Path) -> None:
     posting = Posting(tmp_path, OPEN)
     found = await posting.call("slack", text="Hello.")
     assert found is not None
