@@ -34,7 +34,8 @@ class ChatMigrations:
     async def first(self, conversation: Conversation) -> Conversation:
         """Return the conversation under its first id. Raises `StoreError`."""
         await self._known()
-        return replace(conversation, chat=_follow(self._old, conversation.chat))
+        chat = _follow(self._old, conversation.chat)
+        return conversation if chat == conversation.chat else replace(conversation, chat=chat)
 
     async def later(self, chat: str) -> tuple[str, ...]:
         """Return the later ids of a chat, in order. Raises `StoreError`."""

@@ -279,7 +279,7 @@ class TurnRun:
             await self.by.points.hit("J7")
             return planned
         if view.session.lineage is not None:  # the text leaves the session: its parent's model and page get it
-            answer = replace(answer, text=self.by.redactor.text(answer.text))
+            answer = _with_text(answer, self.by.redactor.text(answer.text))
         slots = said(view, answer, self.by.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
         if self.by.speech is not None:
             slots += await self.by.speech.slots(view, answer.text)
@@ -316,7 +316,7 @@ class TurnRun:
             if not answer.note:  # a fallback may be smaller: keep what the session's own model can read
                 self._long = _long(view, hard=True)
         if model.name == self.by.operator.name:  # it reads no files, so tell the person here
-            answer = replace(answer, text="\n\n".join(filter(None, [answer.text, files_told(view)])))
+            return _with_text(answer, "\n\n".join(filter(None, [answer.text, files_told(view)])))
         return answer
 
     async def _asked(self, model: Model, view: TurnView, prompt: Prompt, stream: AnswerStream) -> tuple[Answer, Prompt]:
@@ -355,7 +355,7 @@ class TurnRun:
                         stream.restart()
                     case Complete(answer=answer):
                         self.by.metrics.model_seconds.labels(model.name).observe(self.by.clock.monotonic() - began)
-                        return replace(answer, text=unmarked(answer.text, request.mark))
+                        return _with_text(answer, unmarked(answer.text, request.mark))
         raise ModelError("The model's stream ended before its answer did.")
 
     def _timers(self, view: TurnView, slot: NewSlot) -> list[NewWait]:
@@ -374,6 +374,10 @@ class TurnRun:
         failed = TurnState.FAILED
         if await self.by.queue.finish_turn(self.lease, failed, answer=None, given=(), slots=slots, timers=timers):
             self.by.metrics.turns.labels(failed.value).inc()
+
+
+def _with_text(answer: Answer, text: str) -> Answer:
+    return answer if text == answer.text else replace(answer, text=text)
 
 
 def _long(view: TurnView, *, hard: bool) -> LongHistory:

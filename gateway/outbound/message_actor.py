@@ -97,8 +97,14 @@ class MessageActors:
     """Time of the last change in a chat, by the chat's scope; infinite while an edit is under way."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at shutdown: no change keeps its distance to the one before."""
+    marking: Mapping[str, MarksReceipt] = field(init=False)
+    """Channels that mark what they received, by name."""
     _actors: dict[SlotId, MessageActor] = field(default_factory=dict[SlotId, "MessageActor"])
     log: Any = field(default_factory=lambda: log("message_actor"))
+
+    def __post_init__(self) -> None:
+        """Ask the channels once: a protocol is compared method by method."""
+        self.marking = {name: one for name, one in self.channels.items() if isinstance(one, MarksReceipt)}
 
     def of(self, slot: SlotId) -> MessageActor:
         """Return the one actor of a slot."""
@@ -336,8 +342,8 @@ class _Attempt:
         if slot.kind is SlotKind.CARD:
             await by.points.hit("J9")
         by.metrics.sends.labels(slot.conversation.channel, "sent").inc()
-        if slot.kind is SlotKind.ANSWER and isinstance(channel, MarksReceipt):
-            await self._take_marks_off(channel)
+        if slot.kind is SlotKind.ANSWER and (marking := by.marking.get(slot.conversation.channel)):
+            await self._take_marks_off(marking)
 
     async def _take_marks_off(self, channel: MarksReceipt) -> None:
         """Pass to a channel the messages that are answered now. The store knows them: marks outlive a restart."""

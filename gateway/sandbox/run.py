@@ -73,7 +73,7 @@ async def run_contained(
     Raises `NotFound` or `BadRequest` (folder, program, a workspace that cannot be masked), `SandboxMissing` without the
     sandbox or the proxy; nothing ran then.
     """
-    place = replace(_place(within, workspace, cwd, hide), readable=readable)
+    place = _place(within, workspace, cwd, hide, readable)
     variables = environment(place.home, GIT_READS if within.read_only else {})
     holder = holder_for(within.mode, containment)
     check_place(place, within.mode)
@@ -121,7 +121,9 @@ def _way_out(within: Confinement, output: Output, serve: Serve | None) -> Public
     return PublicNetwork(serve, output)
 
 
-def _place(within: Confinement, workspace: Path, cwd: Path, hide: Sequence[Path]) -> SandboxPlace:
+def _place(
+    within: Confinement, workspace: Path, cwd: Path, hide: Sequence[Path], readable: Sequence[Path]
+) -> SandboxPlace:
     root = workspace.resolve()
     return SandboxPlace(
         workspace=root,
@@ -130,6 +132,7 @@ def _place(within: Confinement, workspace: Path, cwd: Path, hide: Sequence[Path]
         hide=[path.resolve() for path in hide],
         network=within.network,
         read_only=within.read_only,
+        readable=readable,
     )
 
 

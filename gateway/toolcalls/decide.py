@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -411,7 +412,8 @@ class CallDecider:
         if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one exceeds the limit.")
         given = step.arguments
-        found = resolve_call(self.tools, view.session, step.call.tool, lambda _: given, self._workspace(view.session))
+        workspace = cache(self._workspace(view.session))  # one look: scope and action are about the same folder
+        found = resolve_call(self.tools, view.session, step.call.tool, lambda _: given, workspace)
         if isinstance(found, Deny):
             if self.tools.is_hidden(step.call.tool, view.session):
                 self._log.info("call of a tool that does not exist here", turn=step.turn, n=step.n)
@@ -420,8 +422,7 @@ class CallDecider:
             return Deny(reason=DenyReason.HOOK, hint=outcome.refused)
         tool, arguments, call_scope = found.tool, found.arguments, found.call_scope
         try:
-            cwd = str(self.workspaces.workspace(works_in(view.session)))
-            preset, home = self.tools.preset_of(view.session), self.workspaces.home()
+            cwd, preset, home = workspace(), self.tools.preset_of(view.session), self.workspaces.home()
             least = floor_of(preset)
             action = action_of(tool, arguments, cwd, view.session, self.containment, least, home=home)
         except SandboxMissing as error:

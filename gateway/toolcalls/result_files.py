@@ -28,6 +28,8 @@ def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
     if result.posts or call is None or view.session.lineage is not None or shown_when_stored(where):
         return []
     found = [*_pictures(call, result), *result.files]
+    if not found:
+        return []
     said = caption(replace(call, arguments=view.steps[n].arguments))
     return [
         NewSlot(conversation=where, kind=SlotKind.FILE, text=f"{said}{_position(k, found)}", n=n, file=one)

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
 from gateway.domain.ids import SessionId, TurnId
@@ -32,6 +33,8 @@ _SET_ASIDE = re.compile(rf"-[0-9a-f]{{12}}{ASIDE}[0-9a-f]{{8}}$")
 """End of such a name. That of a session's own folder ends in twelve digits."""
 JOURNALS = "changes"
 """Folder of the journals of changed files, in the outputs of the session that works there."""
+NAMES_KEPT = 256
+"""Sessions whose folders' names are kept: some 50 KB."""
 READABLE_AT_MOST = 5
 """Files kept in that folder."""
 _OWN = READABLE.split("/")
@@ -45,20 +48,18 @@ class Workspaces:
     def __init__(self, state: Path, shared: Path | None = None) -> None:
         """Take the state folder, and the place of the folders of all nodes if there is one."""
         self.root = shared or state
+        self.folder = self.root / "workspaces"
+        """Folder that holds the workspaces."""
+        self._outputs = self.root / "outputs"
         self.hidden = (state,) if shared is None else (state, shared)
         """Folders that no sandbox shows, but for the own workspace."""
         self._home = ""
-
-    @property
-    def folder(self) -> Path:
-        """Folder that holds the workspaces."""
-        return self.root / "workspaces"
 
     def look(self) -> None:
         """Raise `DragomanError` when the parent of these folders is no folder, or not mounted. Creates nothing."""
         if len(self.hidden) > 1 and not self.root.is_dir():
             raise DragomanError(f"{self.root} is not there.", cure="Mount the disk of all nodes there.")
-        for path in (self.root / "workspaces", self.root / "outputs"):
+        for path in (self.folder, self._outputs):
             if os.path.lexists(path) and not os.path.isdir(path):
                 raise DragomanError(
                     f"{path} is not a folder: tools cannot work there.", cure="Remove what stands there."
@@ -70,7 +71,7 @@ class Workspaces:
         Raises `DragomanError` when it cannot be read or made.
         """
         if not self._home:
-            path = self.root / "workspaces" / HOME
+            path = self.folder / HOME
             try:
                 self._home = _home_in(path)
             except (OSError, ValueError) as error:
@@ -79,18 +80,18 @@ class Workspaces:
 
     def known_home(self) -> str:
         """Return the id of the place, as `home` does, or an empty text when it was not made yet. Creates nothing."""
-        return self.home() if os.path.lexists(self.root / "workspaces" / HOME) else ""
+        return self.home() if os.path.lexists(self.folder / HOME) else ""
 
     def known_workspace(self, session: SessionId) -> Path:
         """Return the path of a session's workspace, with links resolved. Creates nothing."""
-        return (self.root / "workspaces" / _folder_name(session)).resolve()
+        return (self.folder / _folder_name(session)).resolve()
 
     def workspace(self, session: SessionId) -> Path:
         """Return the session's workspace, created when missing. Links are followed: a card names the resolved path.
 
         Raises `DragomanError` when something else is in its place: a tool on the host may put it there.
         """
-        path = self.root / "workspaces" / _folder_name(session)
+        path = self.folder / _folder_name(session)
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             return path.resolve(strict=True)
@@ -103,7 +104,7 @@ class Workspaces:
 
         Return that name. Raises `DragomanError` when it cannot be renamed.
         """
-        path = self.root / "workspaces" / _folder_name(session)
+        path = self.folder / _folder_name(session)
         aside = path.with_name(f"{path.name}{ASIDE}{secrets.token_hex(4)}")
         try:
             path.rename(aside)
@@ -119,7 +120,7 @@ class Workspaces:
         """Remove the workspaces that were set aside before then. Return how many. What cannot be removed stays."""
         removed = 0
         with suppress(OSError):
-            for entry in list(os.scandir(self.root / "workspaces")):
+            for entry in list(os.scandir(self.folder)):
                 if _SET_ASIDE.search(entry.name) and _changed_at(entry) < before.timestamp():
                     shutil.rmtree(entry.path, ignore_errors=True)
                     removed += not os.path.lexists(entry.path)
@@ -127,7 +128,7 @@ class Workspaces:
 
     def outputs(self, session: SessionId) -> Path:
         """Return the folder of the session's long outputs. Not created here."""
-        return self.root / "outputs" / _folder_name(session)
+        return self._outputs / _folder_name(session)
 
     def readable_output(self, session: SessionId, name: str) -> int | None:
         """Create a file for a long output in the workspace's folder `READABLE`, where tools can read it.
@@ -220,6 +221,7 @@ def kept_for(session: SessionId, epoch: int) -> str:
     return f"{readable}-{epoch}-{hashlib.sha256(f'{epoch} {session}'.encode()).hexdigest()[:16]}"
 
 
+@lru_cache(NAMES_KEPT)
 def _folder_name(session: SessionId) -> str:
     readable = "".join(c if c.isalnum() or c in "-_" else "-" for c in session)[:40]
     return f"{readable}-{hashlib.sha256(session.encode()).hexdigest()[:12]}"

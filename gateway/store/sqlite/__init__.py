@@ -142,8 +142,7 @@ class SqliteStore(SqliteQueries):
         source.tx = tx
         part = Part(source, tx.moment, tx.rev, tx.touched)
         result = transition(part)
-        source.write(part)
-        source.keep(part)
+        source.store(part)
         tx.rev = part.rev
         return result
 

@@ -6,7 +6,9 @@ Only the writer's thread uses it. The file has no other writer, so a kept row is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from itertools import compress
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.domain.audit import AuditHead, AuditRow
 from gateway.domain.grants import Grant
@@ -50,6 +52,8 @@ _TARGETS: tuple[RowTable[Any] | None, ...] = (
     tables.GRANTS,
 )
 """Tables of the rows in `Part.tables`, parents before their rows. None: cards and facts, written otherwise."""
+_Changed: TypeAlias = tuple[RowTable[Any] | None, Table[Any, Any], Kept[Any, Any]]
+_changes: Callable[[Table[Any, Any]], object] = attrgetter("changed")
 TRIM_EVERY = 16
 """Transitions between two checks of the cache's bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 20
@@ -258,34 +262,17 @@ class SqliteSource(SqliteIndex):
 
     # --- changes ----------------------------------------------------------------------------
 
-    def write(self, part: Part) -> None:
-        """Write the changes of a transition, parents before their rows, and remove rows before their parents."""
-        changed = [
-            (target, table, kept)
-            for target, table, kept in zip(_TARGETS, part.tables, self._all, strict=True)
-            if target is not None and table.changed
-        ]
-        for target, table, kept in changed:
-            self._write_rows(target, table, kept)
-        self._write_cards(part)
-        self._write_records(part)
-        for target, table, kept in reversed(changed):
+    def store(self, part: Part) -> None:
+        """Write the changes of a transition and keep its rows, but for those of turns that ended."""
+        tables = zip(_TARGETS, part.tables, self._all, strict=True)
+        changed = [*compress(tables, map(_changes, part.tables))]
+        self._write(part, changed)
+        for _, table, kept in changed:
             for key, row in table.changed.items():
                 if row is None:
-                    target.delete(self.tx.db, kept.rows[key])  # whoever removes a row has read it
-        if not part.touched.slots_due:  # a finished slot makes room for the next one of its conversation
-            unsent = (self.tx.run("is_unsent", dump_conversation(place)) for place in part.freed)
-            part.touched.slots_due = any(found == [(1,)] for found in unsent)
-
-    def keep(self, part: Part) -> None:
-        """Keep the rows of a transition that was written, but for those of turns that ended."""
-        for kept, table in zip(self._all, part.tables, strict=True):
-            if table.changed:
-                for key, row in table.changed.items():
-                    if row is None:
-                        kept.drop(key)
-                    else:
-                        kept.put(key, row)
+                    kept.drop(key)
+                else:
+                    kept.put(key, row)
         self._since_trim += 1
         if self._since_trim >= TRIM_EVERY:
             self._since_trim = 0
@@ -294,6 +281,22 @@ class SqliteSource(SqliteIndex):
         for turn, row in part.turns.changed.items():
             if row is not None and row.ended_rev is not None:
                 self._drop_turn(turn, row)
+
+    def _write(self, part: Part, changed: Sequence[_Changed]) -> None:
+        """Write parents before their rows, and remove rows before their parents."""
+        for target, table, kept in changed:
+            if target is not None:
+                self._write_rows(target, table, kept)
+        self._write_cards(part)
+        self._write_records(part)
+        for target, table, kept in reversed(changed):
+            if target is not None:
+                for key, row in table.changed.items():
+                    if row is None:
+                        target.delete(self.tx.db, kept.rows[key])  # whoever removes a row has read it
+        if part.freed and not part.touched.slots_due:  # a finished slot makes room for the next one
+            unsent = (self.tx.run("is_unsent", dump_conversation(place)) for place in part.freed)
+            part.touched.slots_due = any(found == [(1,)] for found in unsent)
 
     def _drop_turn(self, turn: TurnId, row: TurnRow) -> None:
         self._turns.drop(turn)
