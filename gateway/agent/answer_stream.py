@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.agent.turn_texts import text_slot
-from gateway.domain.live import TextDelta, session_topic
+from gateway.domain.events import TextDelta, session_topic
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.ports import Clock, EventBus, TurnJournal

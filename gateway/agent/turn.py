@@ -22,8 +22,8 @@ from gateway.agent.spoken_answers import SpokenAnswers
 from gateway.agent.transcript import ungiven
 from gateway.agent.turn_texts import EMPTY, last_words, said, why_no_answer
 from gateway.agent.window import HISTORY_TURNS, LongHistory
+from gateway.domain.events import Activity, TurnActive, TurnReleased
 from gateway.domain.ids import OwnerName, WaitId, mint
-from gateway.domain.live import Activity, TurnActive, TurnReleased
 from gateway.domain.prompts import AnswerRestarted, Complete, ModelRequest, TextPart
 from gateway.domain.slots import NewSlot, shown_when_stored
 from gateway.domain.steps import Answer, StepState

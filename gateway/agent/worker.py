@@ -16,8 +16,8 @@ import structlog
 from gateway.agent.compaction import Compaction
 from gateway.agent.limits import out_of_time
 from gateway.agent.turn import TurnRun, TurnRunner
+from gateway.domain.events import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.domain.ids import NodeId, TurnId
-from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.domain.slots import NewSlot
 from gateway.domain.turns import LEASE_LASTS, Lease, TurnState, company
 from gateway.domain.views import Claimed, TurnView

@@ -15,8 +15,8 @@ from typing import Any
 
 from gateway.app.shared_place import SharedPlace
 from gateway.domain.durability import STRICT, StoreTerms
+from gateway.domain.events import NODES, NodesChanged
 from gateway.domain.ids import OwnerName, Principal
-from gateway.domain.live import NODES, NodesChanged
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Role, Standing, differences, name_of
 from gateway.errors import DragomanError, StoreError, UnseenNodes
 from gateway.ports import EventBus, Node

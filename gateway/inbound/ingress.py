@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.budgets import BudgetLimits
-from gateway.domain.live import JOBS, JobsStopped
+from gateway.domain.events import JOBS, JobsStopped
 from gateway.domain.messages import Inbound, Press, Refused, is_spoken
 from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning

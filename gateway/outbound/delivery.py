@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.domain.events import SLOTS, SlotsDue
 from gateway.domain.ids import NodeId, SlotId
-from gateway.domain.live import SLOTS, SlotsDue
 from gateway.domain.slots import Slot, SlotKind
 from gateway.errors import StoreError
 from gateway.outbound.message_actor import LOOK_EVERY_S, RETRY_S, STORE_RETRIES, MessageActors

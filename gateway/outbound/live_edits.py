@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.domain.events import ANSWERS, ProgressChanged, TextDelta, TurnActive, TurnReleased
 from gateway.domain.ids import TurnId
-from gateway.domain.live import ANSWERS, ProgressChanged, TextDelta, TurnActive, TurnReleased
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotKind, shown_when_stored
 from gateway.errors import SendFailed

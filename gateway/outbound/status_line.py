@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from gateway.domain.events import Activity, ProgressChanged
 from gateway.domain.ids import SessionId, SlotId, TurnId, status_slot
-from gateway.domain.live import Activity, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, Slot, SlotKind, shown_when_stored
 from gateway.domain.steps import Answer, Step, StepKind, Usage

@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from gateway.domain.events import LiveEvent
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId
-from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from gateway.domain.durability import Reached, StoreTerms
+from gateway.domain.events import LiveEvent
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.domain.nodes import Loss, NodeEntry, NodeLine
 from gateway.domain.retention import Keep, LostFiles, Trimmed

@@ -10,9 +10,9 @@ from typing import Any
 
 from gateway.approvals import title
 from gateway.domain.audit import AuditRow
+from gateway.domain.events import NODES, NodesChanged, session_topic
 from gateway.domain.grants import Grant
 from gateway.domain.ids import SYSTEM_CONTROL, OwnerName, SessionId, TurnId, main_session, web_principal
-from gateway.domain.live import NODES, NodesChanged, session_topic
 from gateway.domain.messages import Inbound, Received, owner_page
 from gateway.domain.nodes import NodeLine, differences
 from gateway.domain.slots import Slot, SlotKind

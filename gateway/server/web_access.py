@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.approvals import Approvals, page_card
+from gateway.domain.events import SIGN_INS, LiveEvent, SignedOut
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId, main_session
-from gateway.domain.live import SIGN_INS, LiveEvent, SignedOut
 from gateway.domain.routes import empty_session, main_route
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.slots import CardRow, QuestionCard, spoken_file

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 
-from gateway.domain.live import ANSWERS, LiveEvent, LookAgain
+from gateway.domain.events import ANSWERS, LiveEvent, LookAgain
 from gateway.domain.messages import Conversation
 
 KEPT = 1_000

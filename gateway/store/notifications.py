@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import (
+from gateway.domain.events import (
     SESSIONS,
     SLOTS,
     TURNS,
@@ -16,6 +15,7 @@ from gateway.domain.live import (
     session_topic,
     turn_topic,
 )
+from gateway.domain.ids import SessionId, TurnId
 from gateway.ports import EventBus
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.events import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.file_changes import FileChangeKind
 from gateway.domain.hooks import HookEvent
 from gateway.domain.ids import SessionId
-from gateway.domain.live import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.scopes import Scopes
 from gateway.domain.sessions import branch_of, works_in
 from gateway.domain.text import mended

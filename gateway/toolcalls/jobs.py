@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from gateway.domain.events import JOBS, JobKilled, JobsStopped
 from gateway.domain.ids import NodeId, Principal, SessionId
 from gateway.domain.jobs import JobEnd, JobState
-from gateway.domain.live import JOBS, JobKilled, JobsStopped
 from gateway.errors import BadRequest, DragomanError, NotFound, StoreError
 from gateway.ports import Clock, EventBus, KeyValue, Node, Output, ProcessEnd
 from gateway.sandbox import Terminal

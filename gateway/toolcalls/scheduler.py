@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.domain.audit import StartRecord
+from gateway.domain.events import Activity, LiveEvent, turn_topic
 from gateway.domain.grants import GRANT_LASTS
 from gateway.domain.hooks import HookEvent
 from gateway.domain.ids import WaitId, mint
-from gateway.domain.live import Activity, LiveEvent, turn_topic
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Step, StepState

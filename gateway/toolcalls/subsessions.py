@@ -25,8 +25,8 @@ from gateway.domain.children import (
     SpawnRefusal,
 )
 from gateway.domain.decisions import DenyReason
+from gateway.domain.events import JOBS, JobsStopped
 from gateway.domain.ids import Principal, SessionId, child_asks, child_session, step_session
-from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.presets import PLAN
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.text import one_line

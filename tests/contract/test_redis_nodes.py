@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
+from gateway.domain.events import ANSWERS, SESSIONS, SLOTS, Changed, LiveEvent, LookAgain, TurnReleased
 from gateway.domain.ids import InboundId, NodeId, SessionId, TurnId, mint
-from gateway.domain.live import ANSWERS, SESSIONS, SLOTS, Changed, LiveEvent, LookAgain, TurnReleased
 from gateway.domain.messages import Received
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Claimed

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.children import CHILDREN_A_TURN, LIVE_BELOW_A_ROOT, Lineage, SpawnMode, SpawnRefusal, child_place
+from gateway.domain.events import TURNS, TurnsDue
 from gateway.domain.ids import SessionId, child_session
-from gateway.domain.live import TURNS, TurnsDue
 from gateway.domain.messages import Received
 from gateway.domain.sessions import Origin, SessionKind
 from gateway.domain.steps import StepState

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.children import SpawnMode, child_place
+from gateway.domain.events import TURNS, TurnsDue, TurnWoken, turn_topic
 from gateway.domain.ids import Principal, SessionId
-from gateway.domain.live import TURNS, TurnsDue, TurnWoken, turn_topic
 from gateway.domain.messages import Received
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Lease, TurnKind, TurnState

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.domain.events import TurnWoken, turn_topic
 from gateway.domain.ids import SessionId, TurnId, child_session
-from gateway.domain.live import TurnWoken, turn_topic
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import ResultStatus

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from gateway.domain.events import SLOTS, TURNS, SlotsDue, TurnsDue
 from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import SLOTS, TURNS, SlotsDue, TurnsDue
 from gateway.domain.slots import Slot
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Claimed

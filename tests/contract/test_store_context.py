@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.domain.events import SESSIONS, Changed
 from gateway.domain.ids import SessionId
-from gateway.domain.live import SESSIONS, Changed
 from gateway.domain.messages import Received
 from gateway.domain.routes import Drop, DropReason, WhileRunning
 from gateway.domain.turns import TurnKind, TurnState

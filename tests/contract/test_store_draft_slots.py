@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.events import SLOTS, SlotsDue
 from gateway.domain.ids import SlotId
-from gateway.domain.live import SLOTS, SlotsDue
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.live import SESSIONS, Changed
+from gateway.domain.events import SESSIONS, Changed
 from gateway.domain.messages import Inbound, Refused, RefusedReason
 from gateway.domain.routes import Drop, DropReason, WhileRunning
 from gateway.domain.slots import SlotKind

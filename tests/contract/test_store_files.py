@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.events import Changed, session_topic
 from gateway.domain.ids import InboundId, SessionId
-from gateway.domain.live import Changed, session_topic
 from gateway.domain.messages import Received
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.tools import Artifact, ResultStatus

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.events import TurnWoken, turn_topic
 from gateway.domain.ids import InboundId, SessionId
-from gateway.domain.live import TurnWoken, turn_topic
 from gateway.domain.messages import Conversation, Received
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import Origin, SessionKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.events import SESSIONS, Changed
 from gateway.domain.ids import OwnerName, Principal, main_session, web_principal
-from gateway.domain.live import SESSIONS, Changed
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import Slot, SlotKind, SlotState

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.events import TURNS, TurnsDue
 from gateway.domain.ids import Principal, SessionId
-from gateway.domain.live import TURNS, TurnsDue
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import Route, WhileRunning
 from gateway.domain.slots import SlotKind

@@ -15,8 +15,8 @@ from gateway.domain.children import (
     SpawnMode,
     SpawnRefusal,
 )
+from gateway.domain.events import TURNS, TurnsDue
 from gateway.domain.ids import Principal, SessionId, WaitId
-from gateway.domain.live import TURNS, TurnsDue
 from gateway.domain.messages import Received
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnState

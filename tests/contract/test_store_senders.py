@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.events import SLOTS, SlotsDue
 from gateway.domain.ids import NodeId
-from gateway.domain.live import SLOTS, SlotsDue
 from gateway.domain.messages import Conversation
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.events import SLOTS, SlotsDue
 from gateway.domain.ids import SlotId, status_slot
-from gateway.domain.live import SLOTS, SlotsDue
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.domain.turns import Lease, TurnState

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.ids import SessionId, SlotId
-from gateway.domain.live import (
+from gateway.domain.events import (
     SESSIONS,
     SLOTS,
     TURNS,
@@ -21,6 +20,7 @@ from gateway.domain.live import (
     session_topic,
     turn_topic,
 )
+from gateway.domain.ids import SessionId, SlotId
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 from gateway.app.daemon import Daemon
 from gateway.app.maintenance import Sweeper
 from gateway.app.membership import Membership
+from gateway.domain.events import LiveEvent
 from gateway.domain.ids import NodeId
-from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.domain.nodes import NodeEntry
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText

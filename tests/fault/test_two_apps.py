@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
+from gateway.domain.events import SESSIONS, Changed, LiveEvent, LookAgain, SlotsDue, TurnsDue
 from gateway.domain.ids import OwnerName, main_session
-from gateway.domain.live import SESSIONS, Changed, LiveEvent, LookAgain, SlotsDue, TurnsDue
 from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import ENDED, Turn, TurnState

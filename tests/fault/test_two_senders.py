@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from gateway.domain.events import ANSWERS, NODES, LiveEvent, NodesChanged, TurnReleased
 from gateway.domain.ids import TurnId
-from gateway.domain.live import ANSWERS, NODES, LiveEvent, NodesChanged, TurnReleased
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from tests.fault.rig import until

@@ -20,8 +20,8 @@ from gateway.app import App, build
 from gateway.app.core import Fakes
 from gateway.app.state import open_state, state_key
 from gateway.approvals import ButtonTokens, page_card
+from gateway.domain.events import ANSWERS, SLOTS, TURNS, LiveEvent
 from gateway.domain.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
-from gateway.domain.live import ANSWERS, SLOTS, TURNS, LiveEvent
 from gateway.domain.messages import Conversation, Inbound, Press
 from gateway.domain.views import Item
 from gateway.domain.waits import PressResult, Verb

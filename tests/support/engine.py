@@ -32,8 +32,8 @@ from gateway.app.wiring import (
 from gateway.approvals import ButtonTokens
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.children import Agent
+from gateway.domain.events import Activity
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
-from gateway.domain.live import Activity
 from gateway.domain.messages import Conversation, Press
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import Slot

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from aiohttp import WSMsgType, web
 
+from gateway.domain.events import SESSIONS, SIGN_INS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId
-from gateway.domain.live import SESSIONS, SIGN_INS, Changed, LookAgain, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from gateway.domain.children import Lineage, child_place
+from gateway.domain.events import OutputDelta, TextDelta
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SYSTEM_HOME, SessionId
-from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
 from gateway.domain.slots import CardRow, QuestionCard, Slot, SlotKind, spoken_file
 from gateway.domain.steps import Step, StepKind, Usage

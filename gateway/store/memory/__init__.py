@@ -7,9 +7,9 @@ from functools import partial
 from typing import TypeVar
 
 from gateway.domain.durability import StoreTerms
+from gateway.domain.events import SLOTS, TURNS
 from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.live import SLOTS, TURNS
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind, company
 from gateway.domain.views import Claimed

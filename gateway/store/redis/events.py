@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import redis
 from pydantic import TypeAdapter
 
-from gateway.domain import live
+from gateway.domain import events as kinds
+from gateway.domain.events import ANSWERS, LiveEvent
 from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import ANSWERS, LiveEvent
 from gateway.domain.messages import Conversation
 from gateway.store.event_bus import KEPT, LocalEventBus
 from gateway.store.notifications import Notifications
@@ -39,21 +39,21 @@ AGAIN_S = 0.2
 _EVENTS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)
     for kind in (
-        live.Changed,
-        live.TurnsDue,
-        live.SlotsDue,
-        live.TurnWoken,
-        live.TextDelta,
-        live.OutputDelta,
-        live.TurnActive,
-        live.TurnReleased,
-        live.ProgressChanged,
-        live.JobsStopped,
-        live.JobKilled,
-        live.FileChanged,
-        live.NodesChanged,
-        live.SignedOut,
-        live.LookAgain,
+        kinds.Changed,
+        kinds.TurnsDue,
+        kinds.SlotsDue,
+        kinds.TurnWoken,
+        kinds.TextDelta,
+        kinds.OutputDelta,
+        kinds.TurnActive,
+        kinds.TurnReleased,
+        kinds.ProgressChanged,
+        kinds.JobsStopped,
+        kinds.JobKilled,
+        kinds.FileChanged,
+        kinds.NodesChanged,
+        kinds.SignedOut,
+        kinds.LookAgain,
     )
 }
 _LOG = log("store")

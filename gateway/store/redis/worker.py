@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import redis
 
+from gateway.domain.events import NODES, SLOTS, TURNS, NodesChanged
 from gateway.domain.ids import InboundId, mint
-from gateway.domain.live import NODES, SLOTS, TURNS, NodesChanged
 from gateway.domain.text import one_line
 from gateway.errors import StoreError
 from gateway.store.decode import UNREADABLE

@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from gateway.domain.live import SLOTS, TURNS
+from gateway.domain.events import SLOTS, TURNS
 from gateway.errors import StoreDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.codec import to_us

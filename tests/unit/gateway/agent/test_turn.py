@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.turn_texts import EMPTY
+from gateway.domain.events import TextDelta, session_topic
 from gateway.domain.ids import Principal, SessionId, TurnId
-from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import CallResult, Image, ModelEvent, ModelRequest, UserText
 from gateway.domain.slots import SlotKind

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.agent.transcript import ANSWERED
 from gateway.domain.children import Agent, SpawnMode
-from gateway.domain.live import ANSWERS, LiveEvent, ProgressChanged
+from gateway.domain.events import ANSWERS, LiveEvent, ProgressChanged
 from gateway.domain.prompts import CallResult, ModelRequest, UserText
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer, Usage

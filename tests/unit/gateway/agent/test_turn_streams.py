@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.turn_texts import EMPTY
+from gateway.domain.events import ANSWERS, LiveEvent, TextDelta, TurnActive, TurnReleased, session_topic
 from gateway.domain.ids import Principal, answer_slot
-from gateway.domain.live import ANSWERS, LiveEvent, TextDelta, TurnActive, TurnReleased, session_topic
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.slots import NewSlot

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.worker import FIRST_LOOK_S, SHORTAGES
+from gateway.domain.events import ANSWERS, LiveEvent, TurnActive, TurnWoken, turn_topic
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, answer_slot
-from gateway.domain.live import ANSWERS, LiveEvent, TurnActive, TurnWoken, turn_topic
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import ModelEvent, ModelRequest, TextPart
 from gateway.domain.routes import WhileRunning

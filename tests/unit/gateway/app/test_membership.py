@@ -11,8 +11,8 @@ import pytest
 from gateway.app.membership import Membership, gates_of
 from gateway.app.node_entry import fingerprints, seat_of
 from gateway.app.shared_place import SharedPlace
+from gateway.domain.events import NODES, NodesChanged
 from gateway.domain.ids import NodeId
-from gateway.domain.live import NODES, NodesChanged
 from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
 from gateway.errors import UnseenNodes
 from gateway.store.memory import MemoryStore

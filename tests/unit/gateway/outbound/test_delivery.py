@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import ANSWERS, TextDelta, TurnActive
 from gateway.domain.ids import SlotId, main_session
-from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, RenderedSlot, SlotKind, SlotState
 from gateway.domain.tools import Effect, Risk

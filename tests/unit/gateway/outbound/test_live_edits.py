@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from gateway.approvals import Approvals
+from gateway.domain.events import ANSWERS, TextDelta, TurnActive
 from gateway.domain.ids import NodeId, SessionId, SlotId, TurnId, answer_slot
-from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind, SlotState
 from gateway.errors import SendFailed, SendOutcome

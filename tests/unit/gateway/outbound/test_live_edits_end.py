@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from gateway.domain.events import ANSWERS, TurnReleased
 from gateway.domain.ids import SlotId
-from gateway.domain.live import ANSWERS, TurnReleased
 from gateway.domain.slots import RateLimit
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.message_actor import RETRY_S, SETTLED_AFTER_S

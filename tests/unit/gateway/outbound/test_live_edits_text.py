@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.domain.live import TextDelta
+from gateway.domain.events import TextDelta
 from gateway.outbound.live_edits import FollowedTurn
 from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway.domain.children import Lineage, SpawnMode, child_place
+from gateway.domain.events import ANSWERS, Activity, ProgressChanged
 from gateway.domain.ids import CallId, NodeId, SessionId, TurnId, WaitId, main_session, status_slot
-from gateway.domain.live import ANSWERS, Activity, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.domain.events import ANSWERS, ProgressChanged
 from gateway.domain.ids import SessionId, TurnId, status_slot
-from gateway.domain.live import ANSWERS, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, Slot, SlotKind
 from gateway.domain.waits import WaitKind

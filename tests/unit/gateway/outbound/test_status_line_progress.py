@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.domain.events import ProgressChanged
 from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import ProgressChanged
 from gateway.domain.waits import WaitKind
 from gateway.outbound.status_line import LINE_CHARS, TAIL_CHARS, StatusLine
 from gateway.system.redaction import Redactor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.domain.live import LiveEvent
+from gateway.domain.events import LiveEvent
 from gateway.domain.routes import Accepted, WhileRunning
 from gateway.domain.turns import TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite

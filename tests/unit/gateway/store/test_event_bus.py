@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.domain.events import Changed, LiveEvent, OutputDelta, SlotsDue, TurnsDue
 from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import Changed, LiveEvent, OutputDelta, SlotsDue, TurnsDue
 from gateway.store.event_bus import KEPT, LocalEventBus
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import (
+from gateway.domain.events import (
     SESSIONS,
     SLOTS,
     TURNS,
@@ -23,6 +22,7 @@ from gateway.domain.live import (
     session_topic,
     turn_topic,
 )
+from gateway.domain.ids import SessionId, TurnId
 from gateway.store.notifications import Notifications
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.write_queue import QueueEntry

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import TURNS, TurnsDue
 from gateway.domain.ids import NodeId, SessionId, TurnId
-from gateway.domain.live import TURNS, TurnsDue
 from gateway.domain.routes import Accepted, WhileRunning
 from gateway.domain.turns import Lease, TurnKind
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreDamaged, StoreError, StoreInUse, StoreTooNew

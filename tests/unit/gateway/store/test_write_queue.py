@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import TURNS
 from gateway.domain.ids import InboundId, NodeId
-from gateway.domain.live import TURNS
 from gateway.domain.turns import Lease, TurnState
 from gateway.errors import StoreError
 from gateway.store.sqlite import SqliteStore

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import Activity
 from gateway.domain.ids import TurnId, WaitId, main_session
-from gateway.domain.live import Activity
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb, Wait, WaitKind, WaitState

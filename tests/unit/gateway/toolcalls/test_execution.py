@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.file_changes import FileChange, content_hash
 from gateway.domain.ids import TurnId, WaitId, main_session
-from gateway.domain.live import FILES, FileChanged, OutputDelta, session_topic
 from gateway.domain.routes import empty_session
 from gateway.domain.steps import Step, StepKind, StepState
 from gateway.domain.tools import (

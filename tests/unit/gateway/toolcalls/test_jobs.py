@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.events import JOBS, JobsStopped
 from gateway.domain.ids import NodeId, Principal, SessionId
 from gateway.domain.jobs import JobEnd, JobState
-from gateway.domain.live import JOBS, JobsStopped
 from gateway.domain.nodes import NodeEntry
 from gateway.domain.tools import Action, NetworkMode, SandboxMode
 from gateway.egress import Egress

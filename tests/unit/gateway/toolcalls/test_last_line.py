@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.live import Activity
+from gateway.domain.events import Activity
 from gateway.domain.tools import Risk, ToolResult
 from gateway.domain.views import TurnView
 from gateway.ports import ToolContext

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_tools import workflow
+from gateway.domain.events import OutputDelta, TextDelta
 from gateway.domain.ids import SYSTEM_HOME, SessionId, SlotId, TurnId, child_session
-from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, SlotKind

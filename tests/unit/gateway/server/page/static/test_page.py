@@ -14,8 +14,8 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from gateway.domain.durability import Durability
+from gateway.domain.events import TextDelta, session_topic
 from gateway.domain.ids import SessionId, TurnId, answer_slot
-from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import Artifact, Effect, ResultStatus, Risk, ToolResult
