@@ -298,7 +298,7 @@ class ChannelContract(CardContract, FileContract):
         assert "after" in [one.text for one in rig.shown(where)]
 
     @needs(Can.TYPING)
-    async def test_it_is_shown_that_the_bot_writes(self, rig: Rig) -> None:
+    async def test_typing_is_shown(self, rig: Rig) -> None:
         where = await met(rig)
         await rig.channel.typing(where)
         assert rig.typed(where)
@@ -341,7 +341,7 @@ class ChannelContract(CardContract, FileContract):
             assert not rig.acknowledged(event)
         await rig.see(where, "Back again.")
 
-    async def test_it_ends_promptly_and_leaves_nothing_behind(self, rig: Rig) -> None:
+    async def test_cancelled_channel_ends_promptly_and_leaves_nothing(self, rig: Rig) -> None:
         """Cancelled while it waits for the store: the message is not acknowledged, and no task goes on."""
         rig.store.open.clear()
         event = await rig.say(Who.ANN, "hello", rig.direct(Who.ANN))

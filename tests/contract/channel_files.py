@@ -96,7 +96,7 @@ class FileContract:
         assert [one.file.strip() for one in rig.shown(where) if one.file] == [CONTENT.decode()]
 
     @needs(Can.FILES, Can.SENDS)
-    async def test_of_a_file_that_is_gone_the_caption_is_shown(self, rig: Rig) -> None:
+    async def test_caption_alone_is_shown_for_a_missing_file(self, rig: Rig) -> None:
         where = await met(rig)
         await rig.channel.show(showing(where, CAPTION, file=REPORT), no_progress)
         seen = rig.shown(where)

@@ -125,7 +125,7 @@ async def test_nodes_that_write_at_once_lose_nothing(pair: list[Scene]) -> None:
     assert ran == received
 
 
-async def test_of_two_nodes_one_claims_a_turn(pair: list[Scene]) -> None:
+async def test_turn_is_claimed_by_one_of_two_nodes(pair: list[Scene]) -> None:
     ways = [route(SessionId(f"chat:{number}")) for number in range(30)]
     for way in ways:
         await pair[0].say(to=way)

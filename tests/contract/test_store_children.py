@@ -157,7 +157,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
     assert len(await scene.store.family(MAIN)) == 1
 
 
-async def test_it_is_the_same_at_every_limit_and_after_a_stop(scene: FamilyScene) -> None:
+async def test_repeated_spawn_is_the_same_child_at_every_limit(scene: FamilyScene) -> None:
     """An existing child is not counted as a new one."""
     lease = await scene.at_work(LIVE_BELOW_A_ROOT)
     waits = [await scene.spawn(lease, n) for n in range(1, LIVE_BELOW_A_ROOT + 1)]

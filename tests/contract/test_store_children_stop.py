@@ -157,7 +157,7 @@ async def test_a_child_that_ends_while_its_parent_stops_tells_nobody(scene: Fami
     assert await scene.wait_state(child.wait) is WaitState.CANCELLED
 
 
-async def test_both_holders_are_lost_while_they_stop(scene: FamilyScene) -> None:
+async def test_expired_leases_of_a_stopped_family_end_in_one_sweep(scene: FamilyScene) -> None:
     """One sweep ends both, whichever is first."""
     child = await scene.child()
     await scene.work(child)

@@ -21,7 +21,7 @@ def texts(inputs: tuple[Received, ...]) -> list[str]:
     return [one.message.text for one in inputs]
 
 
-async def test_it_makes_the_session_and_starts_nothing(store: Store, scene: Scene) -> None:
+async def test_overheard_message_makes_the_session_and_no_turn(store: Store, scene: Scene) -> None:
     """A row of the session with no turn."""
     async with store.event_bus.subscribe(SESSIONS) as heard:
         await scene.overhear("a", to=GROUP)
@@ -48,7 +48,7 @@ async def test_the_next_model_turn_is_given_it_first(scene: Scene) -> None:
     assert {one.turn for one in inputs} == {turn}
 
 
-async def test_it_is_given_once(scene: Scene) -> None:
+async def test_overheard_message_is_given_once(scene: Scene) -> None:
     """The turn after that has only what was said since."""
     await scene.overhear("a", to=GROUP)
     await scene.say("b", to=GROUP)
@@ -100,7 +100,7 @@ async def test_a_new_history_forgets_it(scene: Scene) -> None:
     assert texts((await scene.view((await scene.say("c", to=GROUP)).turn)).inputs) == ["b", "c"]
 
 
-async def test_it_keeps_no_turn_from_its_end(scene: Scene) -> None:
+async def test_overheard_message_needs_no_given_mark(scene: Scene) -> None:
     """Nobody has to say that it was given."""
     await scene.overhear("a", to=GROUP)
     accepted = await scene.say("b", to=GROUP)

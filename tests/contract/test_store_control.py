@@ -219,7 +219,7 @@ async def test_stop_leaves_other_sessions(scene: Scene) -> None:
     assert await scene.state(lease.turn) is TurnState.RUNNING
 
 
-async def test_after_a_stop_the_next_queued_turn_runs(scene: Scene) -> None:
+async def test_next_queued_turn_runs_after_a_stop(scene: Scene) -> None:
     """The lane is free as soon as the stopped turn has ended."""
     await scene.parked()
     queued = await scene.say("next")

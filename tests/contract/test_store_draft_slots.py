@@ -136,7 +136,7 @@ async def test_the_next_try_keeps_its_time(scene: Scene, clock: FakeClock) -> No
     assert (await scene.slot(EARLY)).due_at == due_at
 
 
-async def test_on_the_page_it_is_shown_at_once(scene: Scene) -> None:
+async def test_draft_slot_on_the_page_counts_as_sent(scene: Scene) -> None:
     """Each version counts as sent."""
     lease = await scene.running()
     await scene.store.open_slot(lease, early(where=PAGE))

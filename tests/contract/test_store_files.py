@@ -132,7 +132,7 @@ async def test_a_message_of_another_turn_is_not_found(scene: Scene) -> None:
     assert await scene.rows() == before
 
 
-async def test_it_is_there_after_the_turn_too(scene: Scene) -> None:
+async def test_fetched_file_is_in_the_history(scene: Scene) -> None:
     """Later turns are told of it."""
     await scene.say("look", attachments=(PHOTO,))
     lease = await scene.claim()

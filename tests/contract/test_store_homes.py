@@ -316,7 +316,7 @@ async def test_takeover_keeps_questions_and_children(scene: FamilyScene) -> None
     assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [TOLD]
 
 
-async def test_beside_a_command_the_next_model_turn_is_told(scene: FamilyScene) -> None:
+async def test_notice_of_a_takeover_goes_to_the_next_model_turn(scene: FamilyScene) -> None:
     await both(scene)
     lease = await planned(scene, kind=TurnKind.COMMAND)
     assert await scene.start(lease, 1) is StartOutcome.STARTED
@@ -437,7 +437,7 @@ async def test_a_place_is_forgotten_a_month_after_its_end(scene: FamilyScene) ->
     assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == [told]
 
 
-async def test_after_an_outage_of_the_store_nobody_is_hasty(scene: FamilyScene) -> None:
+async def test_takeover_waits_after_an_outage_of_the_store(scene: FamilyScene) -> None:
     """No node could say that it lives: the first one that can is not the only one that does."""
     await both(scene)
     await parked_at_home(scene)

@@ -157,7 +157,7 @@ async def test_overheard_message_is_no_part(scene: Scene) -> None:
     assert not await scene.store.claim(NODE)
 
 
-async def test_it_waits_six_seconds_at_most(scene: Scene, clock: FakeClock) -> None:
+async def test_cut_message_waits_six_seconds_at_most(scene: Scene, clock: FakeClock) -> None:
     """From the arrival of the first part, however many follow."""
     first = await scene.say("0", cut=True)
     for part in range(1, 5):

@@ -49,7 +49,7 @@ async def test_a_press_decides_an_open_wait(
     assert wait.reason == "because"
 
 
-async def test_at_most_a_thousand_characters_of_a_reason_are_kept(scene: Scene) -> None:
+async def test_reason_is_cut_at_a_thousand_characters(scene: Scene) -> None:
     """A pasted novel does not go into the history."""
     asked = await scene.parked()
     await scene.store.press(press(reason="x" * 5000), asked.wait, deny())

@@ -70,7 +70,7 @@ async def test_the_same_vote_delivered_twice_counts_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("quorum", [3, 5])
-async def test_as_many_as_are_needed_must_allow_it(scene: Scene, quorum: int) -> None:
+async def test_approval_needs_its_quorum(scene: Scene, quorum: int) -> None:
     """Each press counts one person."""
     asked = await scene.parked()
     persons = [f"p{n}" for n in range(quorum)]

@@ -32,7 +32,7 @@ async def _at_once(doings: Iterable[Awaitable[R]]) -> list[R]:
     return [task.result() for task in tasks]
 
 
-async def test_of_a_thousand_presses_one_wins(scene: Scene) -> None:
+async def test_thousand_presses_have_one_winner(scene: Scene) -> None:
     """Approve and deny at once, by a thousand people: one decides, all others are told that it is decided."""
     asked = await scene.parked()
     people = [Principal(f"telegram:{n}") for n in range(PRESSES)]

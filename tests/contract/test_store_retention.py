@@ -116,7 +116,7 @@ async def test_without_a_limit_nothing_is_removed(scene: Scene, clock: FakeClock
     assert await turns_of(scene) == turns
 
 
-async def test_with_both_limits_either_keeps(scene: Scene, clock: FakeClock) -> None:
+async def test_turn_within_either_limit_is_kept(scene: Scene, clock: FakeClock) -> None:
     old = await settled(scene)
     clock.advance(90_000)
     young = [await settled(scene) for _ in range(3)]

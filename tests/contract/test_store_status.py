@@ -52,7 +52,7 @@ def _shown(slot: Slot) -> tuple[str, int, int, SlotState]:
 # --- while the turn is under way ------------------------------------------------------------
 
 
-async def test_it_is_sent_like_any_slot(scene: Scene) -> None:
+async def test_status_line_is_sent_like_any_slot(scene: Scene) -> None:
     """At once, as a slot of the turn."""
     lease = await scene.running()
     async with scene.store.event_bus.subscribe(SLOTS) as heard:
@@ -63,7 +63,7 @@ async def test_it_is_sent_like_any_slot(scene: Scene) -> None:
     assert _shown(slot) == ("shell: df -h", 1, 0, SlotState.DUE)
 
 
-async def test_it_is_rewritten(scene: Scene) -> None:
+async def test_status_line_is_rewritten(scene: Scene) -> None:
     """Another text is a newer version, the same one is none."""
     lease = await _opened(scene)
     assert await scene.store.open_slot(lease, status(lease))
@@ -72,7 +72,7 @@ async def test_it_is_rewritten(scene: Scene) -> None:
     assert _shown(await _line(scene)) == ("thinking", 2, 1, SlotState.DUE)
 
 
-async def test_on_the_page_it_is_shown_at_once(scene: Scene) -> None:
+async def test_status_line_on_the_page_counts_as_sent(scene: Scene) -> None:
     """Each version counts as sent."""
     lease = await _opened(scene, where=PAGE)
     await scene.store.open_slot(lease, status(lease, "thinking", where=PAGE))
@@ -109,7 +109,7 @@ async def test_plan_may_make_it(scene: Scene) -> None:
     assert (await _line(scene)).text == LEFT
 
 
-async def test_one_that_waits_to_be_sent_is_sent_once(scene: Scene) -> None:
+async def test_unsent_status_line_is_sent_once_in_its_last_version(scene: Scene) -> None:
     """As it is then."""
     lease = await scene.running()
     for text in ("a", "b", "c"):
@@ -117,7 +117,7 @@ async def test_one_that_waits_to_be_sent_is_sent_once(scene: Scene) -> None:
     assert [slot.text for slot in await scene.send_all()] == ["c"]
 
 
-async def test_it_keeps_the_time_of_its_next_try(scene: Scene, clock: FakeClock) -> None:
+async def test_rewritten_status_line_keeps_its_next_try(scene: Scene, clock: FakeClock) -> None:
     """A newer line does not pass by a platform's ban."""
     lease = await scene.running()
     await scene.store.open_slot(lease, status(lease))

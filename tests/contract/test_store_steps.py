@@ -304,7 +304,7 @@ async def test_a_call_has_one_result(scene: Scene, clock: FakeClock) -> None:
     assert await scene.rows() == before
 
 
-async def test_with_the_last_result_comes_how_the_turn_stands(scene: Scene) -> None:
+async def test_turn_view_comes_with_the_last_result(scene: Scene) -> None:
     """Not with one that comes before it, and not with one that is not stored."""
     lease = await scene.planned(2)
     assert await scene.store.finish_step(lease, 2, result("two")) is None

@@ -265,7 +265,7 @@ async def test_a_third_generation(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole("the contract suite has each limit; a sixth at once stays")
-async def test_one_that_works_too_long(tmp_path: Path) -> None:
+async def test_child_over_its_time_is_stopped_and_reported(tmp_path: Path) -> None:
     """It is stopped at its time, and the parent is told why and goes on."""
     endless = Rule(text="do it slowly", system=CHILD, reply=Reply(text="word " * 5000, chunks=5000, delay_s=0.05))
     rules = [endless, *asks("Ask a slow one", spawn("do it slowly"))]
@@ -282,7 +282,7 @@ async def test_one_that_works_too_long(tmp_path: Path) -> None:
         assert [line.turn.state for line in await family_of(found.daemon.state)] == [TurnState.FAILED]
 
 
-async def test_one_that_uses_too_much(tmp_path: Path) -> None:
+async def test_child_over_its_tokens_is_stopped_and_reported(tmp_path: Path) -> None:
     """A child has a sixth of its parent's tokens; beyond that its model is not asked again, and the parent is told."""
     rules = [*works("a"), *asks("Ask a dear one", spawn("do a"))]
     async with tree(tmp_path, rules, "[limits]\ntokens_per_turn = 60\n") as found:

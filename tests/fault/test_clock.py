@@ -48,7 +48,7 @@ async def ended(two: Pair, turns: int) -> list[Turn]:
 
 
 @pytest.mark.parametrize("jump_s", JUMPS_S)
-async def test_while_a_card_is_open(jump_s: float, tmp_path: Path) -> None:
+async def test_clock_jump_with_an_open_card(jump_s: float, tmp_path: Path) -> None:
     """Its button works, unless its hour has passed by the clock; and the next one works after a jump back."""
     clock = JumpingClock()
     async with pair(tmp_path, clock) as two:
@@ -73,7 +73,7 @@ async def test_while_a_card_is_open(jump_s: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jump_s", JUMPS_S)
-async def test_while_a_command_runs(jump_s: float, tmp_path: Path) -> None:
+async def test_clock_jump_during_a_command(jump_s: float, tmp_path: Path) -> None:
     """It runs once, and its turn ends, whoever holds the lease afterwards."""
     clock = JumpingClock()
     async with pair(tmp_path, clock) as two:

@@ -140,7 +140,7 @@ def check(wait: Wait, step: Step, ran: int) -> None:
     ("verbs", "won", "ran"),
     [(["once"], "approved", 1), (["deny"], "denied", 0), (["deny_reason", "deny"], "denied", 0)],
 )
-async def test_of_a_thousand_presses_one_counts(verbs: list[str], won: str, ran: int, tmp_path: Path) -> None:
+async def test_thousand_presses_have_one_winner(verbs: list[str], won: str, ran: int, tmp_path: Path) -> None:
     """One wins, it runs once or never, and all the others are told why theirs did nothing."""
     async with crowd(tmp_path) as everybody:
         await everybody.press(verbs)
@@ -229,7 +229,7 @@ async def test_expired_before_it_was_pressed(tmp_path: Path) -> None:
         check(wait, step, times)
 
 
-async def test_it_expires_under_the_presses(tmp_path: Path) -> None:
+async def test_expiry_under_the_presses_leaves_at_most_one_decision(tmp_path: Path) -> None:
     """A thousand presses around the moment: at most one counts."""
     async with crowd(tmp_path, expiry="1s") as everybody:
         await everybody.press(["once", "deny"])

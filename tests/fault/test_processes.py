@@ -203,7 +203,7 @@ async def test_nothing_outlives_the_command(page: Visitor) -> None:
 
 
 @pytest.mark.sampled(1)
-async def test_one_that_dies(page: Visitor) -> None:
+async def test_killed_command_has_an_exit_code(page: Visitor) -> None:
     """Killed by itself, by a signal, or told to leave: an exit code, and the next command works."""
     for command, code in [("kill -9 $$", 137), ("kill -SEGV $$", 139), ("exit 3", 3), ("exec false", 1)]:
         told = await result(page, await allow(page, command))
@@ -212,7 +212,7 @@ async def test_one_that_dies(page: Visitor) -> None:
 
 
 @pytest.mark.sampled(1)
-async def test_it_dies_with_the_daemon(page: Visitor) -> None:
+async def test_command_dies_with_the_daemon(page: Visitor) -> None:
     """Killed by `kill -9`, the daemon takes every process with it, those with a session of their own too."""
     marker = fresh()
     await allow(page, f"setsid sleep {marker} & sleep {marker}")

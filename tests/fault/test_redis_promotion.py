@@ -56,7 +56,7 @@ async def asked(one: Fleet, name: str) -> Shown:
 
 
 @pytest.mark.timeout(times(120, 1800))
-async def test_with_a_replica_a_promotion_loses_nothing(tmp_path: Path) -> None:
+async def test_promotion_with_a_replica_loses_nothing(tmp_path: Path) -> None:
     """People write on while the replica is cut off and the primary dies. What was approved right before runs once."""
     chance, said = dice("F09"), Said()
     async with one_daemon(tmp_path, replicas=1) as one:

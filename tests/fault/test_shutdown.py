@@ -74,7 +74,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.whole("all of it at the same time stays")
-async def test_while_the_model_streams(world: World) -> None:
+async def test_shutdown_while_the_model_streams(world: World) -> None:
     """J5: the request is closed, the turn goes back to the queue, and the next life asks again and answers once."""
     slow = Rule(reply=Reply(text="one two three four five six", chunks=6, delay_s=5))
     world.model.rules.append(slow)
@@ -91,7 +91,7 @@ async def test_while_the_model_streams(world: World) -> None:
 
 
 @pytest.mark.whole("all of it at the same time stays")
-async def test_while_a_command_runs(world: World) -> None:
+async def test_shutdown_while_a_command_runs(world: World) -> None:
     """J12: its whole tree is killed, even what ignores SIGTERM; the result says so and the answer comes."""
     marker = f"7{time.monotonic_ns() % 10**9}"
     await world.platform.say(ANN, f"/shell trap '' TERM; echo x >> ran; sleep {marker}")
@@ -112,7 +112,7 @@ async def test_while_a_command_runs(world: World) -> None:
 
 
 @pytest.mark.whole("all of it at the same time stays")
-async def test_while_the_platform_does_not_answer(world: World) -> None:
+async def test_shutdown_while_the_platform_is_silent(world: World) -> None:
     """J17: nobody knows whether the answer was shown, so the next life shows it once more, and says so."""
     world.model.rules.append(Rule(reply=Reply(text="Here I am.")))
     world.platform.answer_send = lambda frame: None
@@ -127,7 +127,7 @@ async def test_while_the_platform_does_not_answer(world: World) -> None:
     assert len(world.model.requests) == 1
 
 
-async def test_while_all_of_it_happens(world: World) -> None:
+async def test_shutdown_while_all_of_it_happens(world: World) -> None:
     """A streaming model, a command, a platform that is silent, an open page and twenty messages that wait."""
     said = [f"question {n}" for n in range(20)]
     world.model.rules.append(Rule(text="question 0$", reply=Reply(text="slow", chunks=4, delay_s=5)))
@@ -164,7 +164,7 @@ async def test_while_all_of_it_happens(world: World) -> None:
 
 
 @pytest.mark.whole("all of it at the same time, and kills with open cards, stay")
-async def test_while_a_card_waits(world: World) -> None:
+async def test_shutdown_while_a_card_waits(world: World) -> None:
     """A parked turn holds nothing up: the daemon is gone at once, and the same button works in the next life."""
     await world.platform.say(ANN, "/shell echo x >> ran")
     card = await world.platform.see(CHAT, "card", "echo x")
@@ -215,7 +215,7 @@ port = {port}
 """
 
 
-async def test_while_name_servers_do_not_answer(tmp_path: Path) -> None:
+async def test_shutdown_while_name_servers_are_silent(tmp_path: Path) -> None:
     """What the system looks up cannot be cut short; nobody waits for it."""
     async with FakePlatform().serve() as platform:
         daemon = Daemon(folder=tmp_path, config=SILENT.format(port=platform.port))

@@ -228,7 +228,7 @@ async def decided(one: Wire, card: Shown, label: str, wanted: str) -> None:
     assert (await one.telegram.toast(one.telegram.press(card.chat, card, data, forged=True))).text == wanted
 
 
-async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path) -> None:
+async def test_cards_are_offered_again_after_a_long_absence(tmp_path: Path) -> None:
     """The new card works, and so does the old one; whichever is pressed first decides, and it runs once."""
     async with wire(tmp_path) as one:
         await one.start()

@@ -197,7 +197,7 @@ async def test_two_commands_share_a_card_and_run_once_each(world: World) -> None
     assert "openai:scripted: 2 answers, 200,000 tokens read, 40,000 written, $0.800" in used.text
 
 
-async def test_it_is_steered_and_stopped(world: World) -> None:
+async def test_turn_is_steered_and_stopped(world: World) -> None:
     """What is said meanwhile is in its next request; /stop ends an endless answer, and a long command, in a second."""
     telegram, model = world.telegram, world.model
     model.rules += [
@@ -234,7 +234,7 @@ async def test_it_is_steered_and_stopped(world: World) -> None:
 
 
 @pytest.mark.whole("test_model_answers has a fallback that steps in")
-async def test_when_a_model_fails_another_steps_in(world: World) -> None:
+async def test_fallback_answers_when_a_model_fails(world: World) -> None:
     """The first is asked twice in vain; the second answers, and the chat says so. Then the first is left alone."""
     telegram, model = world.telegram, world.model
     busy = Reply(status=429, error="too many requests", headers={"Retry-After": "1"})

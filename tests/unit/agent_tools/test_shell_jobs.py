@@ -158,7 +158,7 @@ def test_specs_of_the_job_tools() -> None:
         )  # fmt: skip
 
 
-def test_to_look_is_to_read_and_to_type_is_asked() -> None:
+def test_poll_is_a_read_and_typing_is_asked() -> None:
     """What is typed reaches a program that one press started: it may do as much as a command of its own."""
     args = shell_poll.Args.model_validate
     assert shell_poll.scope(args({"job": "j1"}), None) == CallScope(risk=Risk.READ)

@@ -41,7 +41,7 @@ def refusal(tmp_path: Path, toml: str, environ: Mapping[str, str] | None = None)
     return caught.value
 
 
-def test_of_two_models_of_one_name_one_is_to_be_called_otherwise(tmp_path: Path) -> None:
+def test_second_model_of_one_name_is_refused(tmp_path: Path) -> None:
     twice = '[[model.fallback]]\nname = "openai:x"\nbase_url = "http://127.0.0.1:2/v1"\n'
     for toml in (MODEL + twice, MODEL + FALLBACK + FALLBACK):
         error = refusal(tmp_path, toml)

@@ -110,7 +110,7 @@ def test_bad_setting_is_refused_with_key_and_cure(tmp_path: Path, toml: str, key
     assert "problems" not in told, "one mistake is one problem"
 
 
-def test_by_http_it_needs_an_address_that_slack_reaches(tmp_path: Path) -> None:
+def test_http_mode_needs_a_public_address(tmp_path: Path) -> None:
     loaded = read(tmp_path, HTTP + PUBLIC)
     assert settings_of(loaded, "slack") is not None
     assert loaded.warnings == ()
@@ -127,7 +127,7 @@ def test_dangerous_or_useless_setting_is_warned_of(tmp_path: Path) -> None:
     )
 
 
-def test_with_slack_people_can_write(tmp_path: Path) -> None:
+def test_slack_owner_without_the_page_is_enough(tmp_path: Path) -> None:
     toml = (
         ONE
         + '[channels.web]\nenabled = false\n[owners]\nann = ["slack:T0AA/U0BB"]\n[chats]\nallow = ["slack:T0AA/C0CC"]\n'

@@ -160,7 +160,7 @@ def test_a_bot_that_nobody_may_write_to_is_warned_of(tmp_path: Path, toml: str, 
     assert not [line for line in read(tmp_path, toml).warnings if "nobody may write to the bot" in line]
 
 
-def test_with_telegram_people_can_write(tmp_path: Path) -> None:
+def test_telegram_owner_without_the_page_is_enough(tmp_path: Path) -> None:
     toml = ONE + '[channels.web]\nenabled = false\n[owners]\nann = ["telegram:1001"]\n'
     loaded = read(tmp_path, toml)
     assert loaded.warnings == ()

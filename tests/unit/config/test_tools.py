@@ -50,14 +50,14 @@ def test_without_a_table_they_have_their_defaults(tmp_path: Path) -> None:
     assert tools["plain"].settings is None
 
 
-def test_they_stand_beside_those_of_every_tool(tmp_path: Path) -> None:
+def test_own_settings_stand_beside_those_of_every_tool(tmp_path: Path) -> None:
     toml = '[tools.kite]\npermission = "always"\nline = 40\nwinds = ["north"]\nrest = "90s"\n'
     kite = read(tmp_path, toml).tools["kite"]
     assert kite.availability is Availability.ALWAYS
     assert kite.settings == Kite(line=40, winds=("north",), rest=timedelta(seconds=90))
 
 
-def test_they_come_from_variables_too(tmp_path: Path) -> None:
+def test_own_settings_come_from_variables_too(tmp_path: Path) -> None:
     kite = read(tmp_path, "", {"DRAGOMAN_TOOLS__KITE__LINE": "41", "DRAGOMAN_TOOLS__KITE__WINDS": "north, west"})
     assert kite.tools["kite"].settings == Kite(line=41, winds=("north", "west"))
 

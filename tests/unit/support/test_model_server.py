@@ -73,7 +73,7 @@ async def test_a_wrong_key_is_refused_and_none_is_kept() -> None:
     assert "wrong" not in repr(asked)
 
 
-async def test_as_a_program(tmp_path: Path) -> None:
+async def test_model_server_runs_as_a_program(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": [{"text": "From the file."}]}))
     command = [sys.executable, "-m", "tests.support.model_server", "--port", "0", "--script", str(script)]
@@ -209,7 +209,7 @@ async def test_a_function_can_answer(session: aiohttp.ClientSession) -> None:
 # --- what goes wrong ------------------------------------------------------------------------
 
 
-async def test_it_cuts_after_any_event(session: aiohttp.ClientSession) -> None:
+async def test_model_server_cuts_after_any_event(session: aiohttp.ClientSession) -> None:
     whole = Reply(text="All is well.", chunks=3, calls=(Call(name="shell"),))
     async with ScriptedModel() as server:
         for count in range(count_events(whole)):
@@ -257,7 +257,7 @@ async def test_an_endless_answer_ends_when_nobody_listens(session: aiohttp.Clien
         assert server.at_once == 0
 
 
-async def test_it_counts_what_is_answered_at_once(session: aiohttp.ClientSession) -> None:
+async def test_model_server_counts_parallel_requests(session: aiohttp.ClientSession) -> None:
     async with ScriptedModel(rules=[Rule(reply=Reply(text="Hm.", think_s=0.3))]) as server:
         async with asyncio.TaskGroup() as group:
             for _ in range(3):

@@ -201,7 +201,7 @@ async def test_parallel_first_calls_share_one_browser_and_no_cookies(tmp_path: P
         assert asked == {site.removeprefix("http://")}
 
 
-async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, site: Site) -> None:
+async def test_idle_browser_is_ended_and_cookies_are_kept(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path, idle=60) as browsers:
         await browsers.title("ann", f"{site}/sign-in?name=ann")
         [session] = browsers.place.sessions
@@ -381,7 +381,7 @@ async def test_stop_does_not_wait_for_a_starting_browser(tmp_path: Path, site: S
         await asking
 
 
-async def test_one_that_cannot_start_does_not_end_the_others(
+async def test_failed_start_of_a_browser_does_not_end_the_others(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Playwright's process ends, for example without memory: its error then has no type of its own."""

@@ -103,7 +103,7 @@ async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
     assert "This is the beginning" in words
 
 
-async def test_of_a_very_long_text_no_snapshot_is_made(desk: Desk) -> None:
+async def test_snapshot_of_a_very_long_text_is_refused(desk: Desk) -> None:
     await desk.open("/plain")
     assert desk.session.page is not None
     much = LONG.replace("200_000", "1_100_000").replace("whiteSpace = 'nowrap'", "display = 'none'")  # nor laid out

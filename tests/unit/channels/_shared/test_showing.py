@@ -103,7 +103,7 @@ async def test_changed_part_is_edited_and_a_surplus_part_deleted(board: Board, t
     assert board.there == {}
 
 
-async def test_after_a_restart_nothing_is_known(told: Told) -> None:
+async def test_unknown_messages_are_edited_after_a_restart(told: Told) -> None:
     board = Board(digests=Digests(), there={"101": "a"})
     assert await board.show(parts("a"), "101", told) == "101"
     assert board.did == ["change 101, not known"]

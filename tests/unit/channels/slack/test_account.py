@@ -422,7 +422,7 @@ async def test_optional_call_may_be_refused(slack: FakeSlack, scene: Scene) -> N
 # --- one node has the sockets -------------------------------------------------------------------
 
 
-async def test_it_connects_only_while_it_holds_the_lease(slack: FakeSlack, scene: Scene) -> None:
+async def test_account_connects_only_while_it_holds_the_lease(slack: FakeSlack, scene: Scene) -> None:
     """Ready to: it knows who it is. Another node has the sockets meanwhile, and that is no trouble."""
     scene.host.ours = False
     async with running(scene) as account:

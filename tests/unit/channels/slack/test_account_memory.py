@@ -150,7 +150,7 @@ TROUBLE = [faults.broken(), faults.page(), faults.drop(), faults.too_many(7), fa
 
 
 @pytest.mark.parametrize("fault", TROUBLE)
-async def test_while_slack_does_not_say_what_was_known_last_holds(
+async def test_expired_lookup_is_used_while_slack_fails(
     slack: FakeSlack, known: SlackDirectory, clock: FakeClock, fault: Fault
 ) -> None:
     slack.person(ANN, "ann")
@@ -165,9 +165,7 @@ async def test_while_slack_does_not_say_what_was_known_last_holds(
 
 
 @pytest.mark.parametrize("fault", TROUBLE)
-async def test_of_whom_nothing_is_known_that_is_not_certain(
-    slack: FakeSlack, known: SlackDirectory, fault: Fault
-) -> None:
+async def test_failed_first_lookup_is_not_certain(slack: FakeSlack, known: SlackDirectory, fault: Fault) -> None:
     slack.person(ANN)
     slack.script(refusing("users.info", fault, 1))
     assert not (await known.standing(slack.team, ANN)).certain

@@ -55,7 +55,7 @@ async def test_a_file_comes_in_pieces_with_the_token_and_unpacked(slack: FakeSla
     assert (asked.token, asked.encoding) == (slack.bot_token, "identity")
 
 
-async def test_again_is_safe_and_an_empty_file_is_no_bytes(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_repeated_fetch_is_safe_and_an_empty_file_has_no_bytes(slack: FakeSlack, channel: SlackChannel) -> None:
     file, taken = named(slack.attach(ANN, b"")), Taken()
     await channel.fetch(DIRECT, file, taken)
     await channel.fetch(DIRECT, file, taken)

@@ -79,7 +79,7 @@ def test_nothing_that_is_typed_becomes_a_command_or_a_mention(text: str) -> None
 
 
 @pytest.mark.parametrize("unit", ["<", "<@U0ME>", "<a|", "&amp;", "<!date^", "<<", " <@U0ME"])
-def test_it_takes_time_in_proportion(unit: str) -> None:
+def test_reading_a_text_takes_linear_time(unit: str) -> None:
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
         began = time.thread_time()

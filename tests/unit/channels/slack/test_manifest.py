@@ -83,7 +83,7 @@ def test_a_socket_needs_no_address() -> None:
     assert not URL.search(json.dumps(found))
 
 
-def test_by_http_everything_comes_to_one_address() -> None:
+def test_manifest_over_http_has_one_address() -> None:
     found = manifest("http", account="work", public_url="https://bot.example.org")
     assert found["settings"]["socket_mode_enabled"] is False
     url = "https://bot.example.org/slack/work"

@@ -137,7 +137,7 @@ def test_without_code_nothing_is_lost(text: str, room: int) -> None:
     assert re.sub(r"\s+", "", "".join(MARKUP.split(plain, room))) == re.sub(r"\s+", "", plain)
 
 
-def test_it_is_cut_between_paragraphs_where_that_is_possible() -> None:
+def test_text_is_cut_between_paragraphs_where_possible() -> None:
     text = "\n\n".join(f"paragraph {n} " + "word " * 20 for n in range(10))
     assert all(piece.startswith("paragraph ") for piece in MARKUP.split(text, 300))
 

@@ -102,7 +102,7 @@ async def test_shown_file_stays_when_the_stored_one_is_removed(
     assert len(slack.log) == asked
 
 
-async def test_of_a_file_that_cannot_be_shown_the_caption_says_why(
+async def test_unshowable_file_has_its_reason_in_the_caption(
     slack: FakeSlack, channel: SlackChannel, tmp_path: Path
 ) -> None:
     empty, large = tmp_path / "empty", tmp_path / "large"

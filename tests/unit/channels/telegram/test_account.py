@@ -58,7 +58,7 @@ def offsets(telegram: FakeTelegram) -> list[int | None]:
 # --- introducing itself -------------------------------------------------------------------------
 
 
-async def test_it_introduces_itself_and_names_its_commands_by_scope(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_account_reads_its_identity_and_sets_its_commands(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene) as bot:
         await until(lambda: len(telegram.chats.commands) == 2 and telegram.calls("getUpdates"))
         assert bot.trouble() == ""
@@ -113,7 +113,7 @@ async def test_a_token_that_is_revoked_later_is_said_too(telegram: FakeTelegram,
 # --- polling ------------------------------------------------------------------------------------
 
 
-async def test_it_asks_for_what_it_reads_and_for_nothing_else(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_poll_asks_only_for_the_updates_that_are_read(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene):
         await until(lambda: telegram.calls("getUpdates"))
     asked = telegram.calls("getUpdates")[0].parameters
@@ -129,7 +129,7 @@ async def test_messages_are_stored_then_confirmed_once(telegram: FakeTelegram, s
         await until(lambda: scene.points == ["J3"])
 
 
-async def test_after_an_empty_answer_no_offset_is_sent(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_poll_after_an_empty_answer_sends_no_offset(telegram: FakeTelegram, scene: Scene) -> None:
     empty = Fault(acts=False, status=200, body=b'{"ok": true, "result": []}')
     async with running(scene):
         telegram.say(ANN, "one")
@@ -203,7 +203,7 @@ async def test_updates_without_a_number_are_kept_and_do_not_spin(telegram: FakeT
 # --- one poller ---------------------------------------------------------------------------------
 
 
-async def test_it_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_account_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, scene: Scene) -> None:
     scene.host.ours = False
     async with running(scene) as bot:
         await until(lambda: len(scene.host.held) >= 3)

@@ -64,7 +64,7 @@ async def test_a_conflict_after_a_takeover_alerts_nobody(telegram: FakeTelegram,
         assert scene.host.under[0] == NamedLease(name="telegram/main", node=NodeId("here"), fence=2)
 
 
-async def test_it_yields_ever_longer_to_one_that_goes_on_polling(
+async def test_poll_conflict_waits_ever_longer(
     telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     conflict = faults.error(409, "Conflict: terminated by other getUpdates request")

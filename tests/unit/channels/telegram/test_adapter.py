@@ -98,7 +98,7 @@ async def test_edit_changes_the_message_and_an_equal_one_asks_nothing(
     assert len(telegram.calls("editMessageText")) == 1
 
 
-async def test_after_a_restart_an_equal_edit_is_a_success(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_equal_edit_after_a_restart_is_a_success(telegram: FakeTelegram, scene: Scene) -> None:
     slot = Shower(TelegramChannel(scene.context(), QUICK))
     await slot.show("one")
     slot.channel = TelegramChannel(scene.context(), QUICK)

@@ -71,7 +71,7 @@ def test_a_recording_of_the_persons_own_is_speech(fields: dict[str, Any], spoken
     assert (file.spoken, file.seconds) == (spoken, 7)
 
 
-def test_of_a_photo_the_largest_is_taken() -> None:
+def test_largest_size_of_a_photo_is_taken() -> None:
     sizes = [sized("s", 90, 67), sized("l", 1280, 960), sized("m", 320, 240)]
     assert [file.source for file in said(text=None, photo=sizes).attachments] == ["l"]
 
@@ -114,7 +114,7 @@ def test_file_above_the_download_limit_is_named(over: int) -> None:
     assert said(text=None, document=told).attachments[0].size == DOWNLOAD_BYTES + over, "a server of one's own"
 
 
-def test_of_an_album_that_is_too_large_the_person_is_told_once() -> None:
+def test_album_above_the_limit_has_one_reply() -> None:
     large = {**FILE, "file_size": 30_000_000}
     one, two = (public(text=None, video=large, media_group_id="5", message_id=number) for number in (7, 8))
     assert one.event_key == two.event_key

@@ -51,7 +51,9 @@ async def test_a_file_comes_in_pieces_and_unpacked(telegram: FakeTelegram, chann
     assert [asked.encoding for asked in telegram.hub.fetched] == ["identity"]
 
 
-async def test_again_is_safe_and_an_empty_file_is_no_bytes(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_repeated_fetch_is_safe_and_an_empty_file_has_no_bytes(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
     file, taken = named(telegram.attach(ANN, "document", b"")), Taken()
     await channel.fetch(DIRECT, file, taken)
     await channel.fetch(DIRECT, file, taken)

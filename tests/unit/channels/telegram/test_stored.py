@@ -223,7 +223,7 @@ async def test_a_message_that_somebody_took_away_is_shown_anew(
     assert [(message.text, content(message)) for message in telegram.shown(ANN)] == [("two", png())]
 
 
-async def test_of_a_file_that_cannot_be_shown_the_caption_says_why(
+async def test_unshowable_file_has_its_reason_in_the_caption(
     telegram: FakeTelegram, channel: TelegramChannel, tmp_path: Path
 ) -> None:
     empty, large = tmp_path / "empty", tmp_path / "large"

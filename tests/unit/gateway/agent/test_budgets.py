@@ -78,7 +78,7 @@ async def test_all_accounts_of_an_owner_are_one_person(tmp_path: Path) -> None:
     assert await ask(engine, BOB, BOB_CHAT) is TurnState.DONE, "another person has a budget of their own"
 
 
-async def test_in_a_group_the_person_is_named(tmp_path: Path) -> None:
+async def test_budget_notice_in_a_group_names_the_person(tmp_path: Path) -> None:
     engine = engine_of(tmp_path, DAY, using(2_000))
     await ask(engine, BOB, GROUP)
     (told,) = await notes(engine, f"chat:{GROUP.key}")

@@ -184,7 +184,7 @@ async def test_summary_delays_no_turn_and_is_made_once_at_a_time(engine: Engine,
 
 
 @pytest.mark.parametrize("failure", [ModelError("Away."), Answer(text=" \n"), ValueError("a bug")])
-async def test_one_that_fails_is_tried_after_the_next_turn(
+async def test_failed_summary_is_tried_after_the_next_turn(
     engine: Engine, model: Chatting, failure: Answer | Exception
 ) -> None:
     model.summaries = [failure]
@@ -202,7 +202,7 @@ async def _is(found: bool) -> bool:
     return found
 
 
-async def test_one_that_takes_too_long_is_given_up(engine: Engine, model: Chatting) -> None:
+async def test_slow_summary_is_given_up(engine: Engine, model: Chatting) -> None:
     model.go.clear()
     engine.compaction.within_s = 0.05
     async with in_background(engine.worker().run()):

@@ -77,7 +77,7 @@ async def test_a_quick_call_is_not_seen(tmp_path: Path, read: FakeTool) -> None:
     assert [slot.kind for slot in await engine.slots()] == [SlotKind.ANSWER]
 
 
-async def test_on_the_page_there_is_no_line(tmp_path: Path, read: FakeTool) -> None:
+async def test_page_has_no_status_line(tmp_path: Path, read: FakeTool) -> None:
     engine = Engine(tmp_path, [read], script=[calls("read:notes")])
     async with at_work(engine, FakeChannel()):
         await engine.say(where=ANN_PAGE)
@@ -112,7 +112,7 @@ async def test_activity_of_children_is_in_the_status_line_of_the_root(tmp_path: 
     assert [slot.kind for slot in await engine.slots() if slot.conversation == CHAT].count(SlotKind.STATUS) == 1
 
 
-async def test_of_a_line_that_cannot_be_shown_nobody_is_told(tmp_path: Path, read: FakeTool) -> None:
+async def test_unshowable_status_line_is_not_reported(tmp_path: Path, read: FakeTool) -> None:
     engine = Engine(tmp_path, [read], script=[calls("read:notes")])
     channel = FakeChannel(outcomes=[SendFailed("no", outcome=SendOutcome.DEAD)])
     async with at_work(engine, channel):

@@ -31,7 +31,7 @@ def turn(text: str = "Hello.", number: int = 0) -> TurnView:
     return replace(made, turn=replace(made.turn, id=TurnId(f"t{number}")))
 
 
-def test_it_is_worked_out_once_for_a_turn_that_is_read_again() -> None:
+def test_value_is_computed_once_for_a_turn() -> None:
     counted, one = Counted(), turn()
     of = PerTurnCache(counted)
     later = replace(one, session=replace(one.session, summary="in short"))
@@ -48,14 +48,14 @@ def test_changed_turn_is_computed_again() -> None:
     assert counted.times == 3
 
 
-def test_of_long_turns_nothing_is_kept() -> None:
+def test_long_turn_is_not_cached() -> None:
     counted, long = Counted(), turn("x" * BYTES_AT_MOST)
     of = PerTurnCache(counted)
     assert of.of(long) == of.of(long)
     assert counted.times == 2
 
 
-def test_of_many_middling_turns_fewer_are_kept() -> None:
+def test_fewer_turns_are_cached_when_they_are_large() -> None:
     counted = Counted()
     of = PerTurnCache(counted)
     turns = [turn("я" * (BYTES_AT_MOST // 3), number=n) for n in range(TURNS_KEPT)]

@@ -181,7 +181,7 @@ async def test_shutdown_gives_back_what_runs_with_what_it_printed(engine: Engine
     assert await engine.texts() == ["After the restart."]
 
 
-async def test_after_a_drain_nothing_is_claimed(engine: Engine) -> None:
+async def test_drained_worker_claims_nothing(engine: Engine) -> None:
     worker = engine.worker()
     worker.drain()
     turn = await engine.say()

@@ -353,7 +353,7 @@ def test_a_fail_point_that_does_not_exist_stops_the_start(tmp_path: Path) -> Non
         )
 
 
-def test_it_knows_its_version() -> None:
+def test_version_is_known() -> None:
     assert own_version()[0].isdigit()
 
 

@@ -106,7 +106,7 @@ async def test_family_is_not_taken_when_its_folder_cannot_be_set_aside(store: Ol
     assert await homes(store) == [THERE]
 
 
-async def test_one_that_cannot_be_taken_blocks_no_other(store: OldListStore, tmp_path: Path) -> None:
+async def test_failed_takeover_blocks_no_other(store: OldListStore, tmp_path: Path) -> None:
     bad = SessionId("chat:bad")
     store.listed, store.broken = (bad, MAIN), frozenset({bad})
     await keeper(store, tmp_path).look()
@@ -148,7 +148,7 @@ async def test_a_node_that_takes_no_turns_takes_no_session(store: OldListStore, 
         await until(taken)
 
 
-async def test_after_an_outage_of_the_store_nobody_is_missed(store: OldListStore, tmp_path: Path) -> None:
+async def test_home_is_not_missed_after_an_outage_of_the_store(store: OldListStore, tmp_path: Path) -> None:
     """Any node misses a home, one that takes no turns as well, once its looks followed each other for a while."""
     one = keeper(store, tmp_path, is_open=False)
     one.heard_for_s, found = 0.1, list[int]()

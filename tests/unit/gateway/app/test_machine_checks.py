@@ -60,7 +60,7 @@ def test_obstacle_in_place_of_the_state_folder_is_a_problem(tmp_path: Path, plac
     assert "--state" in one.cure
 
 
-def test_one_that_can_be_made_is_none(tmp_path: Path) -> None:
+def test_state_folder_that_can_be_made_is_no_problem(tmp_path: Path) -> None:
     assert says(found(tmp_path / "a" / "b"), "made at the first start").level is Level.OK
     assert not (tmp_path / "a").exists()
 
@@ -84,7 +84,7 @@ def test_why_nothing_can_be_written_is_said(
     assert one.cure.startswith("Free" if number == errno.ENOSPC else "Make it a folder")
 
 
-def test_one_that_cannot_be_listed_is_a_problem(monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
+def test_unlistable_state_folder_is_a_problem(monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
     """Relevant for a folder open to others: its file names decide whether it may be closed."""
 
     listed = os.scandir
@@ -104,7 +104,7 @@ def test_one_that_cannot_be_listed_is_a_problem(monkeypatch: pytest.MonkeyPatch,
 # --- the store's folder ---------------------------------------------------------------------
 
 
-def test_one_that_a_start_makes_is_no_problem(state: Path, tmp_path: Path) -> None:
+def test_store_folder_made_at_the_start_is_no_problem(state: Path, tmp_path: Path) -> None:
     one = says(found(state, store=str(tmp_path / "a" / "b" / "x.db")), f"store's folder {tmp_path}/a/b")
     assert (one.level, one.what) == (Level.OK, f"store's folder {tmp_path}/a/b (made at the first start)")
     (tmp_path / "link.db").symlink_to(tmp_path / "c" / "x.db")
@@ -112,7 +112,7 @@ def test_one_that_a_start_makes_is_no_problem(state: Path, tmp_path: Path) -> No
     assert not (tmp_path / "a").exists()
 
 
-def test_one_that_cannot_be_made_is(state: Path, tmp_path: Path) -> None:
+def test_impossible_store_folder_is_a_problem(state: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     one = says(found(state, store=str(tmp_path / "file" / "x.db")), "store's folder")
     assert one.what == f"Nothing can be written into the store's folder {tmp_path}/file: Not a directory."

@@ -84,7 +84,7 @@ def test_foreign_store_is_refused(tmp_path: Path, make: Callable[[Path], None], 
 
 
 @pytest.mark.parametrize("url", ["sqlite:///no/such/dragoman.db", "memory://"])
-def test_one_that_is_not_there_yet_is_not_made(url: str) -> None:
+def test_missing_store_is_not_created(url: str) -> None:
     check_store(url)
 
 

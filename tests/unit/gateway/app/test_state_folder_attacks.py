@@ -56,7 +56,7 @@ def test_a_folder_that_people_share_is_not_closed_to_them(tmp_path: Path, mode: 
 
 
 @pytest.mark.parametrize("names", [(), ("lost+found",), ("state.key", "workspaces"), ("dragoman.db",)])
-def test_one_that_is_ours_or_empty_is(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_own_or_empty_state_folder_is_closed(tmp_path: Path, names: tuple[str, ...]) -> None:
     folder = shared(tmp_path / "ours", 0o755, *names)
 
     open_state(folder)

@@ -137,7 +137,7 @@ def test_approver_asking_in_a_direct_chat_gets_no_note() -> None:
     assert [slot.kind for slot in slots] == [SlotKind.CARD]
 
 
-def test_below_a_main_session_it_is_asked_where_that_turn_began() -> None:
+def test_child_of_main_asks_where_its_turn_began() -> None:
     below = child(SessionKind.MAIN, OTHER_CHAT)
     inside = turn(child_place(below.id))
     found = audience(below, inside, [Contact(seen=reach((ANN_TELEGRAM, CHAT, EPOCH)), here=True)], EPOCH)

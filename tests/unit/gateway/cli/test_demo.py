@@ -47,7 +47,7 @@ def calling(*results: str) -> Messages:
 # --- the script -----------------------------------------------------------------------------
 
 
-def test_it_asks_for_two_commands_at_once_and_sums_up() -> None:
+def test_demo_asks_for_two_commands_at_once_and_sums_up() -> None:
     asked = next_saying([user(QUESTION)], TOOLS)
     assert asked.text
     assert [(call.tool, call.arguments["command"]) for call in asked.calls] == [("shell", one) for one in COMMANDS]
@@ -56,7 +56,7 @@ def test_it_asks_for_two_commands_at_once_and_sums_up() -> None:
     assert told.text == "The kernel is **6.1.0-13**. The disk of `/` is **40%** full: 12G used of 30G, 18G free."
 
 
-def test_it_says_which_command_did_not_end_well() -> None:
+def test_demo_names_the_failed_command() -> None:
     denied = "[denied: denied] The owner said no."
     told = next_saying([user(QUESTION), *calling(KERNEL, denied)], TOOLS)
     assert told.text == f"`uname -r` printed: 6.1.0-13\n`df -h /` did not end well: {denied}"
@@ -64,7 +64,7 @@ def test_it_says_which_command_did_not_end_well() -> None:
     assert odd.text.endswith("`df -h /` printed: no table")
 
 
-def test_it_asks_three_sub_sessions_whose_tasks_it_understands() -> None:
+def test_demo_asks_three_sub_sessions() -> None:
     asked = next_saying([user("Ask three sub-sessions to look around")], TOOLS)
     assert [call.tool for call in asked.calls] == ["sessions_spawn"] * 3
     for call, errand in zip(asked.calls, ERRANDS, strict=True):
@@ -79,14 +79,14 @@ def test_it_asks_three_sub_sessions_whose_tasks_it_understands() -> None:
 @pytest.mark.parametrize(
     ("text", "tools"), [(QUESTION, ["sessions_spawn"]), ("run `id`", []), ("sub-sessions", ["shell"])]
 )
-def test_it_calls_no_tool_that_it_was_not_offered(text: str, tools: Sequence[str]) -> None:
+def test_demo_calls_only_offered_tools(text: str, tools: Sequence[str]) -> None:
     said = next_saying([user(text)], tools)
     assert said.calls == ()
     assert "session" in said.text
 
 
 @pytest.mark.parametrize("messages", [[], [user("Hello")], [user("")], [user(QUESTION), {"role": "assistant"}]])
-def test_to_anything_else_it_says_what_can_be_tried(messages: Messages) -> None:
+def test_demo_answers_anything_else_with_help(messages: Messages) -> None:
     assert next_saying(messages, TOOLS).text == HELP
     for words in re.findall(r"^- ([^`].*)$", HELP, re.MULTILINE):
         assert next_saying([user(words)], TOOLS).calls, words

@@ -266,7 +266,7 @@ async def test_a_reply_after_the_approval_expired_is_a_message(engine: Engine) -
     assert (await press(engine, first, key="later")).result is PressResult.EXPIRED
 
 
-async def test_after_an_hour_nobody_remembers_the_question(engine: Engine) -> None:
+async def test_reason_is_not_expected_after_an_hour(engine: Engine) -> None:
     first, _ = await asked(engine)
     await press(engine, first)
     engine.clock.advance(3601)
@@ -342,7 +342,7 @@ async def test_the_reason_is_for_the_button_that_was_pressed_last(engine: Engine
 
 
 @pytest.mark.parametrize("first", [0, 1])
-async def test_of_two_cards_each_has_its_reason(tmp_path: Path, first: int) -> None:
+async def test_each_of_two_cards_has_its_own_reason(tmp_path: Path, first: int) -> None:
     """In either order, a reply to one card is neither a request nor a reason for the other card."""
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
     engine = Engine(tmp_path, [shell], script=[Answer(text="hello"), calls("shell:a"), calls("shell:b")])

@@ -278,7 +278,7 @@ async def test_request_too_long_is_not_given_to_a_resting_model() -> None:
     assert second.asked == 1
 
 
-async def test_when_all_fail_the_first_error_names_the_others() -> None:
+async def test_first_error_names_the_others_when_all_models_fail() -> None:
     models = [Scripted("openai:a", [BUSY]), Scripted("openai:b", [KEY]), Scripted("openai:c", [ModelError("Gone.")])]
     error = await fails(chain(*models))
 

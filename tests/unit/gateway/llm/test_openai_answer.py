@@ -433,7 +433,7 @@ WHOLE = b"".join(
 
 @settings(deadline=None)
 @given(cuts=st.lists(st.integers(min_value=0, max_value=len(WHOLE)), max_size=30))
-def test_it_does_not_matter_where_the_bytes_are_split(cuts: list[int]) -> None:
+def test_answer_is_the_same_for_any_split_of_bytes(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(WHOLE)]
     parts = [WHOLE[start:end] for start, end in pairwise(edges)]
 

@@ -42,7 +42,7 @@ def test_events_of_a_stream(stream: bytes, expected: list[bytes]) -> None:
     ends=st.sampled_from([b"\n", b"\r\n", b"\r"]),
     cuts=st.lists(st.integers(min_value=0, max_value=120), max_size=8),
 )
-def test_it_does_not_matter_where_the_bytes_are_split(lines: list[bytes], ends: bytes, cuts: list[int]) -> None:
+def test_events_are_the_same_for_any_split_of_bytes(lines: list[bytes], ends: bytes, cuts: list[int]) -> None:
     stream = b"".join(line + ends for line in lines)
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
     parts = [stream[start:end] for start, end in pairwise(edges)]

@@ -18,7 +18,7 @@ def test_added_text_is_returned_for_each_piece() -> None:
 
 
 @given(st.lists(st.text(st.sampled_from("a\ud83d\ude00😀"))))
-def test_it_does_not_matter_where_it_is_split(pieces: list[str]) -> None:
+def test_text_is_the_same_for_any_split(pieces: list[str]) -> None:
     text = TextBuffer()
     added = "".join(text.add(piece) for piece in pieces) + text.end()
     assert added == str(text) == mended("".join(pieces))

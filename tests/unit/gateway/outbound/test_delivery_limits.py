@@ -84,7 +84,7 @@ async def test_endless_wait_is_rechecked_daily(engine: Engine) -> None:
     assert (now(engine, second).state, now(engine, second).attempts) == (SlotState.DUE, 0)
 
 
-async def test_under_an_overall_limit_texts_go_before_cards(engine: Engine) -> None:
+async def test_texts_precede_cards_under_an_overall_limit(engine: Engine) -> None:
     for number in range(1, 4):
         await slot(engine, f"card {number}", where=chat(number), kind=SlotKind.CARD)
     for number in range(4, 6):
@@ -182,7 +182,7 @@ async def test_three_refused_chats_ban_the_account_and_not_another(engine: Engin
     assert bans[ACCOUNT] == f"{(engine.clock.now() + timedelta(seconds=30)).isoformat()} 30.0"
 
 
-async def test_at_the_end_nobody_waits_for_a_ban(engine: Engine) -> None:
+async def test_end_does_not_wait_for_a_ban(engine: Engine) -> None:
     await slot(engine, "refused")
     channel = FakeChannel(outcomes=[told_to_wait(engine, 60)])
     delivery = engine.delivery(channel)

@@ -175,7 +175,7 @@ async def test_nothing_is_edited_before_it_was_shown(world: World) -> None:
     assert world.edits == []
 
 
-async def test_on_a_channel_that_does_not_stream_nothing_is_edited() -> None:
+async def test_channel_without_streaming_gets_no_edits() -> None:
     async with running(World(FakeChannel())) as world:
         world.channel.streams = False
         await world.begins()
@@ -302,7 +302,7 @@ async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
 # --- the last words win ---------------------------------------------------------------------------
 
 
-async def test_after_finish_nothing_is_edited(world: World) -> None:
+async def test_finished_message_is_not_edited(world: World) -> None:
     slot = await world.begins()
     await world.writes("a time there ")
     await world.messages.of(slot.id).finish()

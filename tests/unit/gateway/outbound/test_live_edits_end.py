@@ -44,7 +44,7 @@ async def test_finish_waits_for_the_edit_under_way() -> None:
         assert world.edits == ["Once upon a time there"]
 
 
-async def test_to_finish_what_was_never_shown_is_nothing(world: World) -> None:
+async def test_finish_of_an_unknown_slot_does_nothing(world: World) -> None:
     assert await world.messages.of(SlotId("unknown")).finish() == 0
     assert world.edits == []
 

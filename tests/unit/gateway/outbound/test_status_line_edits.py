@@ -141,7 +141,7 @@ async def test_nothing_is_kept_where_lines_are_not_shown(world: World, where: Co
     assert world.edits == []
 
 
-async def test_on_a_channel_that_does_not_stream_there_is_no_line() -> None:
+async def test_channel_without_streaming_has_no_status_line() -> None:
     async with running(World(FakeChannel())) as world:
         world.channel.streams = False
         await at_work(world)
@@ -216,7 +216,7 @@ async def test_lines_of_two_chats_do_not_wait_for_each_other(world: World) -> No
 # --- the last word wins ---------------------------------------------------------------------------
 
 
-async def test_after_the_summary_nothing_is_edited(world: World) -> None:
+async def test_summarised_line_is_not_edited(world: World) -> None:
     slot = await at_work(world)
     await does(world, "shell: make test")
     assert await world.messages.of(slot.id).finish() == 0

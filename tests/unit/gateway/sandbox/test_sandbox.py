@@ -219,12 +219,12 @@ async def test_limits_hold(bench: Bench) -> None:
     assert (bench.workspace / "big").stat().st_size == 1_048_576
 
 
-async def test_it_dies_before_the_daemon_when_memory_runs_out(bench: Bench) -> None:
+async def test_program_dies_before_the_daemon_when_memory_runs_out(bench: Bench) -> None:
     await bench.run("cat /proc/self/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj; true'")
     assert bench.printed.text.split() == ["1000", "1000"]
 
 
-async def test_it_runs_where_it_was_told(bench: Bench) -> None:
+async def test_program_runs_in_the_given_folder(bench: Bench) -> None:
     (bench.workspace / "sub dir").mkdir()
     await bench.run("pwd; touch here", cwd=bench.workspace / "sub dir")
     assert bench.printed.text == f"{bench.workspace}/sub dir\n"

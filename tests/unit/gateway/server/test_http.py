@@ -250,7 +250,7 @@ async def roles(page: Served, standing: Standing, *troubles: str) -> tuple[int, 
     return status, {name: one["problems"] for name, one in found.items()}
 
 
-async def test_it_says_of_each_role_whether_it_works(page: Served) -> None:
+async def test_readiness_lists_each_role(page: Served) -> None:
     every, sends = frozenset(Role), frozenset({Role.WORKER, Role.DELIVERY})
     await page.engine.say()
     page.engine.clock.advance(61)

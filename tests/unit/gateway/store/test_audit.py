@@ -109,7 +109,7 @@ async def test_call_without_its_audit_row_does_not_start(path: str) -> None:
     await scene.store.close()
 
 
-async def test_it_goes_on_after_the_store_was_closed(path: str) -> None:
+async def test_audit_continues_after_the_store_was_closed(path: str) -> None:
     for _ in range(2):
         await ran(path)
     store = open_sqlite(path, FakeClock())

@@ -170,7 +170,7 @@ def test_any_flip_before_the_last_transaction_is_told(made: Files) -> None:
         assert judge(made.flipped(place).log, made.index).tail is Tail.DAMAGED, f"at {place}"
 
 
-def test_in_the_last_transaction_the_index_tells(made: Files) -> None:
+def test_damage_in_the_last_transaction_is_found_by_the_index(made: Files) -> None:
     """Without it nobody can tell damage from a power cut: the store opens, and the log says what was left out."""
     last = last_transaction(made)
     damaged = made.flipped(made.end_of(last) + 1000)
@@ -226,7 +226,7 @@ def test_a_bad_header(made: Files, place: int, count: int) -> None:
 # --- what is said of it ---------------------------------------------------------------------
 
 
-def test_it_is_refused_in_words_and_left_as_it_is(made: Files, tmp_path: Path) -> None:
+def test_damaged_store_is_refused_with_a_reason_and_unchanged(made: Files, tmp_path: Path) -> None:
     damaged = made.flipped(made.end_of(60) + 100)
     path = damaged.put(tmp_path)
     for _ in range(2):

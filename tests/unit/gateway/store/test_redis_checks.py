@@ -339,7 +339,7 @@ def test_a_server_that_comes_back_keeps_what_it_promised(
         (None, Durability.ALWAYS, Durability.ALWAYS),
     ],
 )
-def test_of_two_promises_the_weaker_counts(before: Durability | None, now: Durability, found: Durability) -> None:
+def test_weaker_of_two_durabilities_counts(before: Durability | None, now: Durability, found: Durability) -> None:
     assert weaker(before, now) is found
 
 

@@ -122,7 +122,7 @@ def test_a_reading_call_sees_no_secret_file(tmp_path: Path, sandbox: SandboxPoli
     assert call.action_sha == sha_of(call.action, call)
 
 
-def test_on_the_host_no_network_can_be_closed(tmp_path: Path) -> None:
+def test_network_cannot_be_closed_on_the_host(tmp_path: Path) -> None:
     """A decision that allows a call only without a network does not allow it on the host."""
     here = by(tmp_path, shell(sandbox=SandboxPolicy.OFF, approval=ALLOWED))
     found = first(here, step())

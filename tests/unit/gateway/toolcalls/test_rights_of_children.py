@@ -135,11 +135,11 @@ def test_child_of_main_is_approved_by_its_owner_alone() -> None:
     assert approvers(CHILD) == PEOPLE.owners[ANN]
 
 
-def test_below_a_main_session_without_an_owner_nobody_decides() -> None:
+def test_child_of_an_ownerless_main_has_no_approver() -> None:
     assert approvers(replace(CHILD, owner=None)) == frozenset()
     assert approvers(replace(CHILD, kind=SessionKind.MAIN, owner=OwnerName("gone"))) == frozenset()
 
 
-def test_below_a_group_every_owner_decides() -> None:
+def test_child_below_a_group_is_approved_by_every_owner() -> None:
     everybody = frozenset(who for principals in PEOPLE.owners.values() for who in principals)
     assert approvers(replace(CHILD, owner=None, root_kind=SessionKind.NON_MAIN)) == everybody

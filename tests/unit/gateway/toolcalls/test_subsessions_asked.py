@@ -82,7 +82,7 @@ async def test_outside_main_a_person_is_asked_before_a_child_begins(
     assert (await child_wait(engine, parent.turn)).state is WaitState.OPEN
 
 
-async def test_in_a_group_nobody_stops_what_somebody_else_asked_for(engine: Engine) -> None:
+async def test_child_of_another_person_cannot_be_stopped_in_a_group(engine: Engine) -> None:
     """As with /stop: a model that works for somebody else is no way around it, and says who can."""
     await engine.say(who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await ended(engine, await engine.claim(), "hello")

@@ -167,7 +167,7 @@ async def test_the_list_says_where_a_session_is(engine: Engine) -> None:
     assert json.loads(json.dumps(welcome))["main"] == "main:ann"
 
 
-async def test_of_the_list_only_what_changed_is_told_again(engine: Engine) -> None:
+async def test_session_list_sends_only_changed_lines(engine: Engine) -> None:
     await engine.say(where=ANN_PAGE)
     await engine.say(who=BOB, where=BOB_CHAT)
     before = {line.session.id: line for line in await engine.pages().sessions(ANN)}
