@@ -206,6 +206,8 @@ READ_CHARS = 5_000
 
 def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
     """Return any text as one plain line without secrets, of at most `limit` characters."""
+    if not text:
+        return ""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
         text = text[: len(text) - redactor.pending(text)] or HIDDEN  # drop a secret that the cut has split

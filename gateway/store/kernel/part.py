@@ -186,7 +186,9 @@ class Table(Generic[K, R]):
 
     def __getitem__(self, key: K) -> R:
         """Return the row. Raises `NotFound`."""
-        found = self.get(key)
+        found = self.changed.get(key, _UNCHANGED)
+        if found is _UNCHANGED:
+            found = self._load(key)
         if found is None:
             raise NotFound(f"There is no {key}.")
         return found

@@ -17,21 +17,22 @@ BYTES_KEPT = 1_000_000
 class Kept(Generic[K, R]):
     """Stored rows of one kind, the last used ones last, bounded by number and by size."""
 
-    __slots__ = ("_bytes", "_size", "rows")
+    __slots__ = ("_bytes", "_load", "_size", "rows")
 
-    def __init__(self, size: Callable[[R], int] | None = None) -> None:
-        """Start empty. `size` returns the characters of a row's texts; None: it has none to speak of."""
+    def __init__(self, load: Callable[[K], R | None], size: Callable[[R], int] | None = None) -> None:
+        """Start empty. `load` reads a row. `size` returns the characters of its texts; None: none to speak of."""
         self.rows: dict[K, R] = {}
+        self._load = load
         self._size = size
         self._bytes = 0
 
-    def get(self, key: K, load: Callable[[K], R | None]) -> R | None:
+    def get(self, key: K) -> R | None:
         """Return a kept row, or load and keep it."""
         found = self.rows.pop(key, None)
         if found is not None:
             self.rows[key] = found
             return found
-        found = load(key)
+        found = self._load(key)
         if found is not None:
             self.put(key, found)
         return found

@@ -67,17 +67,20 @@ class SqliteSource(SqliteIndex):
 
     def __init__(self) -> None:
         """Start with nothing kept."""
-        self._sessions = Kept[SessionId, SessionRow]()
-        self._turns = Kept[TurnId, TurnRow]()
-        self._messages = Kept[InboundId, MessageRow](lambda row: len(row.received.message.text))
-        self._steps = Kept[StepKey, StepRow](_step_size)
-        self._waits = Kept[WaitId, WaitRow]()
-        self._slots = Kept[SlotId, SlotRow](lambda row: len(row.slot.text))
-        self._cards = Kept[WaitId, tuple[SlotId, ...]]()
-        self._facts = Kept[FactKey, Fact]()
-        self._grants = Kept[GrantId, Grant]()
+        self._sessions = Kept[SessionId, SessionRow](self._load_session)
+        self._turns = Kept[TurnId, TurnRow](self._load_turn)
+        self._messages = Kept[InboundId, MessageRow](self._load_message, lambda row: len(row.received.message.text))
+        self._steps = Kept[StepKey, StepRow](self._load_step, _step_size)
+        self._waits = Kept[WaitId, WaitRow](self._load_wait)
+        self._slots = Kept[SlotId, SlotRow](self._load_slot, lambda row: len(row.slot.text))
+        self._cards = Kept[WaitId, tuple[SlotId, ...]](self._load_cards)
+        self._facts = Kept[FactKey, Fact](self._load_fact)
+        self._grants = Kept[GrantId, Grant](self._load_grant)
         kept = (self._sessions, self._turns, self._messages, self._steps, self._waits, self._slots)
         self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts, self._grants)
+        self.session_row, self.turn_row, self.message_row = self._sessions.get, self._turns.get, self._messages.get
+        self.step_row, self.wait_row, self.slot_row = self._steps.get, self._waits.get, self._slots.get
+        self.cards_row, self.fact_row, self.grant_row = self._cards.get, self._facts.get, self._grants.get
         self._damaged: set[TurnId] = set()
         self._since_trim = 0
 
@@ -89,50 +92,14 @@ class SqliteSource(SqliteIndex):
 
     # --- rows by key ------------------------------------------------------------------------
 
-    def session_row(self, key: SessionId) -> SessionRow | None:
-        """Return a session with its unended turns and, for a root, its live children."""
-        return self._sessions.get(key, self._load_session)
-
-    def turn_row(self, key: TurnId) -> TurnRow | None:
-        """Return a turn; its messages, steps and waits are loaded with it."""
-        return self._turns.get(key, self._load_turn)
-
-    def message_row(self, key: InboundId) -> MessageRow | None:
-        """Return a message. Its id names its place, unless it came from another kind of store."""
-        return self._messages.get(key, self._load_message)
-
-    def step_row(self, key: StepKey) -> StepRow | None:
-        """Return a step."""
-        return self._steps.get(key, lambda key: self._load("step_row", self._step, *key))
-
-    def wait_row(self, key: WaitId) -> WaitRow | None:
-        """Return a wait."""
-        return self._waits.get(key, lambda key: self._load("wait_row", self._wait, key))
-
-    def slot_row(self, key: SlotId) -> SlotRow | None:
-        """Return a slot."""
-        return self._slots.get(key, lambda key: self._load("slot_row", _slot, key))
-
-    def cards_row(self, key: WaitId) -> tuple[SlotId, ...] | None:
-        """Return the cards that show a wait."""
-        return self._cards.get(key, self._load_cards)
-
     def event_row(self, key: EventKey) -> str | None:
         """Return the outcome of an event."""
         found = self.tx.one("event_outcome", *key)
         return None if found is None else str(found[0])
 
-    def fact_row(self, key: FactKey) -> Fact | None:
-        """Return a fact."""
-        return self._facts.get(key, lambda key: self._load("fact", _fact, *key))
-
     def fact_rows(self, namespace: str) -> Sequence[tuple[str, Fact]]:
         """Return all facts of a namespace."""
         return [(key, _fact(tuple(rest))) for key, *rest in self.tx.run("facts", namespace)]
-
-    def grant_row(self, key: GrantId) -> Grant | None:
-        """Return a grant; one that cannot be read allows nothing."""
-        return self._grants.get(key, self._load_grant)
 
     def is_whole(self, turn: TurnId) -> bool:
         """Return False for a turn with a row that could not be read whole."""
@@ -150,11 +117,25 @@ class SqliteSource(SqliteIndex):
     def _load(self, name: str, make: Callable[[Columns], R], *key: Any) -> R | None:
         return None if (found := self.tx.one(name, *key)) is None else make(found)
 
+    def _load_step(self, key: StepKey) -> StepRow | None:
+        return self._load("step_row", self._step, *key)
+
+    def _load_wait(self, key: WaitId) -> WaitRow | None:
+        return self._load("wait_row", self._wait, key)
+
+    def _load_slot(self, key: SlotId) -> SlotRow | None:
+        return self._load("slot_row", _slot, key)
+
+    def _load_fact(self, key: FactKey) -> Fact | None:
+        return self._load("fact", _fact, *key)
+
     def _load_grant(self, key: GrantId) -> Grant | None:
+        """Return a grant; one that cannot be read allows nothing."""
         found = readable(grant_of, self.tx.run("grant_row", key), "grant")
         return found[0] if found else None
 
     def _load_session(self, key: SessionId) -> SessionRow | None:
+        """Return a session with its unended turns and, for a root, its live children."""
         found = self.tx.one("session_row", key)
         if found is None:
             return None
@@ -179,6 +160,7 @@ class SqliteSource(SqliteIndex):
         )
 
     def _load_turn(self, key: TurnId) -> TurnRow | None:
+        """Return a turn; keep its messages, steps and waits, which are read with it."""
         found = self.tx.one("turn_row", key)
         if found is None:
             return None
@@ -228,6 +210,7 @@ class SqliteSource(SqliteIndex):
         )
 
     def _load_message(self, key: InboundId) -> MessageRow | None:
+        """Return a message. Its id names its place, unless it came from another kind of store."""
         place = key.removeprefix("i")
         found = self._load("message_row", self._message, int(place)) if place.isdecimal() else None
         return found or self._load("moved_message", self._message, key)
