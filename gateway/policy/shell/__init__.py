@@ -1,6 +1,13 @@
 """Shell scripts as rules see them: parsed into parts, each unwrapped, and judged. Used by `gateway.policy`.
 
 The judgement is a convenience for people; the sandbox is the boundary (decision 49).
+
+- Text to parts: `parsing` makes a `script`; `lexing` reads it a second time; `characters` finds look-alike ones.
+- Behind a wrapper: `unwrapping`, with the `programs` that run others.
+- Unasked in main: `reading`, with its `reading_table` of commands; `places` says what is outside or secret.
+- Files without a name in the text: `walking` (the folder itself), `gathering` (whole folders), `taking` (by git, which
+  `committed` and `git_options` know); `folders` compares them with rules.
+- For people: `verdicts` on the card, `always` for what a grant may remember.
 """
 
 from __future__ import annotations

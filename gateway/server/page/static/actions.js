@@ -2,9 +2,9 @@
 import { batch } from "./html.js";
 import { Following } from "./follow.js";
 import { plural } from "./format.js";
-import { below } from "./kin.js";
+import { below } from "./session_tree.js";
 import { Wire } from "./wire.js";
-import * as keep from "./keep.js";
+import * as storage from "./storage.js";
 import {
   added,
   assertive,
@@ -56,7 +56,7 @@ const following = new Following((frame) => wire.send(frame));
 
 /** Asks the server whether this browser is signed in. Returns null if no answer comes. */
 const whoAmI = () =>
-  fetch("/api/me", { headers: keep.keyHeader(), signal: AbortSignal.timeout(10_000) }).catch(() => null);
+  fetch("/api/me", { headers: storage.keyHeader(), signal: AbortSignal.timeout(10_000) }).catch(() => null);
 
 /** Checks the sign-in and connects. A code in the address is used and erased first. */
 export async function boot() {
@@ -99,7 +99,7 @@ async function exchange(code) {
     body: JSON.stringify({ code }),
   }).catch(() => null);
   if (answer?.ok) {
-    keep.saveKey((await answer.json()).key);
+    storage.saveKey((await answer.json()).key);
     signIn.value = { busy: false, error: "" };
     return signedIn();
   }
@@ -153,10 +153,10 @@ function signedOut(error) {
 
 /** Ends the sign-in here, and deletes its data in this browser. */
 export async function signOut() {
-  const answer = await fetch("/api/signout", { method: "POST", headers: keep.keyHeader() }).catch(() => null);
+  const answer = await fetch("/api/signout", { method: "POST", headers: storage.keyHeader() }).catch(() => null);
   if (!answer?.ok && answer?.status !== 401) return tell("Not signed out: the server did not answer. Try again.");
-  keep.clear(me.value.owner);
-  keep.saveKey("");
+  storage.clear(me.value.owner);
+  storage.saveKey("");
   uploads?.forget();
   outbox.value = [];
   signedOut("");
@@ -195,7 +195,7 @@ const handlers = {
     if (warning && warning !== me.value.warning) tell(warning);
     me.value = { owner, main, model, version, currency, warning };
     uploadLimits.value = frame.uploads;
-    if (!added.value.length && keep.loadFiles(owner).length) withUploads().then((found) => found.restore());
+    if (!added.value.length && storage.loadFiles(owner).length) withUploads().then((found) => found.restore());
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));
     sessions.value = frame.sessions;
     const known = frame.sessions.some((/** @type {any} */ line) => line.id === current.value);
@@ -305,7 +305,7 @@ export function fold(parent) {
 /** Switches one-letter keys on or off, in this browser. @param {boolean} on */
 export function switchShortcuts(on) {
   shortcuts.value = on;
-  keep.saveShortcuts(on);
+  storage.saveShortcuts(on);
 }
 
 /** @param {1|-1} by */
@@ -353,7 +353,7 @@ export function say(text, files = []) {
     rev: sessionState(me.value.main).store.rev,
   };
   outbox.value = [...outbox.value, pending];
-  keep.saveOutbox(me.value.owner, outbox.value);
+  storage.saveOutbox(me.value.owner, outbox.value);
   post(pending);
 }
 
@@ -374,13 +374,13 @@ export function takeBack(item) {
 /** @param {string} id */
 export function dropPending(id) {
   outbox.value = outbox.value.filter((/** @type {any} */ item) => item.id !== id);
-  keep.saveOutbox(me.value.owner, outbox.value, id);
+  storage.saveOutbox(me.value.owner, outbox.value, id);
 }
 
 /** @param {string} id @param {object} change */
 function changePending(id, change) {
   outbox.value = outbox.value.map((/** @type {any} */ item) => (item.id === id ? { ...item, ...change } : item));
-  keep.saveOutbox(me.value.owner, outbox.value);
+  storage.saveOutbox(me.value.owner, outbox.value);
 }
 
 /** Removes pending messages whose rows have arrived. @param {any[]} rows */
@@ -398,7 +398,7 @@ function settleOutbox(rows) {
 
 /** Sends everything unconfirmed again after a reconnect. */
 function resend() {
-  const stored = keep.loadOutbox(me.value.owner);
+  const stored = storage.loadOutbox(me.value.owner);
   const known = new Set(outbox.value.map((/** @type {any} */ item) => item.id));
   outbox.value = [...stored.filter((/** @type {any} */ item) => !known.has(item.id)), ...outbox.value];
   for (const item of outbox.value) if (item.state === "sending") post(item);

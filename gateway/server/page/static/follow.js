@@ -1,5 +1,5 @@
 /** Subscriptions to sessions: main, the shown one, and active ones below either. Driven by actions.js. */
-import { liveBelow } from "./kin.js";
+import { liveBelow } from "./session_tree.js";
 import { current, kin, me, sessionState } from "./state.js";
 
 /** Sessions followed at once, at most; the server allows 20. */

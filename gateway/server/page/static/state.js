@@ -1,7 +1,7 @@
 /** The page's state as signals: sign-in, connection, sessions and their rows. Changed by actions.js, read by views. */
 import { batch, computed, signal } from "./html.js";
-import { loadShortcuts } from "./keep.js";
-import { below, kinOf, treeOf, waitingIn } from "./kin.js";
+import { loadShortcuts } from "./storage.js";
+import { below, kinOf, treeOf, waitingIn } from "./session_tree.js";
 import { applyFrame, appendDelta, emptyStore, entriesOf, stepKey, trim } from "./rows.js";
 
 /** @typedef {import("./types.js").Entry} Entry */

@@ -1,7 +1,7 @@
 /** Files of the message that is being written: checked, uploaded, offered again after a break. Loaded with the first. */
 import { batch } from "./html.js";
 import { bytes, plural } from "./format.js";
-import * as keep from "./keep.js";
+import * as storage from "./storage.js";
 import { added, me, uploadLimits } from "./state.js";
 
 /** Uploads at once. */
@@ -15,7 +15,7 @@ const contents = new Map();
 const running = new Map();
 /** @typedef {import("./types.js").Added} Added */
 
-const save = () => keep.saveFiles(me.value.owner, added.value.map(({ picture, ...one }) => one));
+const save = () => storage.saveFiles(me.value.owner, added.value.map(({ picture, ...one }) => one));
 
 /** @param {string} id @param {Partial<Added>} change */
 function set(id, change) {
@@ -25,7 +25,7 @@ function set(id, change) {
 
 /** Takes over the files of a reloaded page; those that were under way have lost their content. */
 export function restore() {
-  added.value = keep.loadFiles(me.value.owner).map((/** @type {Added} */ one) =>
+  added.value = storage.loadFiles(me.value.owner).map((/** @type {Added} */ one) =>
     one.state === "ready" ? { ...one, picture: "" } : { ...one, picture: "", state: "lost", error: "Not uploaded. Choose it again." },
   );
 }
@@ -92,7 +92,7 @@ function start(one) {
   };
   running.set(one.id, request);
   request.open("PUT", `/api/uploads/${one.id}`);
-  for (const [name, value] of Object.entries(keep.keyHeader())) request.setRequestHeader(name, value);
+  for (const [name, value] of Object.entries(storage.keyHeader())) request.setRequestHeader(name, value);
   request.setRequestHeader("X-Dragoman-Name", encodeURIComponent(wellFormed(one.name.slice(0, 300))));
   request.setRequestHeader("Content-Type", one.type || "application/octet-stream");
   request.upload.onprogress = (event) => {
@@ -149,7 +149,7 @@ export function remove(id) {
   contents.delete(id);
   added.value = added.value.filter((item) => item.id !== id);
   save();
-  fetch(`/api/uploads/${id}`, { method: "DELETE", headers: keep.keyHeader() }).catch(() => null);
+  fetch(`/api/uploads/${id}`, { method: "DELETE", headers: storage.keyHeader() }).catch(() => null);
   work();
 }
 

@@ -1,6 +1,6 @@
 /** WebSocket connection with reconnect and backoff. Passes frames to actions.js without interpreting them. */
 
-import { loadKey } from "./keep.js";
+import { loadKey } from "./storage.js";
 
 const PAUSES = [400, 1000, 2000, 4000, 8000, 15000];
 /** Timeout in ms for an answer. */

@@ -2,7 +2,7 @@
 import { loadOlder, readingUp, show, tell } from "../actions.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { conversation, goToWaiting, wanted } from "../keys.js";
-import { waitingIn } from "../kin.js";
+import { waitingIn } from "../session_tree.js";
 import { onCopyClick } from "../markdown.js";
 import { lowerBound } from "../rows.js";
 import { Anchor } from "../scroll.js";
@@ -25,7 +25,7 @@ import { Activity, Composer, ReadOnly } from "./composer.js";
 import { EntryView, PendingView } from "./entry.js";
 import { Icon } from "./icons.js";
 import { ConnectionBar } from "./overlays.js";
-import { Badge } from "./parts.js";
+import { Badge } from "./components.js";
 
 /** Entries drawn at the end of a conversation, drawn at most, and by how many the window moves. */
 const TAIL = 120;

@@ -3,11 +3,11 @@ import { glance, show } from "../actions.js";
 import { costs, sumOf } from "../figures.js";
 import { direction, duration, summary } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { endsLine, standingOf, stepsLine } from "../kin.js";
+import { endsLine, standingOf, stepsLine } from "../session_tree.js";
 import { kin, me, now, sessionState } from "../state.js";
 import { Ask } from "./card.js";
 import { Icon } from "./icons.js";
-import { Markdown } from "./parts.js";
+import { Markdown } from "./components.js";
 
 /** @typedef {import("../types.js").StepRow} StepRow @typedef {import("../types.js").ChildRow} ChildRow */
 /** @typedef {import("../types.js").SessionLine} SessionLine */

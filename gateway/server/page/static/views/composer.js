@@ -2,9 +2,9 @@
 import { say, show, stop, takeFiles, tell } from "../actions.js";
 import { direction, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
-import { loadDraft, saveDraft } from "../keep.js";
+import { loadDraft, saveDraft } from "../storage.js";
 import { conversation, isComposing } from "../keys.js";
-import { liveBelow } from "../kin.js";
+import { liveBelow } from "../session_tree.js";
 import { added, commands, connection, current, currentLine, kin, me, outbox, sessionState, shortcuts, waitingBelow } from "../state.js";
 import { AddFiles, DropZone, onPaste } from "./files.js";
 import { Icon } from "./icons.js";

@@ -8,7 +8,7 @@ import { Ask } from "./card.js";
 import { ChildEnded, Task } from "./child.js";
 import { FileChip, Player } from "./files.js";
 import { Icon } from "./icons.js";
-import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
+import { Badge, LiveMarkdown, Markdown, Time } from "./components.js";
 import { Step } from "./step.js";
 import { conversation } from "../keys.js";
 

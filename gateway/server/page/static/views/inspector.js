@@ -4,7 +4,7 @@ import { channelName, clockTime, duration, exactTime, pretty, summary } from "..
 import { html, useEffect, useRef } from "../html.js";
 import { current, inspected, me, now, sessionState, wide } from "../state.js";
 import { Icon } from "./icons.js";
-import { LiveOutput } from "./parts.js";
+import { LiveOutput } from "./components.js";
 import { ResultBody, statusOf } from "./step.js";
 
 const STATES = {

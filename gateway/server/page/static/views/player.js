@@ -1,6 +1,6 @@
 /** Player of a recording, fetched with this page's key when somebody wants to hear it. Loaded with the first of them. */
 import { html, useEffect, useState } from "../html.js";
-import { keyHeader } from "../keep.js";
+import { keyHeader } from "../storage.js";
 
 /** @param {{from: string, name: string}} props */
 export function Player({ from, name }) {

@@ -2,10 +2,10 @@
 import { fold, show, signOut } from "../actions.js";
 import { plural } from "../format.js";
 import { html, useState } from "../html.js";
-import { setTheme, theme } from "../keep.js";
+import { setTheme, theme } from "../storage.js";
 import { current, helpOpen, kin, me, sessions, sessionTree, wide, drawerOpen } from "../state.js";
 import { Icon } from "./icons.js";
-import { Badge, Time } from "./parts.js";
+import { Badge, Time } from "./components.js";
 
 const ORIGINS = { direct: "", group: "group", thread: "thread", child: "" };
 const THEMES = /** @type {const} */ (["system", "light", "dark"]);
@@ -67,7 +67,7 @@ function ChildLine({ line }) {
   </button>`;
 }
 
-/** @param {{item: import("../kin.js").FoldItem}} props */
+/** @param {{item: import("../session_tree.js").FoldItem}} props */
 function Fold({ item }) {
   return html`<button type="button" class="session of-child fold-line" data-testid="session-fold" aria-expanded=${item.open} onClick=${() => fold(item.parent)}>
     <span class="name"><${Icon} name=${item.open ? "down-small" : "chevron"} />${plural(item.count, "sub-session")} ended</span>

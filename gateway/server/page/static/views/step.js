@@ -4,7 +4,7 @@ import { computed, html, useMemo, useState } from "../html.js";
 import { inspected, now, sessionState } from "../state.js";
 import { SpawnedChild, spawnedBy } from "./child.js";
 import { Icon } from "./icons.js";
-import { Download, LiveOutput, Output, Picture } from "./parts.js";
+import { Download, LiveOutput, Output, Picture } from "./components.js";
 
 /** Word, icon and tone of each result. @type {Record<string, [string, string, string]>} */
 const STATUS = {

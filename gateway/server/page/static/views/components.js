@@ -2,7 +2,7 @@
 import { bytes, channelName, exactTime, plural, relativeTime, withoutEscapes } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { renderMarkdown, writer } from "../markdown.js";
-import { keyHeader } from "../keep.js";
+import { keyHeader } from "../storage.js";
 import { now } from "../state.js";
 
 /** Relative, exact on hover. @param {{at: string|null}} props */
