@@ -27,7 +27,7 @@ SPEC = ToolSpec(
 )
 
 
-class Asked(BaseModel):
+class AskedQuestion(BaseModel):
     """One question of a call."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class Args(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     questions: Annotated[
-        tuple[Asked, ...], Field(min_length=1, max_length=QUESTIONS_AT_MOST, description="Asked in turn.")
+        tuple[AskedQuestion, ...], Field(min_length=1, max_length=QUESTIONS_AT_MOST, description="Asked in turn.")
     ]
 
     @field_validator("questions", mode="before")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_tools._web.reading_room import ReadingRoom
-from agent_tools._web.settings import WebSettings
+from agent_tools._web.settings import WebToolSettings
 from agent_tools._web.urls import checked_url, host_and_port, scope_of
 from gateway.domain.tools import (
     PICTURE_BYTES,
@@ -43,7 +43,7 @@ SPEC = ToolSpec(
     positional="url",
     shows="url",
     example="https://example.org",
-    settings=WebSettings,
+    settings=WebToolSettings,
 )
 BYTES = 5 * 2**20
 """Bytes of the longest document."""
@@ -64,7 +64,7 @@ class Args(BaseModel):
     timeout: Annotated[float | None, Field(ge=1, le=120, description="Seconds, 30 when not given.")] = None
 
 
-def scope(args: Args, settings: WebSettings) -> CallScope:
+def scope(args: Args, settings: WebToolSettings) -> CallScope:
     """Return the host: one approval covers it until the session's history is reset."""
     host = scope_of(args.url)
     going = Destination(host=host_and_port(args.url), permitted=settings.hosts, setting="[tools.webfetch] hosts")
@@ -81,7 +81,7 @@ class WebFetch:
 
     def __init__(self, host: ToolHost) -> None:
         """Create the reading room without starting it."""
-        self._settings = cast("WebSettings", host.settings)
+        self._settings = cast("WebToolSettings", host.settings)
         self._room = ReadingRoom(host)
 
     async def serve(self) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictInt
 
-from config.basics import Table
+from config.basics import SettingsTable
 from config.model import a_path
 from config.reading import Path, TableReader, suggest
 from config.text_files import Texts
@@ -31,7 +31,7 @@ def one_line(text: str) -> str:
     return text.strip()
 
 
-class AgentSettings(Table):
+class AgentSettings(SettingsTable):
     """`[agents.<name>]`."""
 
     description: Annotated[str, AfterValidator(one_line)] = Field(

@@ -12,10 +12,10 @@ from yarl import URL
 from channels._shared.settings import is_in_clear, is_loopback, is_name
 from config.values import Flaw
 
-__all__ = ["Table", "address", "is_address", "is_in_clear", "is_loopback"]
+__all__ = ["SettingsTable", "address", "is_address", "is_in_clear", "is_loopback"]
 
 
-class Table(BaseModel):
+class SettingsTable(BaseModel):
     """Base of every table: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, StrictInt, field_validator
 
-from config.basics import Table
+from config.basics import SettingsTable
 from config.values import Flaw
 from gateway.domain.nodes import HOME_AWAY_AFTER, Role
 
@@ -43,7 +43,7 @@ def _folder(text: str) -> str:
     return text
 
 
-class ClusterSettings(Table):
+class ClusterSettings(SettingsTable):
     """`[cluster]`."""
 
     key: SecretStr | None = Field(

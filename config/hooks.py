@@ -10,7 +10,7 @@ from typing import Annotated, cast
 
 from pydantic import Field
 
-from config.basics import Table
+from config.basics import SettingsTable
 from config.plugins import package_hook
 from config.reading import Path as KeyPath
 from config.reading import TableReader, suggest
@@ -22,7 +22,7 @@ HOOKS_AT_MOST = 20
 _Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
-class HookSettings(Table):
+class HookSettings(SettingsTable):
     """One `[[hooks]]`."""
 
     event: HookEvent = Field(

@@ -22,7 +22,7 @@ from config.model import ModelSettings
 from config.own_folder import FOLDER_SOURCE, OwnFolder
 from config.paths import CONFIG_VARIABLE, REDIS_URLS, STATE_VARIABLE, find_config, find_state, misplaced, users_config
 from config.people import check_chats, check_people, read_owners
-from config.preset_files import Known, check_defaults, preset_warnings, read_presets
+from config.preset_files import RuleNames, check_defaults, preset_warnings, read_presets
 from config.reading import TableReader, as_error, secrets_in, unknown
 from config.retention import AuditSettings
 from config.rule_checks import rule_warnings
@@ -246,7 +246,7 @@ def _presets(
     reader: TableReader,
 ) -> Presets:
     folder = None if sessions.preset_folder is None else (base or Path()) / Path(sessions.preset_folder).expanduser()
-    known = Known(tools=specs, sources={BUILT_IN, *sources.values()} - {""})
+    known = RuleNames(tools=specs, sources={BUILT_IN, *sources.values()} - {""})
     presets = Presets(
         by_name=read_presets(folder, known, reader),
         defaults={kind.value: name for kind, name in sessions.preset.items()},

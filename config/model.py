@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
 
 from channels._shared.settings import ProxySetting
-from config.basics import Table, address, is_in_clear, is_loopback
+from config.basics import SettingsTable, address, is_in_clear, is_loopback
 from config.values import Flaw
 
 OPERATOR = "operator"
@@ -114,7 +114,7 @@ def _one_or_several(value: object) -> object:
 # --- tables ---------------------------------------------------------------------------------
 
 
-class ProviderSettings(Table):
+class ProviderSettings(SettingsTable):
     """Settings shared by a model and its fallbacks."""
 
     base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
@@ -163,7 +163,7 @@ class FallbackSettings(ProviderSettings):
 _Price = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
-class PriceSettings(Table):
+class PriceSettings(SettingsTable):
     """`[model.prices."<name>"]`: prices of a million tokens of a model, in `currency`."""
 
     input: _Price = Field(description="A million tokens that it reads.")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictInt
 
 from config.agents import NAME, one_line
-from config.basics import Table
+from config.basics import SettingsTable
 from config.reading import TableReader, suggest
 from config.rule_checks import rule_warnings
 from config.rules import read_rules, rules_of
@@ -35,7 +35,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-class PresetSettings(Table):
+class PresetSettings(SettingsTable):
     """One file of a preset, without its `[[rules]]`."""
 
     about: Annotated[str, AfterValidator(one_line)] = Field(description="One line that says what it is for.")
@@ -56,14 +56,14 @@ class PresetSettings(Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RuleNames:
     """Names that rules of a preset may use."""
 
     tools: Collection[str]
     sources: Collection[str]
 
 
-def read_presets(folder: Path | None, known: Known, reader: TableReader) -> Mapping[str, Preset]:
+def read_presets(folder: Path | None, known: RuleNames, reader: TableReader) -> Mapping[str, Preset]:
     """Return Dragoman's presets and those of the owner's folder, by name. The reader collects problems of its files."""
     found: dict[str, Preset] = {}
     for file in (*sorted(SHIPPED.glob("*.toml")), *_files(folder, reader)):
@@ -91,7 +91,7 @@ def _files(folder: Path | None, reader: TableReader) -> Iterator[Path]:
     yield from files[:FILES_AT_MOST]
 
 
-def _read(file: Path, known: Known, reader: TableReader) -> Preset | None:
+def _read(file: Path, known: RuleNames, reader: TableReader) -> Preset | None:
     try:
         raw, text = parse_file(file, _GUIDE)
     except ConfigError as error:
@@ -105,7 +105,7 @@ def _read(file: Path, known: Known, reader: TableReader) -> Preset | None:
     return None if of_file.problems else preset
 
 
-def _preset(name: str, raw: Mapping[str, Any], known: Known, reader: TableReader) -> Preset | None:
+def _preset(name: str, raw: Mapping[str, Any], known: RuleNames, reader: TableReader) -> Preset | None:
     rules = read_rules(raw.get("rules", []), known.tools, known.sources, reader)
     read = reader.model(PresetSettings, {key: value for key, value in raw.items() if key != "rules"}, ())
     if read is None:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from config.basics import Table
+from config.basics import SettingsTable
 
 
-class KeepSettings(Table):
+class KeepSettings(SettingsTable):
     """`keep` of `[sessions]`."""
 
     turns: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = Field(
@@ -26,7 +26,7 @@ class KeepSettings(Table):
         return None if self.days is None else timedelta(days=self.days)
 
 
-class AuditKeepSettings(Table):
+class AuditKeepSettings(SettingsTable):
     """`keep` of `[audit]`."""
 
     days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = Field(
@@ -39,7 +39,7 @@ class AuditKeepSettings(Table):
         return None if self.days is None else timedelta(days=self.days)
 
 
-class AuditSettings(Table):
+class AuditSettings(SettingsTable):
     """`[audit]`."""
 
     keep: AuditKeepSettings = Field(

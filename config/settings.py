@@ -29,7 +29,7 @@ from pydantic import (
 )
 
 from channels._shared.settings import is_name
-from config.basics import Table, address, is_address, is_loopback
+from config.basics import SettingsTable, address, is_address, is_loopback
 from config.cluster import ClusterSettings
 from config.model import ModelSettings
 from config.paths import REDIS_URLS, STORE_BYTES, too_long
@@ -143,7 +143,7 @@ Money = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
 # --- tables ---------------------------------------------------------------------------------
 
 
-class StoreSettings(Table):
+class StoreSettings(SettingsTable):
     """`[store]`."""
 
     url: Annotated[str, AfterValidator(_store_url)] = Field(
@@ -170,7 +170,7 @@ class StoreSettings(Table):
         return StoreTerms(durability=self.durability, replicas=self.replicas)
 
 
-class HttpSettings(Table):
+class HttpSettings(SettingsTable):
     """`[http]`."""
 
     host: Annotated[str, AfterValidator(_host)] = Field(
@@ -199,7 +199,7 @@ class HttpSettings(Table):
         return self
 
 
-class PeopleSettings(Table):
+class PeopleSettings(SettingsTable):
     """`[people]`."""
 
     allow: tuple[str, ...] = Field(
@@ -207,7 +207,7 @@ class PeopleSettings(Table):
     )
 
 
-class ChatsSettings(Table):
+class ChatsSettings(SettingsTable):
     """`[chats]`."""
 
     allow: tuple[str, ...] = Field(
@@ -220,7 +220,7 @@ class ChatsSettings(Table):
     )
 
 
-class SessionsSettings(Table):
+class SessionsSettings(SettingsTable):
     """`[sessions]`."""
 
     keep: KeepSettings = Field(
@@ -269,7 +269,7 @@ class SessionsSettings(Table):
 _USUAL = TurnLimits()
 
 
-class LimitsSettings(Table):
+class LimitsSettings(SettingsTable):
     """`[limits]`."""
 
     calls_per_turn: StrictInt = Field(
@@ -314,7 +314,7 @@ class LimitsSettings(Table):
         )
 
 
-class PersonBudget(Table):
+class PersonBudget(SettingsTable):
     """`[budgets.people.<name>]`."""
 
     tokens_per_day: StrictInt = Field(
@@ -323,7 +323,7 @@ class PersonBudget(Table):
     money_per_day: Money = Field(default=0.0, description="As budgets.money_per_person_per_day; 0 is no limit.")
 
 
-class BudgetSettings(Table):
+class BudgetSettings(SettingsTable):
     """`[budgets]`."""
 
     tokens_per_person_per_day: StrictInt = Field(
@@ -361,7 +361,7 @@ def _allowance(tokens: int, money: float) -> Allowance:
     return Allowance(tokens=tokens, micros=round(money * 1_000_000))
 
 
-class SandboxSettings(Table):
+class SandboxSettings(SettingsTable):
     """`[sandbox]`."""
 
     memory_mb: StrictInt = Field(
@@ -378,7 +378,7 @@ class SandboxSettings(Table):
     )
 
 
-class LogSettings(Table):
+class LogSettings(SettingsTable):
     """`[log]`."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -396,7 +396,7 @@ _APPROVALS_BY_KIND: dict[str, Any] = {
 }
 
 
-class ToolSettings(Table):
+class ToolSettings(SettingsTable):
     """`[tools.<name>]`. Missing keys default to the tool's own spec."""
 
     module: Annotated[str, AfterValidator(_module)] | None = Field(

@@ -20,7 +20,7 @@ _ONE_LINE = 'Write it in one line: { main = "ask", dm = "deny" }'
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class SyntaxMistake:
     """A syntax error of a file, explained."""
 
     line: int
@@ -49,7 +49,7 @@ class _Found:
         return (cut(found[1], _NAME_CHARS), found[2].strip()) if found else ("", "")
 
 
-def explain(text: str, message: str) -> Mistake | None:
+def explain(text: str, message: str) -> SyntaxMistake | None:
     """Return the cause of the parser's `message` about `text`; None when the message names no place."""
     place = _PLACE.search(message)
     if place is None:
@@ -60,8 +60,8 @@ def explain(text: str, message: str) -> Mistake | None:
     found = _Found(message[: place.start()], lines, line, column)
     for cause in _CAUSES:
         if why := cause(found):
-            return Mistake(line, column, *why)
-    return Mistake(line, column, found.message[:1].lower() + found.message[1:], "Correct that line")
+            return SyntaxMistake(line, column, *why)
+    return SyntaxMistake(line, column, found.message[:1].lower() + found.message[1:], "Correct that line")
 
 
 def _last_opened(lines: Sequence[str]) -> int:

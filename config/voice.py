@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from channels._shared.settings import ProxySetting
-from config.basics import Table, address, is_in_clear
+from config.basics import SettingsTable, address, is_in_clear
 from config.values import Flaw
 
 _ENDPOINT = "/audio/transcriptions"
@@ -34,7 +34,7 @@ def _speech(text: str) -> str:
     return _model(text) if text else text
 
 
-class VoiceSettings(Table):
+class VoiceSettings(SettingsTable):
     """`[voice]`."""
 
     base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(

@@ -23,7 +23,7 @@ def _host(text: str) -> str:
 PrivateHost = Annotated[str, AfterValidator(_host)]
 
 
-class WebSettings(BaseModel):
+class WebToolSettings(BaseModel):
     """The owner's settings of a tool that fetches pages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -56,7 +56,7 @@ class HttpAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class Unanswered:
     """Request without a readable response."""
 
     sent: bool
@@ -91,28 +91,28 @@ class Wire:
         limits: aiohttp.ClientTimeout,
         file: BinaryIO | None = None,
         **arguments: Any,
-    ) -> HttpAnswer | NoAnswer:
+    ) -> HttpAnswer | Unanswered:
         """Send one request and return its response; redirects are not followed. `called`: its name in messages.
 
         `file`: an open file to upload; the request is aborted when the upload makes no progress.
         `arguments` are those of aiohttp.
         """
         if self._client.closed:
-            return NoAnswer(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
+            return Unanswered(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
         arguments.setdefault("proxy", through(self._proxy))
         asked = self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments)
         try:
             async with _while_taken(file), asked as response:
                 if self._proxy is not None and response.status == WANTS_PASSWORD:
-                    return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
+                    return Unanswered(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
                 return HttpAnswer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
             return self._failed(error, called, url)
 
-    async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse | NoAnswer:
+    async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse | Unanswered:
         """Request a file and return the response before its body; redirects are not followed. The caller closes it."""
         if self._client.closed:
-            return NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
+            return Unanswered(sent=False, why="Dragoman is stopping; a file was not asked for.")
         limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
         as_it_is = {**headers, "Accept-Encoding": "identity"}  # a compressed body may expand to any size
         way = through(self._proxy)
@@ -124,22 +124,22 @@ class Wire:
             return self._failed(error, "a file", url)
         if self._proxy is not None and found.status == WANTS_PASSWORD:
             found.close()
-            return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
+            return Unanswered(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
         return found
 
-    def _failed(self, error: Exception, called: str, url: str | URL) -> NoAnswer:
+    def _failed(self, error: Exception, called: str, url: str | URL) -> Unanswered:
         if why := by_proxy(error, self._proxy):
-            return NoAnswer(sent=False, why=why)
+            return Unanswered(sent=False, why=why)
         if isinstance(error, _NOT_SENT):
             server = _server_of(url)
             at = f" at {server}" if server else ""
             why = f"{self._platform} cannot be reached{at} for {called}: {what(error)}."
             own = "api_root, which is set, and " if server and server == self._own_server else ""
-            return NoAnswer(sent=False, why=f"{why} Check {own}{_check(error)}.")
+            return Unanswered(sent=False, why=f"{why} Check {own}{_check(error)}.")
         if isinstance(error, _Stuck):
             why = f"{self._platform} took no more of the file of {called} for {STUCK_AFTER_S:g} s."
-            return NoAnswer(sent=False, why=why, reached=True)
-        return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
+            return Unanswered(sent=False, why=why, reached=True)
+        return Unanswered(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
 
 
 def _server_of(url: str | URL) -> str:

@@ -58,7 +58,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class PersonFacts:
     """Facts that are not in a payload. An unknown fact counts as false."""
 
     member: bool = False
@@ -173,7 +173,7 @@ def _about_stop(event: SlackFields) -> About:
     return About(user=user, channel=channel, at=float(event.ts("event_ts")))
 
 
-def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -> Meaning:
+def read(payload: object, me: Identity, now: datetime, known: PersonFacts = PersonFacts()) -> Meaning:
     """Return the meaning of a payload for `me`; accepts any JSON value. `now`: upper bound of `sent_at`."""
     reason, raw = RefusedReason.POISON, ""
     try:
@@ -205,7 +205,7 @@ class _Reading:
 
     me: Identity
     now: datetime
-    known: Known
+    known: PersonFacts
 
     def payload(self, payload: SlackFields) -> Meaning:
         if "command" in payload:

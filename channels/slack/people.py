@@ -30,7 +30,7 @@ _OUTSIDE = ("is_restricted", "is_ultra_restricted", "is_stranger", "is_bot", "de
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class MemberStatus:
     """Membership of a person in the workspace."""
 
     member: bool
@@ -41,8 +41,8 @@ class Standing:
     """False while Slack gives no answer."""
 
 
-NOBODY = Standing(member=False)
-UNKNOWN = Standing(member=False, certain=False)
+NOBODY = MemberStatus(member=False)
+UNKNOWN = MemberStatus(member=False, certain=False)
 
 
 class SlackDirectory:
@@ -53,11 +53,11 @@ class SlackDirectory:
         self._known_at_most = known_at_most
         self._client = client
         self._clock = clock
-        self._known: OrderedDict[str, tuple[Standing, float]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[MemberStatus, float]] = OrderedDict()
         """Cached standing and its expiry, by user."""
         self._direct: OrderedDict[str, str] = OrderedDict()
 
-    async def standing(self, team: str, user: str) -> Standing:
+    async def standing(self, team: str, user: str) -> MemberStatus:
         """Return a user's standing in the workspace `team`; the last known one while Slack is silent. Never fails."""
         found, until = self._known.get(user, (UNKNOWN, 0.0))
         if self._clock.monotonic() < until:
@@ -96,7 +96,7 @@ class SlackDirectory:
                 self._direct.popitem(last=False)
         return self._direct[user]
 
-    def _keep(self, user: str, standing: Standing, good_for_s: float) -> Standing:
+    def _keep(self, user: str, standing: MemberStatus, good_for_s: float) -> MemberStatus:
         self._known[user] = (standing, self._clock.monotonic() + good_for_s)
         self._known.move_to_end(user)
         while len(self._known) > self._known_at_most:
@@ -104,7 +104,7 @@ class SlackDirectory:
         return standing
 
 
-def _standing(user: object, team: str) -> Standing:
+def _standing(user: object, team: str) -> MemberStatus:
     """Return the standing in an answer of `users.info`. Only a certain member counts as one."""
     if not isinstance(user, dict):
         return NOBODY
@@ -112,4 +112,4 @@ def _standing(user: object, team: str) -> Standing:
     names = object_of(info.get("profile"))
     name = next((n for n in (names.get("display_name"), info.get("real_name"), info.get("name")) if n), "")
     outside = any(info.get(flag, False) is not False for flag in _OUTSIDE)
-    return Standing(member=info.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")
+    return MemberStatus(member=info.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")

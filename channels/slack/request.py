@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
 from channels._shared.fields import json_object, object_of
-from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
+from channels._shared.http import HttpAnswer, Unanswered, Wire, length_of, within
 from channels.slack.bans import Bans
 from channels.slack.settings import OFFICIAL_API
 from gateway.domain.proxy import Proxy
@@ -144,7 +144,7 @@ class SlackClient(AsyncWebClient):
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
         found = await self._wire.get(url, {"Authorization": f"Bearer {self.token}"} if with_token else {})
-        if isinstance(found, NoAnswer):
+        if isinstance(found, Unanswered):
             raise _failure(found)
         return found
 
@@ -180,12 +180,12 @@ class SlackClient(AsyncWebClient):
         file: BinaryIO | None = None,
     ) -> HttpAnswer:
         found = await self._wire.ask(verb, url, called, limits, file, **arguments)
-        if isinstance(found, NoAnswer):
+        if isinstance(found, Unanswered):
             raise _failure(found)
         return found
 
 
-def _failure(failed: NoAnswer) -> SlackFailure:
+def _failure(failed: Unanswered) -> SlackFailure:
     if failed.sent:
         return SlackUnanswered(failed.why)
     return SlackNotSent(failed.why) if failed.reached else SlackUnreached(failed.why)

@@ -24,10 +24,10 @@ from channels.slack.inbound import (
     AccessEnded,
     Asking,
     Identity,
-    Known,
     Looked,
     Meaning,
     Opened,
+    PersonFacts,
     SlackPress,
     Stopping,
 )
@@ -108,7 +108,7 @@ class SlackUpdates:
     async def _stored(self, payload: object, who: About | None) -> bool:
         log = logging.getLogger(__name__)
         try:
-            known = Known() if who is None else await self._known(who)
+            known = PersonFacts() if who is None else await self._known(who)
             if who is not None and _is_elsewhere(who) and not known.direct:
                 # Otherwise answers, and later cards, would go to a conversation of two people without the bot. Slack
                 # tells the person that the command failed.
@@ -125,10 +125,10 @@ class SlackUpdates:
             return await self._put_aside(payload, error)
         return True
 
-    async def _known(self, who: About) -> Known:
+    async def _known(self, who: About) -> PersonFacts:
         standing = await self.people.standing(self.me.team, who.user)
         takes_part = bool(who.thread) and await self.threads.takes_part(who.channel, who.thread)
-        return Known(
+        return PersonFacts(
             member=standing.member,
             certain=standing.certain,
             name=standing.name,

@@ -18,7 +18,7 @@ from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
 from channels._shared.fields import json_object, object_of
-from channels._shared.http import NoAnswer, Wire, length_of, within
+from channels._shared.http import Unanswered, Wire, length_of, within
 from gateway.domain.proxy import Proxy
 
 ANSWER_WITHIN_S = 20.0
@@ -132,7 +132,7 @@ class AiohttpRequest(BaseRequest):
         length, opened = sum(map(length_of, files)), next((one for one in files if not isinstance(one, bytes)), None)
         limits = self._timeout if not length else within(self._answer_within_s * UPLOADS_TAKE, length)
         found = await self._wire.ask(method, url, called, limits, opened, data=body, headers=headers)
-        if isinstance(found, NoAnswer):
+        if isinstance(found, Unanswered):
             raise _failure(found)
         if called in CREATES:
             await self._fail_point("J17")
@@ -146,7 +146,7 @@ class AiohttpRequest(BaseRequest):
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
         found = await self._wire.get(url, {})
-        if isinstance(found, NoAnswer):
+        if isinstance(found, Unanswered):
             raise _failure(found)
         return found
 
@@ -195,7 +195,7 @@ class TelegramBot(Bot):
         return "Bot"
 
 
-def _failure(failed: NoAnswer) -> TelegramError:
+def _failure(failed: Unanswered) -> TelegramError:
     if failed.sent:
         return TelegramUnanswered(failed.why)
     return TelegramNotSent(failed.why) if failed.reached else TelegramUnreached(failed.why)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.app.shared_place import SharedPlace
+from gateway.app.shared_disk import SharedDisk
 from gateway.domain.durability import STRICT, StoreTerms
 from gateway.domain.events import NODES, NodesChanged
 from gateway.domain.ids import OwnerName, Principal
@@ -47,7 +47,7 @@ class Membership:
     entry: NodeEntry
     node: Node
     events: EventBus
-    place: SharedPlace | None = None
+    place: SharedDisk | None = None
     """Workspaces of this node; None where no other node can open the store."""
     answer_within_s: float = ANSWER_WITHIN_S
     owners: Mapping[OwnerName, Sequence[Principal]] = field(default_factory=dict[OwnerName, Sequence[Principal]])
@@ -102,7 +102,7 @@ class Membership:
                 seen = await self._ask(self.place, asked)
                 self.entry = replace(self.entry, seen=self.entry.seen | seen)
 
-    async def _ask(self, place: SharedPlace, names: Sequence[str]) -> frozenset[str]:
+    async def _ask(self, place: SharedDisk, names: Sequence[str]) -> frozenset[str]:
         """Return which of these nodes answered on the disk of this one. One that dies meanwhile is not waited for."""
         question = secrets.token_hex(16)
         async with place.ask(question, names):

@@ -23,7 +23,7 @@ from gateway.app.membership import Membership
 from gateway.app.node_entry import entry_of, own_version, roles_of
 from gateway.app.own_tools import program_limits
 from gateway.app.retention import HistoryTrimmer
-from gateway.app.shared_place import SharedPlace
+from gateway.app.shared_disk import SharedDisk
 from gateway.app.store_note import StoreNote
 from gateway.domain.children import with_own_agents
 from gateway.domain.nodes import Role, Standing, name_of
@@ -122,7 +122,7 @@ def make_membership(core: Core) -> Membership:
         entry=entry,
         node=core.store,
         events=core.store.event_bus,
-        place=SharedPlace(workspaces=core.workspaces.folder) if core.home else None,
+        place=SharedDisk(workspaces=core.workspaces.folder) if core.home else None,
         owners=owners,
         gates=core.gates,
         terms=lambda: core.store.terms,

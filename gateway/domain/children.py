@@ -139,7 +139,7 @@ class NewMessage:
     tokens: int
 
 
-class Delivery(StrEnum):
+class MessageFate(StrEnum):
     """Fate of a message to a child that nobody waits for."""
 
     BEGUN = "begun"

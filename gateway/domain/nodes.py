@@ -75,7 +75,7 @@ class NodeEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HomeHolder:
     """A place that holds, or held, files of a session."""
 
     home: str

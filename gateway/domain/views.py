@@ -62,7 +62,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class RowPage:
     """Page of rows of a session."""
 
     session: SessionId

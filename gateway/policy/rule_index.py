@@ -110,7 +110,7 @@ class Allows:
 
 
 @dataclass(slots=True)
-class Index:
+class RuleIndex:
     """Rules that hold in one kind of session, ready to be compared."""
 
     outright: Rule | None = None
@@ -195,14 +195,14 @@ class _Same:
         return len(self.rules) == len(rules) and all(map(is_, self.rules, rules))
 
 
-def indexed(rules: Sequence[Rule], kind: str) -> Index:
+def indexed(rules: Sequence[Rule], kind: str) -> RuleIndex:
     """Return the index of a list of rules, made once for the same rules."""
     return _index(_Same(tuple(rules)), kind)
 
 
 @lru_cache(maxsize=64)
-def _index(rules: _Same, kind: str) -> Index:
-    index = Index(outright=_outright(rules.rules, kind))
+def _index(rules: _Same, kind: str) -> RuleIndex:
+    index = RuleIndex(outright=_outright(rules.rules, kind))
     for at, rule in enumerate(rules.rules):
         if kind not in rule.kinds:
             continue

@@ -14,8 +14,8 @@ from gateway.domain.patterns import fits
 from gateway.domain.rules import Rule, Verdict
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import CallScope, SubjectKind
-from gateway.policy.rule_index import WILDCARD, Allows, Index, Placed, indexed
-from gateway.policy.shell import Part, PartKind, Place, Script, changes_nothing, is_secret, parse, readers
+from gateway.policy.rule_index import WILDCARD, Allows, Placed, RuleIndex, indexed
+from gateway.policy.shell import PartKind, Script, ScriptPart, WorkingFolder, changes_nothing, is_secret, parse, readers
 from gateway.policy.shell.folders import (
     file_words,
     is_above,
@@ -35,7 +35,7 @@ BLURRED_AT_MOST = 500
 """Characters of a command with expansions that are compared with rules; a longer one may be about any of them."""
 
 
-def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: Place = ANYWHERE) -> Rule | None:
+def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: WorkingFolder = ANYWHERE) -> Rule | None:
     """Return the rule that decides a call, or None when the default of its risk does.
 
     `rules`: those of the tool, in the order of `layers.rules_of_call`. `subjects`: as in `CallScope`. `place`: where
@@ -57,7 +57,7 @@ def evaluate(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: P
     return None if None in found else found[-1]
 
 
-def written_outside(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: Place = ANYWHERE) -> str:
+def written_outside(rules: Sequence[Rule], subjects: Sequence[str], kind: str, place: WorkingFolder = ANYWHERE) -> str:
     """Return the first file outside the workspace that a redirect writes and no rule is about; empty for none."""
     index = indexed(rules, kind)
     for subject in subjects:
@@ -85,9 +85,9 @@ def files_taken(rules: Sequence[Rule], call_scope: CallScope, kind: str) -> tupl
     return (found[0][0] if found else ""), tuple(dict.fromkeys(pattern for _, pattern in found))
 
 
-def place_of(call_scope: CallScope) -> Place:
+def place_of(call_scope: CallScope) -> WorkingFolder:
     """Return where the commands of a call run."""
-    return Place(workspace=call_scope.workspace, folder=call_scope.folder)
+    return WorkingFolder(workspace=call_scope.workspace, folder=call_scope.folder)
 
 
 def only_reads(call_scope: CallScope) -> bool:
@@ -136,7 +136,7 @@ def _rule(found: Placed | None) -> Rule | None:
     return None if found is None else found.rule
 
 
-def _last(index: Index, subject: str) -> Placed | None:
+def _last(index: RuleIndex, subject: str) -> Placed | None:
     """Return the rule that decides about a subject which is no command, or about a call without subjects."""
     kind, _, text = subject.partition(":")
     text = text.replace("\\", "/")
@@ -150,7 +150,7 @@ def _last(index: Index, subject: str) -> Placed | None:
     return (index.grants.rules.last(text) if _may_be_granted(found) else None) or found
 
 
-def _everything(index: Index) -> Placed | None:
+def _everything(index: RuleIndex) -> Placed | None:
     """Return the rule that decides about a call without subjects: its pattern is `*`."""
     buckets = (index.locked, index.blocks, index.allows.rules, index.grants.rules)
     locked, block, allow, grant = (
@@ -173,7 +173,7 @@ def _after(found: Placed | None) -> int:
 # --- scripts ----------------------------------------------------------------------------------------------------------
 
 
-def _script(index: Index, script: Script, kind: str, place: Place) -> list[Rule | None]:
+def _script(index: RuleIndex, script: Script, kind: str, place: WorkingFolder) -> list[Rule | None]:
     """Return the deciding rules of a script, one for each part that needs one; None where no rule decides."""
     if script.loose is None and index.restricting:
         return [_sternest(index)]
@@ -197,17 +197,17 @@ def _lifts(found: Placed | None, whole: Placed) -> bool:
     return found is not None and found.rule.decision is Verdict.ALLOW and found.at > whole.at and not whole.rule.locked
 
 
-def _sternest(index: Index) -> Rule:
+def _sternest(index: RuleIndex) -> Rule:
     """Return the rule that decides about a script that cannot be compared: a deny, if there is one."""
     return next((rule for rule in index.restricting if rule.decision is Verdict.DENY), index.restricting[0])
 
 
-def _whole(index: Index, script: Script) -> Placed | None:
+def _whole(index: RuleIndex, script: Script) -> Placed | None:
     """Return the last rule that denies a script as it is written, or asks about it."""
     return _last_block(index, (script.text, *(script.loose or ())))
 
 
-def _last_block(index: Index, texts: Iterable[str], above: int = -1) -> Placed | None:
+def _last_block(index: RuleIndex, texts: Iterable[str], above: int = -1) -> Placed | None:
     """Return a locked deny that fits one of the texts, else the last deny or ask after the position `above`."""
     best: Placed | None = None
     for text in texts:
@@ -217,7 +217,7 @@ def _last_block(index: Index, texts: Iterable[str], above: int = -1) -> Placed |
     return best
 
 
-def _part(index: Index, script: Script, part: Part, place: Place) -> Placed | None:
+def _part(index: RuleIndex, script: Script, part: ScriptPart, place: WorkingFolder) -> Placed | None:
     """Return the rule that decides about a part of a script."""
     exact = index.allows.exact.get(script.text)
     block = _last_block(index, chain(part.forms, _paths(part, place)), _after(exact))
@@ -240,7 +240,7 @@ def _part(index: Index, script: Script, part: Part, place: Place) -> Placed | No
     return granted or found
 
 
-def _block_beneath(index: Index, folders: Iterable[str], above: int) -> Placed | None:
+def _block_beneath(index: RuleIndex, folders: Iterable[str], above: int) -> Placed | None:
     """Return the rule that denies or asks about all that is in one of the folders; a locked deny, if there is one."""
     best: Placed | None = None
     for folder in folders:
@@ -260,7 +260,7 @@ def _later(one: Placed | None, other: Placed | None) -> Placed | None:
     return one if one.rule.locked or (one.at > other.at and not other.rule.locked) else other
 
 
-def _rule_below(index: Index, part: Part, named: Sequence[str], place: Place) -> Rule | None:
+def _rule_below(index: RuleIndex, part: ScriptPart, named: Sequence[str], place: WorkingFolder) -> Rule | None:
     """Return a deny or ask rule about something below a folder that a part names. It may read all that is there."""
     if not (named and index.folders) or part.kind is not PartKind.COMMAND or prints_names_only(part.words):
         return None
@@ -278,19 +278,19 @@ def _rule_below(index: Index, part: Part, named: Sequence[str], place: Place) ->
     )
 
 
-def _rule_taken(index: Index, part: Part, place: Place, allow: Placed | None) -> Rule | None:
+def _rule_taken(index: RuleIndex, part: ScriptPart, place: WorkingFolder, allow: Placed | None) -> Rule | None:
     """Return a deny or ask rule about files that a command may take along, unless a rule allows this very command."""
     if allow is not None and not WILDCARD.search(allow.rule.pattern):
         return None
     return next(iter(_rules_taken(index, part, place)), None)
 
 
-def _rules_taken(index: Index, part: Part, place: Place) -> Sequence[Rule]:
+def _rules_taken(index: RuleIndex, part: ScriptPart, place: WorkingFolder) -> Sequence[Rule]:
     texts = takes(part, place) if index.files else ()
     return () if texts is not None and not texts else index.taken(texts, place.workspace)
 
 
-def _lies_below(folder: str, place: Place) -> bool:
+def _lies_below(folder: str, place: WorkingFolder) -> bool:
     """Return whether a folder that a rule names lies in the workspace."""
     return not is_outside(folder) or (place.workspace != "" and folder.startswith(f"{place.workspace}/"))
 
@@ -300,7 +300,7 @@ def _asking(rule: Rule) -> Placed:
     return Placed(replace(rule, decision=Verdict.ASK, locked=False))
 
 
-def _paths(part: Part, place: Place) -> Iterator[str]:
+def _paths(part: ScriptPart, place: WorkingFolder) -> Iterator[str]:
     """Yield the paths that a part names, in the form of `path:` subjects. For deny and ask rules."""
     if part.kind is PartKind.FUNCTION:
         return
@@ -311,7 +311,7 @@ def _paths(part: Part, place: Place) -> Iterator[str]:
                 yield from resolved(path, part.folders, place) or ()
 
 
-def _allow(allows: Allows, part: Part, place: Place, above: int = -1) -> Placed | None:
+def _allow(allows: Allows, part: ScriptPart, place: WorkingFolder, above: int = -1) -> Placed | None:
     """Return the last allow rule that covers a part of a plain script, after the position `above`."""
     if part.expands or part.globs:
         return None
@@ -330,7 +330,7 @@ def _allow(allows: Allows, part: Part, place: Place, above: int = -1) -> Placed 
     return None
 
 
-def _as_allowed(part: Part) -> tuple[str, ...]:
+def _as_allowed(part: ScriptPart) -> tuple[str, ...]:
     """Return the readings of a command that an allow rule is compared with. A program given by a path is another one,
     except in the folders of the system.
     """
@@ -341,7 +341,7 @@ def _as_allowed(part: Part) -> tuple[str, ...]:
     return (written, " ".join(part.words))
 
 
-def _names_all(pattern: str, words: Iterable[str], part: Part, place: Place) -> bool:
+def _names_all(pattern: str, words: Iterable[str], part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether a pattern names each secret and each path that leads out of the workspace, not by a wildcard."""
     tokens = pattern.replace("\\", "/").split()
     for path in (path for word in words for path in paths_in(word)):
@@ -361,7 +361,7 @@ def _leads_to(token: str, path: str) -> bool:
     return begin.startswith(("/", "..")) and len(begin) > 1 and path.startswith(begin)
 
 
-def _hidden(index: Index, part: Part) -> Rule | None:
+def _hidden(index: RuleIndex, part: ScriptPart) -> Rule | None:
     """Return a deny or ask rule that a part may be about, when that is known only as it runs."""
     for text in part.suspects:
         if (found := index.blocks.last(text)) is not None:

@@ -19,7 +19,7 @@ from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, QuestionCard, RateLimit, RenderedSlot
 from gateway.domain.turns import NamedLease
-from gateway.domain.views import Rows, SessionLine
+from gateway.domain.views import RowPage, SessionLine
 from gateway.domain.waits import Pressed, Wait
 from gateway.ports.clock import Clock
 
@@ -253,11 +253,11 @@ class WebApi(Protocol):
         """Return the sessions that this owner may see, the owner's main session first."""
         ...
 
-    async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
+    async def changes(self, owner: OwnerName, session: SessionId, after: int) -> RowPage:
         """Return the rows changed after a revision, at most 500."""
         ...
 
-    async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
+    async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> RowPage:
         """Return the last 200 rows before a place; None: the newest."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway.domain.ids import NodeId, SessionId
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 
 
 class Homes(Protocol):
@@ -40,10 +40,10 @@ class Homes(Protocol):
         """
         ...
 
-    async def places_of(self, session: SessionId) -> Sequence[Place]:
+    async def places_of(self, session: SessionId) -> Sequence[HomeHolder]:
         """Return the places that hold, or held, files of a session, its home first."""
         ...
 
-    async def node_named(self, name: str) -> Place | None:
+    async def node_named(self, name: str) -> HomeHolder | None:
         """Return where the node with this name can be asked for files; None when it was silent for a day."""
         ...

@@ -21,7 +21,7 @@ from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import NamedLease
-from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
+from gateway.domain.views import Counts, LastContact, RowPage, SessionLine, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import StoreError
 from gateway.ports.audit import Audit
@@ -364,11 +364,11 @@ class Queries(Protocol):
         """
         ...
 
-    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+    async def changes(self, session: SessionId, after: int, limit: int) -> RowPage:
         """Return rows of the session with `rev` > after, by `rev`."""
         ...
 
-    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+    async def older(self, session: SessionId, before: int | None, limit: int) -> RowPage:
         """Return the last rows of the session with `ord` < before (None: the newest), by `ord`."""
         ...
 

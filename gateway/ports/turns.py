@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gateway.domain.audit import StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
-from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
+from gateway.domain.children import MessageFate, NewChild, NewMessage, SpawnRefusal
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, TurnId, WaitId
@@ -128,7 +128,7 @@ class Children(Protocol):
 
     async def send(
         self, lease: Lease, n: int, message: NewMessage, only: Principal | None = None
-    ) -> WaitId | Delivery | SpawnRefusal:
+    ) -> WaitId | MessageFate | SpawnRefusal:
         """Store a message from the STARTED step `n` to a child that its session spawned; idempotent by the step.
 
         The message joins the task at work. When that has ended, it is a further task: the same session with its
@@ -141,7 +141,7 @@ class Children(Protocol):
         """
         ...
 
-    async def tell(self, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+    async def tell(self, lease: Lease, n: int, text: str) -> MessageFate | SpawnRefusal:
         """Store a message from the STARTED step `n` of a child's task to its parent; idempotent by the step.
 
         It arrives as the end of a task does, and counts as one more message between sessions. A parent that waits for

@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp import web
 
 from gateway.domain.ids import SessionId
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 from gateway.domain.tools import KEPT_BYTES
 from gateway.errors import FileAway
 from gateway.ports import Auth, Endpoint, Homes
@@ -57,7 +57,7 @@ class NodeFiles:
         path = self.kept(session, name)
         if path is not None or not self.home or Path(name).name != name:
             return path
-        away: list[Place] = []
+        away: list[HomeHolder] = []
         for place in await self.homes.places_of(session):
             if place.home == self.home:
                 continue
@@ -73,7 +73,7 @@ class NodeFiles:
 
     # --- asking -------------------------------------------------------------------------------
 
-    async def _fetched(self, place: Place, session: SessionId, name: str) -> bool:
+    async def _fetched(self, place: HomeHolder, session: SessionId, name: str) -> bool:
         """Fetch a file into the folder of outputs. False: it is not there. Raises what `find` catches."""
         async with self.requests.ask(place, session, name, place.home) as response:
             if response is None:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.agent.attachments import FILE_AT_MOST
 from gateway.domain.ids import SessionId
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 from gateway.domain.tools import INBOX
 from gateway.errors import FileAway
 from gateway.ports import Auth, Endpoint, Homes
@@ -55,7 +55,7 @@ class NodeInbox:
         found = await asyncio.to_thread(self._here, session, name)
         if found is not None or not self.home:
             return found
-        away: list[Place] = []
+        away: list[HomeHolder] = []
         for place in await self.homes.places_of(session):
             if place.home == self.home:
                 continue
@@ -69,7 +69,7 @@ class NodeInbox:
             raise FileAway(f"The file is on the node {away[0].name}, which cannot be reached now.", cure=cure(away[0]))
         return None
 
-    async def _fetched(self, place: Place, session: SessionId, name: str) -> bytes | None:
+    async def _fetched(self, place: HomeHolder, session: SessionId, name: str) -> bytes | None:
         async with self.requests.ask(place, session, name, place.home) as response:
             return None if response is None else await _all_of(response)
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 from gateway.ports import Clock
 
 GOOD_FOR_S = 60
@@ -38,7 +38,7 @@ class NodeRequests:
     clock: Clock
 
     @asynccontextmanager
-    async def ask(self, place: Place, *words: str) -> AsyncGenerator[aiohttp.ClientResponse | None]:
+    async def ask(self, place: HomeHolder, *words: str) -> AsyncGenerator[aiohttp.ClientResponse | None]:
         """Yield the answer of a place; None when it has no such file. Raises `FAILURES`."""
         if not place.address:
             raise ValueError("it has no address")
@@ -70,7 +70,7 @@ class NodeRequests:
         return hmac.new(self.key, text.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def cure(place: Place) -> str:
+def cure(place: HomeHolder) -> str:
     """Return what an owner can do about a place that cannot be asked."""
     if not place.address and place.alive_at is not None:
         return f"Set [cluster] address on {place.name}, so that other nodes can read its files."

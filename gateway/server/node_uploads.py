@@ -16,7 +16,7 @@ from aiohttp import web
 from gateway.agent.attachments import FILES_AT_MOST
 from gateway.domain.ids import OwnerName
 from gateway.domain.messages import Attachment
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 from gateway.errors import FetchFailed, StoreError
 from gateway.ports import Auth, Endpoint, Homes, KeyValue
 from gateway.server.node_requests import FAILURES, NodeRequests, cure
@@ -92,7 +92,7 @@ class NodeUploads:
         if not self.node or node in ("", self.node) or self.here.known(owner, key):
             await self.here.fetch(owner, key, write)
             return
-        place = await self.homes.node_named(node) or Place(home="", name=node, address="", alive_at=None)
+        place = await self.homes.node_named(node) or HomeHolder(home="", name=node, address="", alive_at=None)
         try:
             await self._fetched(place, owner, key, write)
         except FAILURES as error:
@@ -100,7 +100,7 @@ class NodeUploads:
             why = CLOSED if place.alive_at is not None and not place.address else AWAY
             raise FetchFailed(why, cure=cure(place), retryable=bool(place.address)) from error
 
-    async def _fetched(self, place: Place, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
+    async def _fetched(self, place: HomeHolder, owner: OwnerName, key: str, write: Callable[[bytes], None]) -> None:
         async with self.requests.ask(place, owner, key, place.name) as response:
             if response is None:
                 raise FetchFailed(GONE, cure="Send it again.")

@@ -18,7 +18,7 @@ from gateway.domain.routes import empty_session, main_route
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.slots import CardRow, QuestionCard, spoken_file
 from gateway.domain.steps import Step, StepKind
-from gateway.domain.views import Row, Rows, SessionLine
+from gateway.domain.views import Row, RowPage, SessionLine
 from gateway.domain.waits import Wait, WaitKind
 from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
@@ -117,17 +117,17 @@ class WebAccess:
             mine = [SessionLine(session=self._main(owner), rev=0, waiting=0, running=0, queued=0)]
         return [*mine, *rest]
 
-    async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
+    async def changes(self, owner: OwnerName, session: SessionId, after: int) -> RowPage:
         """Return the rows changed since a revision. Raises `Forbidden`."""
         await self._check(owner, session)
         return await self._shown(await self.queries.changes(session, after, CHANGES_AT_ONCE))
 
-    async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
+    async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> RowPage:
         """Return the last rows before a place. Raises `Forbidden`."""
         await self._check(owner, session)
         return await self._shown(await self.queries.older(session, before, ROWS_AT_ONCE))
 
-    async def _shown(self, rows: Rows) -> Rows:
+    async def _shown(self, rows: RowPage) -> RowPage:
         """Return the rows with the arguments that calls run with, and secrets redacted from them."""
         found, checked = list[Row](), 0
         for row in rows.rows:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from gateway.domain.audit import AuditHead, AuditMark, AuditRow
 from gateway.errors import StoreDamaged, StoreError
 from gateway.store.codec import dump_json
-from gateway.store.copying import Chain, path_of, refuse_other
+from gateway.store.copying import AuditVerifier, path_of, refuse_other
 from gateway.store.decode import audit_row_of
 from gateway.store.kernel.audit import mark_of, text_of
 from gateway.store.records import Record
@@ -84,7 +84,7 @@ def export_audit(url: str, path: str) -> Exported:
         made.unlink(missing_ok=True)
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file, _audit_of(url) as snapshot:
-            chain = Chain(snapshot.removed_audit())
+            chain = AuditVerifier(snapshot.removed_audit())
             if chain.removed is not None:
                 file.write(f'{{"removed":{text_of(chain.removed)}}}\n')
             for record in snapshot.audit(chain.removed):
@@ -113,7 +113,7 @@ def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
     kept = _read(path)
     end = kept.head.seq
     with _audit_of(url) as snapshot:
-        chain = Chain(snapshot.removed_audit())
+        chain = AuditVerifier(snapshot.removed_audit())
         if chain.head.seq > end:
             raise StoreError(
                 f"The store holds nothing of {path}: all up to row {chain.head.seq} was removed behind a later export.",
@@ -134,7 +134,7 @@ def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
 
 def _read(path: str) -> Exported:
     """Verify a file alone. Raises `StoreError`."""
-    chain, end = Chain(), dict[str, Any]()
+    chain, end = AuditVerifier(), dict[str, Any]()
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
@@ -142,7 +142,7 @@ def _read(path: str) -> Exported:
                 if "head" in found:
                     end = found
                 elif "removed" in found:
-                    chain = Chain(mark_of(dump_json(found["removed"])))
+                    chain = AuditVerifier(mark_of(dump_json(found["removed"])))
                 else:
                     _follow(chain, audit_row_of(tuple(found[name] for name in NAMES)))
     except OSError as error:
@@ -154,12 +154,12 @@ def _read(path: str) -> Exported:
     return Exported(head=chain.head, removed=chain.removed)
 
 
-def _follow(chain: Chain, row: AuditRow) -> None:
+def _follow(chain: AuditVerifier, row: AuditRow) -> None:
     with _with_cure():
         chain.add([row])
 
 
-def _end(chain: Chain) -> None:
+def _end(chain: AuditVerifier) -> None:
     with _with_cure():
         chain.end()
 

@@ -47,7 +47,7 @@ class Copied:
     """Names of the other nodes that the copy waits for, since they may have files of sessions."""
 
 
-class Chain:
+class AuditVerifier:
     """Verification of the audit as its rows come, in their order."""
 
     def __init__(self, removed: AuditMark | None = None) -> None:
@@ -70,11 +70,11 @@ class Chain:
 
 def tally_of(snapshot: Snapshot) -> Copied:
     """Count all records of a snapshot and verify the audit. Raises `StoreDamaged`."""
-    tally, chain = Tally(), Chain()
+    tally, chain = Tally(), AuditVerifier()
     for record in snapshot.records():
         tally.add(record)
         if record.kind == "fact" and record.key == list_key(REMOVED):
-            chain = Chain(mark_of(record.values[0]))
+            chain = AuditVerifier(mark_of(record.values[0]))
         elif record.kind == "audit":
             chain.add([audit_row_of(tuple(record.values))])
     return Copied(tally=tally, rev=snapshot.rev, audit=chain.end(), removed=chain.removed)

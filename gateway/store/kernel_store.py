@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from gateway.domain.audit import AuditMark, StartRecord
 from gateway.domain.budgets import BudgetUse, Reservation, Reserved
-from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnRefusal
+from gateway.domain.children import MessageFate, NewChild, NewMessage, SpawnRefusal
 from gateway.domain.durability import Durability, Reached, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
-from gateway.domain.nodes import Loss, NodeEntry, NodeLine, Place
+from gateway.domain.nodes import HomeHolder, Loss, NodeEntry, NodeLine
 from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot
@@ -245,11 +245,11 @@ class KernelStore(ABC):
 
     async def send(
         self, lease: Lease, n: int, message: NewMessage, only: Principal | None = None
-    ) -> WaitId | Delivery | SpawnRefusal:
+    ) -> WaitId | MessageFate | SpawnRefusal:
         """Store a message to a child: in the task at work, or as a further task."""
         return await self.run(lambda part: children.send(part, lease, n, message, only))
 
-    async def tell(self, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+    async def tell(self, lease: Lease, n: int, text: str) -> MessageFate | SpawnRefusal:
         """Store a message of a child at work to its parent."""
         return await self.run(lambda part: children.tell(part, lease, n, text))
 
@@ -421,11 +421,11 @@ class KernelStore(ABC):
         """Make this node's place the home of a family."""
         return await self.run(lambda part: homes.take_over(part, node, session))
 
-    async def places_of(self, session: SessionId) -> Sequence[Place]:
+    async def places_of(self, session: SessionId) -> Sequence[HomeHolder]:
         """Return the places that hold, or held, files of a session."""
         return await self.run(lambda part: homes.places_of(part, session))
 
-    async def node_named(self, name: str) -> Place | None:
+    async def node_named(self, name: str) -> HomeHolder | None:
         """Return where a node can be asked for files."""
         return await self.run(lambda part: homes.node_named(part, name))
 

@@ -18,7 +18,7 @@ from gateway.domain.children import (
     MAX_DEPTH,
     MAX_HOPS,
     Agent,
-    Delivery,
+    MessageFate,
     NewChild,
     NewMessage,
     SpawnMode,
@@ -69,10 +69,10 @@ _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
 )
 
 
-_DELIVERED: Mapping[Delivery, str] = MappingProxyType(
+_DELIVERED: Mapping[MessageFate, str] = MappingProxyType(
     {
-        Delivery.BEGUN: "has begun again. Its answer comes later, as a message.",
-        Delivery.JOINED: "is at work and has your message. Its answer comes when its task ends.",
+        MessageFate.BEGUN: "has begun again. Its answer comes later, as a message.",
+        MessageFate.JOINED: "is at work and has your message. Its answer comes when its task ends.",
     }
 )
 
@@ -292,7 +292,7 @@ class CallSubsessions:
         if isinstance(sent, SpawnRefusal):
             refusal = _limit(sent)
             return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
-        if isinstance(sent, Delivery):
+        if isinstance(sent, MessageFate):
             return ToolResult(status=ResultStatus.OK, text=f"{message.session} {_DELIVERED[sent]}")
         return Park(wait=sent)
 

@@ -25,7 +25,7 @@ from gateway.store.redis import RedisStore, open_redis
 from gateway.store.redis.checks import life_at
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import Line, address_of
-from gateway.store.redis.life import JUMP, Known, Life, Lives, life_of
+from gateway.store.redis.life import JUMP, Life, Lives, SharedKnowledge, life_of
 from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, route
@@ -436,7 +436,7 @@ def test_a_life_is_read_as_it_is_written() -> None:
 
 @pytest.mark.parametrize("voids", [False, True])
 def test_a_life_that_is_being_begun_is_waited_for(clock: FakeClock, *, voids: bool) -> None:
-    known = Known(Life(store="s1", number=3, voids=voids), STRICT, STRICT)
+    known = SharedKnowledge(Life(store="s1", number=3, voids=voids), STRICT, STRICT)
     Lives(redis.Redis(), Line(), "redis://here", "", ServerClock(clock), known)
     assert [str(one) for one in (known.waits_for,) if one] == (
         [

@@ -20,7 +20,7 @@ from gateway.errors import StoreError
 from gateway.store.redis import RedisStore, open_redis
 from gateway.store.redis.checks import Found
 from gateway.store.redis.connection import TooFewReplicas
-from gateway.store.redis.replicas import WAIT_MS, Waiting, waits_for
+from gateway.store.redis.replicas import WAIT_MS, WaitCommand, waits_for
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import route
@@ -175,13 +175,13 @@ def test_newer_servers_wait_for_the_disk_of_replicas(
 
 
 def test_a_wait_that_too_few_answered_is_an_error() -> None:
-    waiting = Waiting(2, on_disk=True)
+    waiting = WaitCommand(2, on_disk=True)
     waiting.check([1, 2])
     for short in ([1, 1], [0, 2]):
         with pytest.raises(TooFewReplicas):
             waiting.check(short)
     with pytest.raises(TooFewReplicas):
-        Waiting(2, on_disk=False).check(1)
+        WaitCommand(2, on_disk=False).check(1)
 
 
 # --- promotions -----------------------------------------------------------------------------------

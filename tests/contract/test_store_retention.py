@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from gateway.domain.children import Delivery, NewMessage
+from gateway.domain.children import MessageFate, NewMessage
 from gateway.domain.ids import SessionId, SlotId, TurnId
 from gateway.domain.messages import Received
 from gateway.domain.retention import Keep, LostFiles
@@ -252,7 +252,7 @@ async def test_a_child_asked_again_goes_with_its_last_task(store: Store, clock: 
     again = await scene.claim()  # told of its end
     await scene.begin_calls(again)
     message = NewMessage(child=child.session, text="And?", tools=("shell",), active_s=60, tokens=0, waits=None)
-    assert await store.send(again, 1, message) is Delivery.BEGUN
+    assert await store.send(again, 1, message) is MessageFate.BEGUN
     await scene.came(again, 1, result())
     assert await scene.finish(again)
     second = await scene.claim()

@@ -10,7 +10,7 @@ from gateway.domain.children import (
     CHILDREN_A_TURN,
     LIVE_BELOW_A_ROOT,
     MAX_HOPS,
-    Delivery,
+    MessageFate,
     NewMessage,
     SpawnMode,
     SpawnRefusal,
@@ -66,7 +66,7 @@ async def step_at_work(scene: FamilyScene, lease: Lease) -> int:
 
 async def sent(
     scene: FamilyScene, lease: Lease, child: SessionId, waits_s: float | None = None
-) -> WaitId | Delivery | SpawnRefusal:
+) -> WaitId | MessageFate | SpawnRefusal:
     """Send a message by the turn's last step."""
     return await scene.store.send(lease, await step_at_work(scene, lease), message(child, waits_s))
 
@@ -78,7 +78,7 @@ async def sent(
 async def test_ended_child_begins_a_further_task(scene: FamilyScene, mode: SpawnMode) -> None:
     """It is the same session with its history; the message is its new turn, with limits of its own."""
     lease, child = await ended(scene, mode)
-    assert await sent(scene, lease, child.session) is Delivery.BEGUN
+    assert await sent(scene, lease, child.session) is MessageFate.BEGUN
     first, second = await scene.turns(child.session)
     assert (first.state, second.state) == (TurnState.DONE, TurnState.QUEUED)
     task, more = [one.message for one in await scene.items(Received, child.session)]
@@ -112,7 +112,7 @@ async def test_further_task_answers_the_waiting_call(scene: FamilyScene) -> None
     lease, child = await ended(scene, RUN)
     n = await step_at_work(scene, lease)
     wait = await sent(scene, lease, child.session, 600)
-    assert not isinstance(wait, Delivery | SpawnRefusal)
+    assert not isinstance(wait, MessageFate | SpawnRefusal)
     opened = await scene.wait(wait)
     assert (opened.kind, opened.state, opened.n) == (WaitKind.CHILD, WaitState.OPEN, n)
     assert (opened.expires_at - scene.clock.now()).total_seconds() == 600
@@ -157,7 +157,7 @@ async def test_message_joins_the_task_at_work(scene: FamilyScene) -> None:
     lease = await scene.at_work(2)
     child = await scene.born(lease, 1, SESSION)
     held = await scene.work(child)
-    assert await scene.store.send(lease, 2, message(child.session)) is Delivery.JOINED
+    assert await scene.store.send(lease, 2, message(child.session)) is MessageFate.JOINED
     assert [one.message.text for one in (await scene.view(held.turn)).inputs] == [
         "Look at the disk.",
         "And the folders?",
@@ -178,7 +178,7 @@ async def test_call_can_wait_for_the_task_at_work(scene: FamilyScene) -> None:
     child = await scene.born(lease, 1, SESSION)
     held = await scene.work(child)
     wait = await scene.store.send(lease, 2, message(child.session, 600))
-    assert not isinstance(wait, Delivery | SpawnRefusal)
+    assert not isinstance(wait, MessageFate | SpawnRefusal)
     assert await scene.store.park(lease)
     await scene.end_held(held, text="Nine, and three.")
     end = ChildEnd.of(await scene.wait(wait))
@@ -191,7 +191,7 @@ async def test_call_can_wait_for_the_task_at_work(scene: FamilyScene) -> None:
 async def test_only_one_call_waits_for_a_child(scene: FamilyScene) -> None:
     lease = await scene.at_work(2)
     child = await scene.born(lease, 1, RUN)
-    assert await scene.store.send(lease, 2, message(child.session, 600)) is Delivery.JOINED
+    assert await scene.store.send(lease, 2, message(child.session, 600)) is MessageFate.JOINED
     assert len((await scene.view(lease.turn)).waits) == 1
 
 
@@ -202,7 +202,7 @@ async def test_child_goes_on_when_the_wait_expires(scene: FamilyScene) -> None:
     """The sender is woken at once, and the answer is a message later."""
     lease, child = await ended(scene)
     wait = await sent(scene, lease, child.session, 60)
-    assert not isinstance(wait, Delivery | SpawnRefusal)
+    assert not isinstance(wait, MessageFate | SpawnRefusal)
     assert await scene.store.park(lease)
     held = await scene.claim()
     scene.clock.advance(10)
@@ -229,7 +229,7 @@ async def test_child_goes_on_when_the_wait_expires(scene: FamilyScene) -> None:
 async def test_stop_of_the_sender_stops_the_child(scene: FamilyScene) -> None:
     lease, child = await ended(scene)
     wait = await sent(scene, lease, child.session, 600)
-    assert not isinstance(wait, Delivery | SpawnRefusal)
+    assert not isinstance(wait, MessageFate | SpawnRefusal)
     assert await scene.store.park(lease)
     await scene.stop()
     assert (await scene.wait(wait)).state is WaitState.CANCELLED
@@ -247,7 +247,7 @@ async def test_child_at_work_writes_to_its_parent_once(scene: FamilyScene) -> No
     held = await scene.work(child)
     await scene.begin_calls(held, 2)
     for n in (1, 1, 2):
-        assert await scene.store.tell(held, n, f"Half {n}.") is Delivery.JOINED
+        assert await scene.store.tell(held, n, f"Half {n}.") is MessageFate.JOINED
     said = [one.message for one in await scene.items(Received) if one.message.principal == "system:child"]
     assert [one.quoted for one in said] == ["Half 1.", "Half 2."]
     assert {one.text for one in said} == {f"The sub-session `{child.session}` is at work."}
@@ -282,12 +282,12 @@ async def test_two_that_write_to_each_other_end(scene: FamilyScene, answers: boo
     held, found = await scene.work(child), list[object]()
     for _ in range(MAX_HOPS):
         await scene.begin_calls(held)
-        assert await scene.store.tell(held, await step_at_work(scene, held), "And?") is Delivery.JOINED
+        assert await scene.store.tell(held, await step_at_work(scene, held), "And?") is MessageFate.JOINED
         above = await scene.claim()
         await scene.begin_calls(above)
-        found.append(await sent(scene, above, child.session) if answers else Delivery.JOINED)
+        found.append(await sent(scene, above, child.session) if answers else MessageFate.JOINED)
         await scene.finish(above)
-    assert found[-1] is (SpawnRefusal.TOO_MANY_HOPS if answers else Delivery.JOINED)
+    assert found[-1] is (SpawnRefusal.TOO_MANY_HOPS if answers else MessageFate.JOINED)
     await scene.begin_calls(held)
     assert await scene.store.tell(held, await step_at_work(scene, held), "And?") is SpawnRefusal.TOO_MANY_HOPS
 
@@ -317,12 +317,12 @@ async def test_crash_before_the_result_sends_nothing_twice(scene: FamilyScene) -
     """The next holder starts the step again, and the message is there once."""
     lease, child = await ended(scene)
     n = await step_at_work(scene, lease)
-    assert await sent(scene, lease, child.session) is Delivery.BEGUN
+    assert await sent(scene, lease, child.session) is MessageFate.BEGUN
     await scene.lapse()
     leases = [await scene.claim(), await scene.claim()]
     (again,) = [one for one in leases if one.turn == lease.turn]
     await scene.store.start_step(again, n, None, beginning())
-    assert await scene.store.send(again, n, message(child.session)) is Delivery.BEGUN
+    assert await scene.store.send(again, n, message(child.session)) is MessageFate.BEGUN
     assert len(await scene.turns(child.session)) == 2
 
 
@@ -344,7 +344,7 @@ async def test_only_own_children_are_in_reach(scene: FamilyScene) -> None:
             await scene.store.send(lease, 2, message(session))
     with pytest.raises(NotFound):
         await scene.store.send(held, 2, message(MAIN))
-    assert await scene.store.send(held, 2, message(below.session)) is Delivery.JOINED
+    assert await scene.store.send(held, 2, message(below.session)) is MessageFate.JOINED
 
 
 async def test_child_of_another_person_is_not_asked(scene: FamilyScene) -> None:
@@ -386,7 +386,7 @@ async def test_full_root_begins_no_further_task(scene: FamilyScene) -> None:
         await scene.born(lease, n, SESSION)
     assert await sent(scene, lease, first.session) is SpawnRefusal.TOO_MANY_LIVE
     assert await scene.store.stop_child(MAIN, (await scene.store.family(MAIN))[0].session.id, "Stopped.")
-    assert await sent(scene, lease, first.session) is Delivery.BEGUN
+    assert await sent(scene, lease, first.session) is MessageFate.BEGUN
 
 
 async def test_turn_gives_so_many_tasks(scene: FamilyScene) -> None:
@@ -395,7 +395,7 @@ async def test_turn_gives_so_many_tasks(scene: FamilyScene) -> None:
     child = await scene.born(lease, 1, SESSION)
     await scene.end(child)
     for n in range(2, CHILDREN_A_TURN + 1):
-        assert await scene.store.send(lease, n, message(child.session)) is Delivery.BEGUN
+        assert await scene.store.send(lease, n, message(child.session)) is MessageFate.BEGUN
         await scene.came(lease, n, result("sent"))
         await scene.end_held(await scene.claim())
     refused = await scene.store.send(lease, CHILDREN_A_TURN + 1, message(child.session))
@@ -409,7 +409,7 @@ async def test_two_sessions_do_not_write_for_ever(scene: FamilyScene) -> None:
     """Each end begins a turn that asks again, until the last one is refused; a person's word begins anew."""
     lease, child = await ended(scene)
     for _ in range(MAX_HOPS):
-        assert await sent(scene, lease, child.session) is Delivery.BEGUN
+        assert await sent(scene, lease, child.session) is MessageFate.BEGUN
         await scene.came(lease, await step_at_work(scene, lease), result("sent"))
         await scene.end_held(lease)
         await scene.end_held(await scene.claim(), text="And now?")
@@ -421,7 +421,7 @@ async def test_two_sessions_do_not_write_for_ever(scene: FamilyScene) -> None:
     assert await scene.rows(child.session) == before
     await scene.finish(lease)
     asked = await scene.at_work()
-    assert await sent(scene, asked, child.session) is Delivery.BEGUN
+    assert await sent(scene, asked, child.session) is MessageFate.BEGUN
 
 
 async def test_wait_that_expires_is_one_hop_too(scene: FamilyScene) -> None:
@@ -429,7 +429,7 @@ async def test_wait_that_expires_is_one_hop_too(scene: FamilyScene) -> None:
     lease, child = await ended(scene)
     for _ in range(MAX_HOPS):
         wait = await sent(scene, lease, child.session, 10)
-        assert not isinstance(wait, Delivery | SpawnRefusal)
+        assert not isinstance(wait, MessageFate | SpawnRefusal)
         assert await scene.store.park(lease)
         held = await scene.claim()
         scene.clock.advance(11)

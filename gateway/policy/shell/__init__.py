@@ -16,15 +16,15 @@ from gateway.policy.shell.always import rule_for_always
 from gateway.policy.shell.parsing import parse
 from gateway.policy.shell.places import is_secret
 from gateway.policy.shell.reading import changes_nothing, harmless, read_only, readers
-from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.script import PartKind, Script, ScriptPart, WorkingFolder
 from gateway.policy.shell.verdicts import LINES_AT_MOST, part_verdicts
 
 __all__ = [
     "LINES_AT_MOST",
-    "Part",
     "PartKind",
-    "Place",
     "Script",
+    "ScriptPart",
+    "WorkingFolder",
     "changes_nothing",
     "harmless",
     "is_secret",

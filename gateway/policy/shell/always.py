@@ -6,14 +6,14 @@ import re
 
 from gateway.policy.shell.places import is_secret, leaves, paths_in
 from gateway.policy.shell.reading import ANYWHERE, is_standard
-from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.script import PartKind, Script, ScriptPart, WorkingFolder
 
 _SCRIPT = re.compile(r"\.(?:sh|bash|py|pl|rb|js|ts|php)$")
 _SIGNS = frozenset("*?")
 """Characters that a rule would read as wildcards."""
 
 
-def rule_for_always(script: Script, place: Place = ANYWHERE) -> tuple[str, ...] | None:
+def rule_for_always(script: Script, place: WorkingFolder = ANYWHERE) -> tuple[str, ...] | None:
     """Return the exact text of a script, for a rule that allows it from now on; None when none is to be offered.
 
     None for wrappers, interpreters, words that are known only when it runs, functions, paths that lead out of the
@@ -27,7 +27,7 @@ def rule_for_always(script: Script, place: Place = ANYWHERE) -> tuple[str, ...] 
     return (text,)
 
 
-def _may_be_remembered(part: Part, place: Place) -> bool:
+def _may_be_remembered(part: ScriptPart, place: WorkingFolder) -> bool:
     if part.wrapped or part.expands or part.globs or part.exported or part.kind is PartKind.FUNCTION:
         return False
     if part.kind is PartKind.COMMAND and (not is_standard(part.program) or _SCRIPT.search(part.program)):

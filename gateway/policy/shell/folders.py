@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gateway.policy.shell.places import as_pattern, overlap, paths_in, resolved
-from gateway.policy.shell.script import Part, PartKind, Place
+from gateway.policy.shell.script import PartKind, ScriptPart, WorkingFolder
 from gateway.policy.shell.walking import walks_here
 
 _WILDCARD = re.compile(r"[*?]")
@@ -23,7 +23,7 @@ _FILTERS = frozenset({"jq", "yq"})
 """Programs for which a dot is a filter, and never a folder."""
 
 
-def named_folders(part: Part, place: Place) -> tuple[str, ...]:
+def named_folders(part: ScriptPart, place: WorkingFolder) -> tuple[str, ...]:
     """Return what a part names that may be folders, in the form of `path:` subjects, and the folder that it walks."""
     if part.kind is PartKind.FUNCTION:
         return ()
@@ -33,7 +33,7 @@ def named_folders(part: Part, place: Place) -> tuple[str, ...]:
     return tuple(one for path in paths for one in resolved(path, part.folders, place) or ())
 
 
-def file_words(part: Part, place: Place) -> Iterator[str]:
+def file_words(part: ScriptPart, place: WorkingFolder) -> Iterator[str]:
     """Yield the words of a part that may name files.
 
     In the workspace itself each one may. In a folder, a group of short options counts unless its program is known to
@@ -50,7 +50,7 @@ def file_words(part: Part, place: Place) -> Iterator[str]:
             yield word
 
 
-def starts_elsewhere(part: Part, place: Place) -> bool:
+def starts_elsewhere(part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether a part may run in another folder than the workspace."""
     return place.folder != "" or part.folders != ("",)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gateway.policy.shell.places import as_pattern, files_of, is_outside, resolved
-from gateway.policy.shell.script import Part, Place
+from gateway.policy.shell.script import ScriptPart, WorkingFolder
 from gateway.policy.shell.walking import begins_one, names_read, operands_read
 
 HERE = "."
@@ -62,7 +62,7 @@ _GATHERERS: Mapping[str, Gatherer] = MappingProxyType(
 )
 
 
-def gathered(part: Part, place: Place) -> Sequence[str] | None:
+def gathered(part: ScriptPart, place: WorkingFolder) -> Sequence[str] | None:
     """Return patterns of all files in the folders that a command reads or copies; None: any file of the workspace."""
     paths = _paths(part.words)
     if paths is None:
@@ -81,7 +81,7 @@ def gathered(part: Part, place: Place) -> Sequence[str] | None:
     return texts
 
 
-def _is_around(path: str, place: Place) -> bool:
+def _is_around(path: str, place: WorkingFolder) -> bool:
     """Return whether a resolved path is the workspace, or a folder above it."""
     if path in (HERE, "/", "~") or set(path.split("/")) == {".."}:
         return True

@@ -14,7 +14,7 @@ from gateway.policy.shell.characters import why_unclear
 from gateway.policy.shell.lexing import Unquoted, unquoted, word_spans
 from gateway.policy.shell.loose import loose_readings
 from gateway.policy.shell.places import NOTHING
-from gateway.policy.shell.script import NONE, Part, PartKind, Script
+from gateway.policy.shell.script import NONE, PartKind, Script, ScriptPart
 from gateway.policy.shell.unwrapping import base_name, unwrap
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class _Reader:
     """Walk over the nodes of one script."""
 
     def __init__(self, text: str, data: bytes, nested: int) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[ScriptPart] = []
         self.spans: list[tuple[int, int]] = []
         self.cut = False
         self._text = text if len(text) == len(data) else None
@@ -217,7 +217,7 @@ class _Reader:
         spaced = " ".join(text.split())
         forms = dict.fromkeys([*found.forms, spaced, text])
         self.parts.append(
-            Part(
+            ScriptPart(
                 kind=PartKind.COMMAND,
                 text=text,
                 words=(name, *inner[1:]),
@@ -280,7 +280,7 @@ class _Reader:
     def _calculates(self, node: Node) -> None:
         text = self.written(node)
         why = "It calculates with values that are known only when it runs."
-        self.parts.append(Part(kind=PartKind.COMMAND, text=text, words=("((",), forms=(text,), why_ask=why))
+        self.parts.append(ScriptPart(kind=PartKind.COMMAND, text=text, words=("((",), forms=(text,), why_ask=why))
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class _Reader:
         name, _, value = text.partition("=")
         word = unquoted(value)
         self.parts.append(
-            Part(
+            ScriptPart(
                 kind=PartKind.ASSIGNMENT,
                 text=text,
                 words=(name, word.text),
@@ -308,13 +308,13 @@ class _Reader:
         name = next((child for child in node.children if child.type == "variable_name"), None)
         if name is not None:
             text = self.written(name)
-            self.parts.append(Part(kind=PartKind.ASSIGNMENT, text=text, words=(text, ""), forms=(text,)))
+            self.parts.append(ScriptPart(kind=PartKind.ASSIGNMENT, text=text, words=(text, ""), forms=(text,)))
         self._below(node, depth)
 
     def function(self, node: Node, depth: int) -> None:
         """Read the definition of a function. Its commands run when it is called, in any folder."""
         text = self.written(node)
-        self.parts.append(Part(kind=PartKind.FUNCTION, text=text, forms=(text,)))
+        self.parts.append(ScriptPart(kind=PartKind.FUNCTION, text=text, forms=(text,)))
         before, self._folders = self._folders, None
         self._below(node, depth)
         self._folders = before
@@ -347,7 +347,7 @@ class _Reader:
             return
         kind = PartKind.READ if sign in ("<", "<&") else PartKind.WRITE
         self.parts.append(
-            Part(
+            ScriptPart(
                 kind=kind,
                 text=text,
                 words=(target.text,),
@@ -364,7 +364,7 @@ class _Reader:
         if node.type == "herestring_redirect" and any(unquoted(self.written(child)).expands for child in data):
             why = "It contains text that is known only when it runs."
             text = self.written(node)
-            self.parts.append(Part(kind=PartKind.READ, text=text, words=("",), forms=(text,), why_ask=why))
+            self.parts.append(ScriptPart(kind=PartKind.READ, text=text, words=("",), forms=(text,), why_ask=why))
 
     def nothing(self, node: Node, depth: int) -> None:
         """Skip a comment."""

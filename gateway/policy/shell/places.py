@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gateway.domain.secret_paths import is_secret_path
-from gateway.policy.shell.script import Place
+from gateway.policy.shell.script import WorkingFolder
 
 NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 """Files that keep nothing."""
@@ -162,7 +162,7 @@ def _ends_of_group(word: str) -> Iterator[str]:
     yield from (piece for piece in _PIECES.split(word[2:])[1:] if piece)
 
 
-def resolved(path: str, folders: Sequence[str] | None, place: Place) -> tuple[str, ...] | None:
+def resolved(path: str, folders: Sequence[str] | None, place: WorkingFolder) -> tuple[str, ...] | None:
     """Return the forms of a path that rules know: relative to the workspace; None when its folder is not known.
 
     A path outside stays absolute, or begins with `..`.
@@ -176,7 +176,7 @@ def resolved(path: str, folders: Sequence[str] | None, place: Place) -> tuple[st
     return tuple(_within(posixpath.normpath(posixpath.join(place.folder, one, path)), place) for one in folders)
 
 
-def _within(path: str, place: Place) -> str:
+def _within(path: str, place: WorkingFolder) -> str:
     if place.workspace and path.startswith(f"{place.workspace}/"):
         return path[len(place.workspace) + 1 :]
     return "." if path == place.workspace else path
@@ -187,7 +187,7 @@ def is_outside(path: str) -> bool:
     return path.startswith(("/", "~")) or path == ".." or path.startswith("../")
 
 
-def leaves(path: str, folders: Sequence[str] | None, place: Place) -> bool:
+def leaves(path: str, folders: Sequence[str] | None, place: WorkingFolder) -> bool:
     """Return whether a path may lead out of the workspace."""
     if "/" not in path and path != ".." and not path.startswith("~") and folders == ("",):
         return False

@@ -30,11 +30,11 @@ from gateway.policy.shell.reading_table import (
     SPECIAL_VARIABLES,
     Reader,
 )
-from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.script import PartKind, Script, ScriptPart, WorkingFolder
 from gateway.policy.shell.unwrapping import asks_version
 from gateway.policy.shell.walking import names_read
 
-ANYWHERE = Place()
+ANYWHERE = WorkingFolder()
 """Place of a script when nothing is known about it."""
 SED_AT_MOST = 500
 """Most characters of a script for `sed` that is read."""
@@ -48,14 +48,14 @@ _RG_GLOBS = frozenset({"-g", "--glob"})
 _DATE_VALUES = ("-d", "--date")
 
 
-def read_only(script: Script, place: Place = ANYWHERE) -> bool:
+def read_only(script: Script, place: WorkingFolder = ANYWHERE) -> bool:
     """Return whether a script does nothing but read files of the workspace that hold no secrets, and print."""
     found = readers(script.text, place)
     return bool(found) and all(found)
 
 
 @lru_cache(maxsize=64)
-def readers(text: str, place: Place = ANYWHERE) -> tuple[bool, ...]:
+def readers(text: str, place: WorkingFolder = ANYWHERE) -> tuple[bool, ...]:
     """Return for each part of a script whether it only reads. None does where a part cannot be known."""
     script = parse(text)
     known = script.plain and not script.why_ask
@@ -63,7 +63,7 @@ def readers(text: str, place: Place = ANYWHERE) -> tuple[bool, ...]:
 
 
 @lru_cache(maxsize=64)
-def changes_nothing(text: str, place: Place = ANYWHERE) -> bool:
+def changes_nothing(text: str, place: WorkingFolder = ANYWHERE) -> bool:
     """Return whether a script does nothing but read, though it may print secret files that it does not name.
 
     Such a script is asked about (`git diff`, `grep -r x .`). A preset that only reads permits it.
@@ -73,7 +73,7 @@ def changes_nothing(text: str, place: Place = ANYWHERE) -> bool:
     return known and all(harmless(part, place) or _shows(part, place) for part in script.parts)
 
 
-def harmless(part: Part, place: Place = ANYWHERE) -> bool:
+def harmless(part: ScriptPart, place: WorkingFolder = ANYWHERE) -> bool:
     """Return whether a part of a plain script only reads."""
     if part.why_ask or part.expands:
         return False
@@ -88,7 +88,7 @@ def harmless(part: Part, place: Place = ANYWHERE) -> bool:
             return False
 
 
-def _shows(part: Part, place: Place) -> bool:
+def _shows(part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether a command changes nothing, whatever files it prints."""
     if part.kind is not PartKind.COMMAND or part.why_ask or part.expands or part.globs or not is_standard(part.program):
         return False
@@ -105,14 +105,14 @@ def is_standard(program: str) -> bool:
     return not slash or folder in _STANDARD
 
 
-def _assigns_nothing_special(part: Part) -> bool:
+def _assigns_nothing_special(part: ScriptPart) -> bool:
     name = part.words[0]
     if part.exported:
         return HARMLESS_VARIABLES.fullmatch(name) is not None
     return name.isidentifier() and name.isascii() and SPECIAL_VARIABLES.fullmatch(name) is None
 
 
-def _command_reads(part: Part, place: Place) -> bool:
+def _command_reads(part: ScriptPart, place: WorkingFolder) -> bool:
     program, args = part.words[0], part.words[1:]
     if 0 in part.globs:
         return False
@@ -124,19 +124,19 @@ def _command_reads(part: Part, place: Place) -> bool:
     return reader is not None and _reads(reader, args, part, place)
 
 
-def _find_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+def _find_reads(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     return not any(FIND_NEVER.fullmatch(word) for word in args) and _paths_are_fine(args, part.folders, place)
 
 
-def _cd_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+def _cd_reads(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     return len(args) == 1 and not args[0].startswith("-") and _paths_are_fine(args, part.folders, place)
 
 
-def _compares(args: Sequence[str], part: Part, place: Place) -> bool:
+def _compares(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     return not _ARITHMETIC.intersection(args) and _paths_are_fine(args, part.folders, place)
 
 
-def _git_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+def _git_reads(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     own = _git_command(args)
     return _git_shows(args, part, place) and not (own and may_print_secrets(own[0], own[1:]))
 
@@ -148,7 +148,7 @@ def _git_command(args: Sequence[str]) -> Sequence[str]:
     return args
 
 
-def _git_shows(args: Sequence[str], part: Part, place: Place) -> bool:
+def _git_shows(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether `git` changes nothing and is given no secret file, though it may print some."""
     args = _git_command(args)
     if any(_CHECKS_SIGNATURES.search(word) for word in args):
@@ -159,7 +159,7 @@ def _git_shows(args: Sequence[str], part: Part, place: Place) -> bool:
     return _reads(READERS["git"], args, part, place)
 
 
-def _rg_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+def _rg_reads(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether `rg` only reads: a pattern of files that it is given finds hidden ones, too."""
     kept: list[str] = []
     words = iter(args)
@@ -172,7 +172,9 @@ def _rg_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     return _reads(READERS["rg"], kept, part, place)
 
 
-def _reads(reader: Reader, args: Sequence[str], part: Part, place: Place, *, anywhere: bool = False) -> bool:
+def _reads(
+    reader: Reader, args: Sequence[str], part: ScriptPart, place: WorkingFolder, *, anywhere: bool = False
+) -> bool:
     """Return whether a reader's command with these words only reads. `anywhere`: also all of the workspace."""
     if not _words_are_fine(reader, args):
         return False
@@ -212,7 +214,7 @@ def _is_never(word: str, never: Iterable[str]) -> bool:
     return len(name) > 2 and any(one.startswith(name) or name.startswith(one) for one in never)
 
 
-def _globs_are_fine(reader: Reader, part: Part) -> bool:
+def _globs_are_fine(reader: Reader, part: ScriptPart) -> bool:
     """Return whether names of files in place of a wildcard change nothing: they might be options, or hold secrets."""
     words = [part.words[at] for at in part.globs]
     may_be_option = bool(reader.never or reader.never_long) or reader.operands is not None
@@ -233,7 +235,7 @@ def _is_recursive(reader: Reader, args: Sequence[str]) -> bool:
     return False
 
 
-def _reads_below(reader: Reader, args: Sequence[str], part: Part, place: Place) -> bool:
+def _reads_below(reader: Reader, args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     """Return whether a recursive command reads folders below the workspace, not all of it: that may hold secrets."""
     if all(names_sources(name) for name in names_read(part.words)):
         return True
@@ -278,15 +280,15 @@ def _gives_pattern(reader: Reader, word: str) -> bool:
     return word.startswith("-") and any(letter in reader.pattern_options for letter in word[1:])
 
 
-def _paths_are_fine(words: Sequence[str], folders: Sequence[str] | None, place: Place) -> bool:
+def _paths_are_fine(words: Sequence[str], folders: Sequence[str] | None, place: WorkingFolder) -> bool:
     return all(_may_read(path, folders, place) for word in words for path in paths_in(word))
 
 
-def _may_read(path: str, folders: Sequence[str] | None, place: Place) -> bool:
+def _may_read(path: str, folders: Sequence[str] | None, place: WorkingFolder) -> bool:
     return path in OF_THE_SYSTEM or not (is_secret(path) or is_history(path) or leaves(path, folders, place))
 
 
-def _sed_reads(args: Sequence[str], part: Part, place: Place) -> bool:
+def _sed_reads(args: Sequence[str], part: ScriptPart, place: WorkingFolder) -> bool:
     scripts: list[str] = []
     files: list[str] = []
     words = iter(args)
@@ -306,7 +308,7 @@ def _sed_reads(args: Sequence[str], part: Part, place: Place) -> bool:
     return bool(scripts) and known and _paths_are_fine(files, part.folders, place)
 
 
-def _date_reads(args: Sequence[str], _part: Part, _place: Place) -> bool:
+def _date_reads(args: Sequence[str], _part: ScriptPart, _place: WorkingFolder) -> bool:
     """Return whether `date` only prints: an operand without `+` would set the clock."""
     before = ""
     for word in args:
@@ -316,7 +318,7 @@ def _date_reads(args: Sequence[str], _part: Part, _place: Place) -> bool:
     return _words_are_fine(READERS["date"], [word for word in args if word.startswith("-")])
 
 
-_OWN_RULES: Mapping[str, Callable[[Sequence[str], Part, Place], bool]] = MappingProxyType(
+_OWN_RULES: Mapping[str, Callable[[Sequence[str], ScriptPart, WorkingFolder], bool]] = MappingProxyType(
     {
         "find": _find_reads,
         "sed": _sed_reads,

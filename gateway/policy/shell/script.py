@@ -22,7 +22,7 @@ class PartKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ScriptPart:
     """One simple command, redirect, assignment or function definition of a script."""
 
     kind: PartKind
@@ -57,7 +57,7 @@ class Script:
     """Script in parts, in the order in which they are written."""
 
     text: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ScriptPart, ...] = ()
     why_ask: str = ""
     """Reason in one sentence why it is never allowed automatically: the first of its own and of its parts'."""
     plain: bool = False
@@ -67,7 +67,7 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WorkingFolder:
     """Folder in which a script runs."""
 
     workspace: str = ""

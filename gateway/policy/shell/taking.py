@@ -15,7 +15,7 @@ from gateway.policy.shell.folders import folder_of, is_about_command
 from gateway.policy.shell.gathering import gathered
 from gateway.policy.shell.git_options import goes_elsewhere, subcommand_of
 from gateway.policy.shell.places import as_pattern, files_of, is_outside, is_secret, resolved
-from gateway.policy.shell.script import Part, PartKind, Place
+from gateway.policy.shell.script import PartKind, ScriptPart, WorkingFolder
 from gateway.policy.shell.walking import begins_one, operands_of_git_grep
 
 _WILDCARDS = re.compile(r"[*?]")
@@ -68,7 +68,7 @@ _PAIRS = frozenset({"bundle", "stash", "worktree", "lfs", "subtree", "svn"})
 """Subcommands that have subcommands of their own."""
 
 
-def takes(part: Part, place: Place) -> Sequence[str] | None:
+def takes(part: ScriptPart, place: WorkingFolder) -> Sequence[str] | None:
     """Return patterns of the files that a command may take, relative to the workspace; None: any of its files."""
     if part.kind is not PartKind.COMMAND:
         return ()
@@ -146,7 +146,7 @@ def _flags(taker: Taker, group: str) -> tuple[str, bool]:
     return group, False
 
 
-def _as_texts(paths: Sequence[str], part: Part, place: Place) -> list[str] | None:
+def _as_texts(paths: Sequence[str], part: ScriptPart, place: WorkingFolder) -> list[str] | None:
     """Return patterns of all files that paths of `git` may stand for; None: any file of the workspace."""
     texts = list[str]()
     for path in paths:

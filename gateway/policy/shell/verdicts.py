@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.policy.shell.places import is_outside, resolved
 from gateway.policy.shell.reading import ANYWHERE, harmless
-from gateway.policy.shell.script import Part, PartKind, Place, Script
+from gateway.policy.shell.script import PartKind, Script, ScriptPart, WorkingFolder
 
 LINES_AT_MOST = 8
 """Most lines about parts; the last one then says how many more there are."""
@@ -12,7 +12,7 @@ TEXT_AT_MOST = 80
 """Most characters of a part that a line repeats."""
 
 
-def part_verdicts(script: Script, place: Place = ANYWHERE) -> tuple[tuple[str, str], ...]:
+def part_verdicts(script: Script, place: WorkingFolder = ANYWHERE) -> tuple[tuple[str, str], ...]:
     """Return the text of each part of a script, not escaped, with its verdict; at most eight.
 
     An empty text: the verdict is about the whole script, or counts the parts that are left out.
@@ -32,7 +32,7 @@ def _shortened(text: str) -> str:
     return line if len(line) <= TEXT_AT_MOST else f"{line[: TEXT_AT_MOST - 1]}…"
 
 
-def _verdict(part: Part, script: Script, place: Place) -> str:
+def _verdict(part: ScriptPart, script: Script, place: WorkingFolder) -> str:
     if part.why_ask:
         return part.why_ask[0].lower() + part.why_ask[1:].rstrip(".")
     match part.kind:

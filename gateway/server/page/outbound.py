@@ -16,7 +16,7 @@ from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import PICTURES, ToolResult
 from gateway.domain.turns import Turn
-from gateway.domain.views import Row, Rows, SessionLine
+from gateway.domain.views import Row, RowPage, SessionLine
 from gateway.domain.waits import ChildEnd, Wait, WaitKind
 from gateway.domain.workflows import steps_of
 from gateway.ports import Welcome
@@ -105,7 +105,7 @@ def _lineage(found: Lineage) -> Json:
     }
 
 
-def changed(found: Rows, card: CardOf) -> Iterator[Json]:
+def changed(found: RowPage, card: CardOf) -> Iterator[Json]:
     """Yield frames with all rows, in order. Each has the revision up to which the page then has every change."""
     for shown, done in _portions(found.rows, card):
         if done < len(found.rows):
@@ -114,7 +114,7 @@ def changed(found: Rows, card: CardOf) -> Iterator[Json]:
             yield _rows(found, shown, rev=found.rev, more=found.more, older=False)
 
 
-def newest(found: Rows, card: CardOf, *, older: bool) -> Iterator[Json]:
+def newest(found: RowPage, card: CardOf, *, older: bool) -> Iterator[Json]:
     """Yield frames with the last rows that fit, the newest frame first; all others are marked older.
 
     So the page is consistent after each frame: the first moves it forward, the others back.
@@ -141,7 +141,7 @@ def _portions(found: Sequence[Row], card: CardOf) -> Iterator[tuple[list[Json], 
     yield shown, len(found)
 
 
-def _rows(found: Rows, shown: list[Json], *, rev: int, more: bool, older: bool) -> Json:
+def _rows(found: RowPage, shown: list[Json], *, rev: int, more: bool, older: bool) -> Json:
     frame: Json = {"op": "rows", "session": found.session, "rows": shown, "rev": rev, "more": more, "older": older}
     return {**frame, "removed": True} if found.removed and not more else frame
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.domain.children import Delivery, NewChild, NewMessage, SpawnMode, SpawnRefusal
+from gateway.domain.children import MessageFate, NewChild, NewMessage, SpawnMode, SpawnRefusal
 from gateway.domain.ids import Principal, SessionId, TurnId, WaitId
 from gateway.domain.messages import Inbound
 from gateway.domain.steps import StepState
@@ -83,7 +83,9 @@ def _wait_for(part: Part, row: TurnRow, n: int, wait: WaitId, child: NewChild) -
     turns.open_wait(part, row, new)
 
 
-def send(part: Part, lease: Lease, n: int, new: NewMessage, only: Principal | None) -> WaitId | Delivery | SpawnRefusal:
+def send(
+    part: Part, lease: Lease, n: int, new: NewMessage, only: Principal | None
+) -> WaitId | MessageFate | SpawnRefusal:
     """Store a message to a child: in the task at work, or as a further task of a child that has ended."""
     row = turns.held(part, lease)
     parent = part.sessions[row.turn.session].session
@@ -109,13 +111,13 @@ def send(part: Part, lease: Lease, n: int, new: NewMessage, only: Principal | No
     return _begin_again(part, row, n, child, new, message)
 
 
-def _sent_before(part: Part, row: TurnRow, n: int, turn: TurnId) -> WaitId | Delivery:
+def _sent_before(part: Part, row: TurnRow, n: int, turn: TurnId) -> WaitId | MessageFate:
     """Return the fate of the message of a step that was run before."""
     waits = [wait.id for wait in turns.waits_of(part, row) if wait.n == n and wait.kind is WaitKind.CHILD]
     if waits:
         return waits[0]
     given = (part.turns[turn].given_by, part.turns[turn].given_n)
-    return Delivery.BEGUN if given == (row.turn.id, n) else Delivery.JOINED
+    return MessageFate.BEGUN if given == (row.turn.id, n) else MessageFate.JOINED
 
 
 def _refusal_of_message(part: Part, row: TurnRow, child: SessionRow) -> SpawnRefusal | None:
@@ -132,7 +134,9 @@ def _refusal_of_message(part: Part, row: TurnRow, child: SessionRow) -> SpawnRef
     )
 
 
-def _join(part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage, message: Inbound) -> WaitId | Delivery:
+def _join(
+    part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage, message: Inbound
+) -> WaitId | MessageFate:
     """Store a message in the task at work, which the sender waits for if it wants to and nobody else does."""
     assert child.task is not None
     received = turns.receive(part, new.child, message, child.task)
@@ -141,13 +145,13 @@ def _join(part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage, 
     hops = max(part.turns[child.task].hops, hops_of(part, row.turn.id))
     part.relink_turn(child.task, hops=hops)
     if new.waits is None or child.parent_wait is not None:
-        return Delivery.JOINED
+        return MessageFate.JOINED
     return _await(part, row, n, child, new)
 
 
 def _begin_again(
     part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage, message: Inbound
-) -> WaitId | Delivery:
+) -> WaitId | MessageFate:
     """Give a child that has ended a further task. Its rights are cut to those of its parent now."""
     lineage = child.session.lineage
     assert lineage is not None
@@ -169,7 +173,7 @@ def _begin_again(
     part.events.put(event_of(message), f"{task.inputs[0]} {task.turn.id}")
     child = part.set_session(new.child, task=task.turn.id)
     give(part, row.turn.id, n, task.turn.id)
-    return Delivery.BEGUN if new.waits is None else _await(part, row, n, child, new)
+    return MessageFate.BEGUN if new.waits is None else _await(part, row, n, child, new)
 
 
 def _await(part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage) -> WaitId:
@@ -190,7 +194,7 @@ def _await(part: Part, row: TurnRow, n: int, child: SessionRow, new: NewMessage)
     return wait
 
 
-def tell(part: Part, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal:
+def tell(part: Part, lease: Lease, n: int, text: str) -> MessageFate | SpawnRefusal:
     """Store a message of a child at work in its parent's session. Each is one hop more of its task."""
     row = turns.held(part, lease)
     child = part.sessions[row.turn.session]
@@ -200,7 +204,7 @@ def tell(part: Part, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal
     spawning = part.turns[lineage.turn].turn
     message = child_rules.message_up(child.session, row.turn.id, n, text, spawning.conversation, part.now)
     if part.events.get(event_of(message)) is not None:
-        return Delivery.JOINED
+        return MessageFate.JOINED
     hops = hops_of(part, row.turn.id)
     refused = child_rules.refusal_of_message_up(
         hops,
@@ -215,7 +219,7 @@ def tell(part: Part, lease: Lease, n: int, text: str) -> Delivery | SpawnRefusal
     turns.message_parent(part, spawning, message, hops + 1)
     part.relink_turn(row.turn.id, hops=hops + 1)
     part.events.put(event_of(message), SAID)
-    return Delivery.JOINED
+    return MessageFate.JOINED
 
 
 def stop_child(part: Part, parent: SessionId, child: SessionId, text: str, only: Principal | None) -> int:

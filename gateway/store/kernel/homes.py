@@ -13,7 +13,7 @@ from typing import Any
 from gateway.domain.children import child_place
 from gateway.domain.ids import SYSTEM_HOME, NodeId, SessionId, awaited_slot
 from gateway.domain.messages import Conversation, Inbound
-from gateway.domain.nodes import LEFT_TIMES, LIVES_FOR, Place, Role, name_of
+from gateway.domain.nodes import LEFT_TIMES, LIVES_FOR, HomeHolder, Role, name_of
 from gateway.domain.sessions import Session, SessionKind, works_in
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
@@ -67,7 +67,7 @@ def _turns_of(part: Part, root: SessionRow) -> Iterator[TurnRow]:
 # --- places -----------------------------------------------------------------------------------
 
 
-def places_of(part: Part, session: SessionId) -> list[Place]:
+def places_of(part: Part, session: SessionId) -> list[HomeHolder]:
     """Return the places that hold, or held, files of a session, the present home first."""
     found = part.sessions.get(session)
     if found is None:
@@ -76,10 +76,10 @@ def places_of(part: Part, session: SessionId) -> list[Place]:
     return [_place(part, home) for home in reversed(row.homes)]
 
 
-def _place(part: Part, home: str) -> Place:
+def _place(part: Part, home: str) -> HomeHolder:
     members = [row for row in _members(part) if row["home"] == home]
     last = max(members, key=lambda row: row["alive"], default=None)
-    return Place(
+    return HomeHolder(
         home=home,
         name=_name(part, home),
         address="" if last is None else last["address"],
@@ -87,12 +87,12 @@ def _place(part: Part, home: str) -> Place:
     )
 
 
-def node_named(part: Part, name: str) -> Place | None:
+def node_named(part: Part, name: str) -> HomeHolder | None:
     """Return where a node with this name can be asked, if one gave a sign of life within a day."""
     row = next((row for row in _members(part) if name_of(row["node"]) == name), None)
     if row is None:
         return None
-    return Place(home=row["home"], name=name, address=row["address"], alive_at=from_us(row["alive"]))
+    return HomeHolder(home=row["home"], name=name, address=row["address"], alive_at=from_us(row["alive"]))
 
 
 def _name(part: Part, home: str) -> str:

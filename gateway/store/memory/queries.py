@@ -13,7 +13,7 @@ from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot, SlotState
 from gateway.domain.steps import Step
-from gateway.domain.views import ChildLine, Counts, Rows, SessionLine, Spent, TurnView
+from gateway.domain.views import ChildLine, Counts, RowPage, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.policy.audit import beginning_of
@@ -95,21 +95,21 @@ class MemoryQueries(MemoryIndex):
 
     # --- rows -------------------------------------------------------------------------------
 
-    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+    async def changes(self, session: SessionId, after: int, limit: int) -> RowPage:
         """Return the rows that changed since a revision."""
         rows = sorted((r for r in self.rows.get(session, {}).values() if r.rev > after), key=lambda r: r.rev)
         taken = tuple(rows[:limit])
         rev = taken[-1].rev if taken else after
-        return Rows(session=session, rows=taken, rev=rev, more=len(rows) > limit)
+        return RowPage(session=session, rows=taken, rev=rev, more=len(rows) > limit)
 
-    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+    async def older(self, session: SessionId, before: int | None, limit: int) -> RowPage:
         """Return the last rows before a place."""
         known = self.rows.get(session, {}).values()
         rows = sorted((r for r in known if before is None or r.ord < before), key=lambda r: r.ord)
         rev = max((r.rev for r in known), default=0)
         more = len(rows) > limit
         removed = 0 if more else removed_in(self.all_facts.get((REMOVED, session)))
-        return Rows(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=more, removed=removed)
+        return RowPage(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=more, removed=removed)
 
     async def some_roots(self, after: str, limit: int) -> tuple[Sequence[SessionId], str]:
         """Return some root sessions, by id."""

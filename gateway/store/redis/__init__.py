@@ -25,10 +25,10 @@ from gateway.store.redis.checks import check_server, life_at
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import address_of
 from gateway.store.redis.events import RedisEventBus
-from gateway.store.redis.life import Known
+from gateway.store.redis.life import SharedKnowledge
 from gateway.store.redis.queries import RedisQueries, history_of, source_of
 from gateway.store.redis.replicas import waits_for
-from gateway.store.redis.worker import Worker
+from gateway.store.redis.thread import RedisThread
 from gateway.store.write_queue import LOOK_EVERY_S, WaitingClaims
 
 T = TypeVar("T")
@@ -37,7 +37,14 @@ T = TypeVar("T")
 class RedisStore(RedisQueries):
     """`ports.Store` in Redis. Opened by `open_redis`."""
 
-    def __init__(self, clock: ServerClock, writer: Worker, reader: Worker, events: RedisEventBus, known: Known) -> None:
+    def __init__(
+        self,
+        clock: ServerClock,
+        writer: RedisThread,
+        reader: RedisThread,
+        events: RedisEventBus,
+        known: SharedKnowledge,
+    ) -> None:
         """Take the running threads; `close` ends them."""
         super().__init__(clock)
         self._writer, self._reader, self._events, self._known = writer, reader, events, known
@@ -152,11 +159,13 @@ def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedS
     found = check_server(address, prefix, terms, begins=True, noted=noted)
     node, server_clock = mint("n"), ServerClock(clock)
     reached = Reached() if noted is None else noted.reached
-    known = Known(life_at(address, prefix), replace(terms, durability=found.durability), terms, reached)
+    known = SharedKnowledge(life_at(address, prefix), replace(terms, durability=found.durability), terms, reached)
     server_clock.set(*found.time)
     events = RedisEventBus(address, prefix, node)
     writer, reader = (
-        Worker(address, prefix, f"{node}/{name}", server_clock, events, known, waiting=waiting, guesses=name == "write")
+        RedisThread(
+            address, prefix, f"{node}/{name}", server_clock, events, known, waiting=waiting, guesses=name == "write"
+        )
         for name, waiting in (("write", waits_for(terms.replicas, found)), ("read", None))
     )
     return RedisStore(server_clock, writer, reader, events, known)

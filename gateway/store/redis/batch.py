@@ -68,7 +68,7 @@ class History:
         return (self.epoch, self.after, self.limit) == (other.epoch, other.after, other.limit)
 
 
-class Kept:
+class BatchCache:
     """Rows that were loaded or written last, and histories. Another node may change any: a commit finds out."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Kept:
 class Batch:
     """Rows, answers and changes of one batch of transitions."""
 
-    kept: Kept
+    kept: BatchCache
     """Rows left by earlier batches; another node may have changed one since."""
     certain: frozenset[str] = frozenset()
     """Rows that must be read: another run took them for absent, and they were not."""

@@ -37,7 +37,7 @@ _IMPORTED = 0
 """Stamp of rows that were copied: no commit has it, since the counter begins above."""
 
 
-class Rows(Protocol):
+class CopiedRows(Protocol):
     """Keeper of the rows of a copy until all of them are of one moment."""
 
     def put(self, records: Sequence[Record]) -> None:
@@ -139,7 +139,7 @@ class RedisCopy:
                 values=[found["raw"], found["why"], int(found["at"])],
             )
 
-    def read_all(self, into: Rows) -> None:
+    def read_all(self, into: CopiedRows) -> None:
         """Read all rows of one moment while nodes write. Raises `StoreError`."""
         if not self.client.set(self.key(COPYING), self._name, nx=True, ex=COPY_LASTS_S):
             raise StoreError(
@@ -155,7 +155,7 @@ class RedisCopy:
         finally:
             self.client.delete(self.key(COPYING), self.key(CHANGED))
 
-    def _settle(self, into: Rows) -> None:
+    def _settle(self, into: CopiedRows) -> None:
         """Read what changed meanwhile, until one script reads the rest."""
         text = files("gateway.store.redis").joinpath("lua/settled.lua").read_text()
         script, keys = Script(self.client, text), [self.key(one) for one in (COPYING, CHANGED, "rev")]
@@ -172,10 +172,10 @@ class RedisCopy:
         into.put(list(self.poison()))
         into.settle(int(rev))
 
-    def _take(self, keys: Sequence[str], into: Rows) -> None:
+    def _take(self, keys: Sequence[str], into: CopiedRows) -> None:
         self._keep(self.read(keys), into)
 
-    def _keep(self, found: Sequence[Record | tuple[str, str]], into: Rows) -> None:
+    def _keep(self, found: Sequence[Record | tuple[str, str]], into: CopiedRows) -> None:
         into.put(list(self.placed(one for one in found if isinstance(one, Record))))
         for one in found:
             if not isinstance(one, Record):

@@ -94,7 +94,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class ServerHistory:
     """History of a server's data, as replicas know it. A new one begins when it starts, when it takes over, and also
     with its first replica, and an hour after its last.
     """
@@ -118,7 +118,7 @@ class Lost(Exception):
         self.found = found
 
 
-class Known:
+class SharedKnowledge:
     """Knowledge of the store that all threads of a node share."""
 
     def __init__(self, life: Life, terms: StoreTerms, accepts: StoreTerms, noted: Reached = NOWHERE) -> None:
@@ -176,7 +176,9 @@ class Known:
 class Lives:
     """Knowledge of one thread about the life of the store."""
 
-    def __init__(self, client: Any, line: Line, url: str, prefix: str, clock: ServerClock, shared: Known) -> None:
+    def __init__(
+        self, client: Any, line: Line, url: str, prefix: str, clock: ServerClock, shared: SharedKnowledge
+    ) -> None:
         """Take the thread's connection, the prefix of all keys, the store's clock, and what the node knows."""
         self._client, self._line, self._url, self._clock, self._shared = client, line, url, clock, shared
         self._keys = [f"{prefix}meta", f"{prefix}rev"]
@@ -227,7 +229,7 @@ class Lives:
         was_cut = self._line.is_cut
         while self._line.is_cut:
             about = self._client.info("replication")
-            server = History(id=str(about.get("master_replid", "")), before=str(about.get("master_replid2", "")))
+            server = ServerHistory(id=str(about.get("master_replid", "")), before=str(about.get("master_replid2", "")))
             life, known, since = self._client.hmget(self._keys[0], LIFE, SERVER, SINCE)
             self._shared.back_since = from_us(int(since)) if since else None
             if server.id in ("", known):
@@ -241,7 +243,7 @@ class Lives:
             seconds, micros = self._client.time()
             self._clock.set(seconds, micros, asked_at)
 
-    def _meet(self, server: History, known: str | None) -> None:
+    def _meet(self, server: ServerHistory, known: str | None) -> None:
         """Take a server that nobody met before for the store's. Raises `Lost`, and `StoreError` for a weaker one."""
         run = str(self._client.info("server").get("run_id", ""))
         if known is None:

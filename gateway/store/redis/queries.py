@@ -12,7 +12,7 @@ from gateway.domain.grants import CallPlace, Grant, GrantPlace
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
-from gateway.domain.views import ChildLine, Counts, Item, Row, Rows, SessionLine, Spent, TurnView
+from gateway.domain.views import ChildLine, Counts, Item, Row, RowPage, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.policy.grants import holds, is_live
@@ -69,11 +69,11 @@ class RedisQueries(KernelStore):
 
     # --- rows of a session ------------------------------------------------------------------
 
-    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+    async def changes(self, session: SessionId, after: int, limit: int) -> RowPage:
         """Return the rows that changed since a revision."""
         return await self.read(lambda source: _changes(source, session, after, limit))
 
-    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+    async def older(self, session: SessionId, before: int | None, limit: int) -> RowPage:
         """Return the last rows before a place."""
         return await self.read(lambda source: _older(source, session, before, limit))
 
@@ -293,22 +293,22 @@ def _counts(source: RedisSource) -> Counts:
 # --- rows of a session ----------------------------------------------------------------------
 
 
-def _changes(source: RedisSource, session: SessionId, after: int, limit: int) -> Rows:
+def _changes(source: RedisSource, session: SessionId, after: int, limit: int) -> RowPage:
     question = ("ZRANGEBYSCORE", indexes.by_rev(session), f"({after}", "+inf", "WITHSCORES", "LIMIT", 0, limit + 1)
     found = _scored(source.ask(*question))
     rows = _rows(source, [key for key, _ in found[:limit]])
     rev = found[:limit][-1][1] if found[:limit] else after
-    return Rows(session=session, rows=tuple(rows), rev=rev, more=len(found) > limit)
+    return RowPage(session=session, rows=tuple(rows), rev=rev, more=len(found) > limit)
 
 
-def _older(source: RedisSource, session: SessionId, before: int | None, limit: int) -> Rows:
+def _older(source: RedisSource, session: SessionId, before: int | None, limit: int) -> RowPage:
     end = "+inf" if before is None else f"({before}"
     found = source.ask("ZREVRANGEBYSCORE", indexes.by_place(session), end, "-inf", "LIMIT", 0, limit + 1)
     rows = _rows(source, found[:limit][::-1])
     more, removed = len(found) > limit, 0
     if not more:
         removed = removed_in(source.row(FACT, (REMOVED, session)))
-    return Rows(session=session, rows=tuple(rows), rev=_last_rev(source, session), more=more, removed=removed)
+    return RowPage(session=session, rows=tuple(rows), rev=_last_rev(source, session), more=more, removed=removed)
 
 
 def _rows(source: RedisSource, keys: Sequence[str]) -> list[Row]:

@@ -14,7 +14,7 @@ WAITAOF = (7, 2)
 """Oldest version that can wait until replicas have written to their disks."""
 
 
-class Waiting:
+class WaitCommand:
     """The command behind a commit, in the same request, and what its answer says."""
 
     def __init__(self, replicas: int, *, on_disk: bool) -> None:
@@ -29,8 +29,8 @@ class Waiting:
             raise TooFewReplicas(f"{there} of {self._replicas} replicas have the last write")
 
 
-def waits_for(replicas: int, found: Found) -> Waiting | None:
+def waits_for(replicas: int, found: Found) -> WaitCommand | None:
     """Return how a commit waits for its replicas; None when it does not."""
     if not replicas:
         return None
-    return Waiting(replicas, on_disk=found.version >= WAITAOF and found.durability is Durability.ALWAYS)
+    return WaitCommand(replicas, on_disk=found.version >= WAITAOF and found.durability is Durability.ALWAYS)

@@ -21,7 +21,7 @@ from gateway.store.sqlite.wal import (
     Bytes,
     Frame,
     Header,
-    Index,
+    WalIndex,
     read_frames,
     read_header,
     read_index,
@@ -100,7 +100,7 @@ def judge(log: Bytes, index: bytes) -> DamageFinding:
     return _behind(frames, sound, kept, header)
 
 
-def _without_header(log: Bytes, known: Index | None) -> DamageFinding:
+def _without_header(log: Bytes, known: WalIndex | None) -> DamageFinding:
     """Judge a log that SQLite takes for empty. A header is never torn: it is one sector, synced before any frame."""
     missing = known.frames - known.moved if known else 0
     held = (len(log) - HEADER) // (OF_A_FRAME + USUAL_PAGE) if log[:].strip(b"\0") else 0

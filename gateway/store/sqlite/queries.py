@@ -17,7 +17,7 @@ from gateway.domain.sessions import Session
 from gateway.domain.slots import REFUSALS_AT_ONCE, Slot
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
-from gateway.domain.views import ChildLine, Counts, Item, Row, Rows, SessionLine, Spent, TurnView
+from gateway.domain.views import ChildLine, Counts, Item, Row, RowPage, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.ports import Clock
@@ -100,11 +100,11 @@ class SqliteQueries(KernelStore):
             self.ended.keep(read)
         return history
 
-    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+    async def changes(self, session: SessionId, after: int, limit: int) -> RowPage:
         """Return the rows that changed since a revision."""
         return await self.read(lambda reader: _changes(reader, session, after, limit))
 
-    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+    async def older(self, session: SessionId, before: int | None, limit: int) -> RowPage:
         """Return the last rows before a place."""
         return await self.read(lambda reader: _older(reader, session, before, limit))
 
@@ -314,20 +314,20 @@ def _session_of(reader: ReadTx, turn: Turn) -> Session:
 # --- rows of a session ----------------------------------------------------------------------
 
 
-def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> Rows:
+def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> RowPage:
     found = reader.run("changed_rows", session, after, limit + 1)
     rows = _rows(reader, found[:limit])
     # From all rows found, readable or not: the next page must start after them.
     rev = found[:limit][-1][3] if found[:limit] else after
-    return Rows(session=session, rows=rows, rev=rev, more=len(found) > limit)
+    return RowPage(session=session, rows=rows, rev=rev, more=len(found) > limit)
 
 
-def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -> Rows:
+def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -> RowPage:
     found = reader.run("older_rows", session, NEWEST if before is None else before, limit + 1)
     ((rev,),) = reader.run("last_rev", session)
     more = len(found) > limit
     removed = 0 if more else removed_in(_fact(reader.one("fact", REMOVED, session)))
-    return Rows(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=more, removed=removed)
+    return RowPage(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=more, removed=removed)
 
 
 def _rows(reader: ReadTx, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:

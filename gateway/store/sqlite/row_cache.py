@@ -14,7 +14,7 @@ BYTES_KEPT = 1_000_000
 """Maximum characters in the texts of kept rows of one kind."""
 
 
-class Kept(Generic[K, R]):
+class RowCache(Generic[K, R]):
     """Stored rows of one kind, the last used ones last, bounded by number and by size."""
 
     __slots__ = ("_bytes", "_load", "_size", "rows")

@@ -35,7 +35,7 @@ from gateway.store.kernel.rows import Early, Fact, MessageRow, SessionRow, SlotR
 from gateway.store.sqlite import tables
 from gateway.store.sqlite.index import SqliteIndex
 from gateway.store.sqlite.records import add_audit_row, add_spent, audit_head
-from gateway.store.sqlite.row_cache import Kept
+from gateway.store.sqlite.row_cache import RowCache
 from gateway.store.sqlite.tables import RowTable
 
 R = TypeVar("R")
@@ -52,7 +52,7 @@ _TARGETS: tuple[RowTable[Any] | None, ...] = (
     tables.GRANTS,
 )
 """Tables of the rows in `Part.tables`, parents before their rows. None: cards and facts, written otherwise."""
-_Changed: TypeAlias = tuple[RowTable[Any] | None, Table[Any, Any], Kept[Any, Any]]
+_Changed: TypeAlias = tuple[RowTable[Any] | None, Table[Any, Any], RowCache[Any, Any]]
 _changes: Callable[[Table[Any, Any]], object] = attrgetter("changed")
 TRIM_EVERY = 16
 """Transitions between two checks of the cache's bounds."""
@@ -67,17 +67,17 @@ class SqliteSource(SqliteIndex):
 
     def __init__(self) -> None:
         """Start with nothing kept."""
-        self._sessions = Kept[SessionId, SessionRow](self._load_session)
-        self._turns = Kept[TurnId, TurnRow](self._load_turn)
-        self._messages = Kept[InboundId, MessageRow](self._load_message, lambda row: len(row.received.message.text))
-        self._steps = Kept[StepKey, StepRow](self._load_step, _step_size)
-        self._waits = Kept[WaitId, WaitRow](self._load_wait)
-        self._slots = Kept[SlotId, SlotRow](self._load_slot, lambda row: len(row.slot.text))
-        self._cards = Kept[WaitId, tuple[SlotId, ...]](self._load_cards)
-        self._facts = Kept[FactKey, Fact](self._load_fact)
-        self._grants = Kept[GrantId, Grant](self._load_grant)
+        self._sessions = RowCache[SessionId, SessionRow](self._load_session)
+        self._turns = RowCache[TurnId, TurnRow](self._load_turn)
+        self._messages = RowCache[InboundId, MessageRow](self._load_message, lambda row: len(row.received.message.text))
+        self._steps = RowCache[StepKey, StepRow](self._load_step, _step_size)
+        self._waits = RowCache[WaitId, WaitRow](self._load_wait)
+        self._slots = RowCache[SlotId, SlotRow](self._load_slot, lambda row: len(row.slot.text))
+        self._cards = RowCache[WaitId, tuple[SlotId, ...]](self._load_cards)
+        self._facts = RowCache[FactKey, Fact](self._load_fact)
+        self._grants = RowCache[GrantId, Grant](self._load_grant)
         kept = (self._sessions, self._turns, self._messages, self._steps, self._waits, self._slots)
-        self._all: tuple[Kept[Any, Any], ...] = (*kept, self._cards, self._facts, self._grants)
+        self._all: tuple[RowCache[Any, Any], ...] = (*kept, self._cards, self._facts, self._grants)
         self.session_row, self.turn_row, self.message_row = self._sessions.get, self._turns.get, self._messages.get
         self.step_row, self.wait_row, self.slot_row = self._steps.get, self._waits.get, self._slots.get
         self.cards_row, self.fact_row, self.grant_row = self._cards.get, self._facts.get, self._grants.get
@@ -291,7 +291,7 @@ class SqliteSource(SqliteIndex):
             self._waits.drop(wait)
         self._damaged.discard(turn)
 
-    def _write_rows(self, target: RowTable[R], table: Table[Any, R], kept: Kept[Any, R]) -> None:
+    def _write_rows(self, target: RowTable[R], table: Table[Any, R], kept: RowCache[Any, R]) -> None:
         for key, row in table.changed.items():
             if row is None:
                 continue

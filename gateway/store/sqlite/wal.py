@@ -65,7 +65,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class WalIndex:
     """State of the log known to its last writer. Exact after a kill; any earlier state after a power cut."""
 
     frames: int
@@ -87,7 +87,7 @@ def read_header(log: Bytes) -> Header | None:
     return Header(order=order, page=page, salts=salts, sums=(sums[0], sums[1]))
 
 
-def read_index(index: bytes) -> Index | None:
+def read_index(index: bytes) -> WalIndex | None:
     """Read the index's start. None: it is missing or incomplete; SQLite rebuilds it in either case."""
     if len(index) < INDEX or index[:INDEX_HEADER] != index[INDEX_HEADER : 2 * INDEX_HEADER]:
         return None
@@ -95,7 +95,7 @@ def read_index(index: bytes) -> Index | None:
     if not made or checksum(index[: INDEX_HEADER - 8], sys.byteorder) != tuple(sums):
         return None
     (moved,) = struct.unpack_from("=I", index, 2 * INDEX_HEADER)
-    return Index(frames=frames, moved=moved, salts=salts)
+    return WalIndex(frames=frames, moved=moved, salts=salts)
 
 
 def read_frames(log: Bytes, header: Header) -> list[Frame]:

@@ -39,7 +39,7 @@ Written: TypeAlias = tuple[int, int] | None
 """Length of the log, and time of its last write."""
 
 
-class Worker(ABC):
+class StoreThreads(ABC):
     """Queue and its threads. `None` in the queue ends one thread."""
 
     def __init__(self, name: str, path: str, sql: Mapping[str, str], clock: Clock) -> None:
@@ -94,7 +94,7 @@ class Worker(ABC):
     def _serve(self, db: sqlite3.Connection) -> None: ...
 
 
-class ReaderPool(Worker):
+class ReaderPool(StoreThreads):
     """Reader threads: each read sees one snapshot, none older than the last transition that returned."""
 
     def _serve(self, db: sqlite3.Connection) -> None:
@@ -116,7 +116,7 @@ class ReaderPool(Worker):
         db.close()
 
 
-class Writer(Worker):
+class Writer(StoreThreads):
     """The one thread that writes, commits and checkpoints. All queued entries share one commit, without a timer."""
 
     def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, events: LocalEventBus, rev: int) -> None:

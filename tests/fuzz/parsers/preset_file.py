@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_tools import edit, plan_exit, read, sessions_spawn, shell
 from config import preset_files, reading, rules, table_lines, toml_file
-from config.preset_files import Known, preset_warnings, read_presets
+from config.preset_files import RuleNames, preset_warnings, read_presets
 from config.reading import TableReader
 from gateway.domain.presets import Presets
 from gateway.domain.rules import Layer
@@ -29,7 +29,7 @@ def target(data: bytes) -> None:
         file = Path(folder) / "mine.toml"
         file.write_bytes(data)
         reader = TableReader(file="config.toml", variables={}, environ={})
-        found = read_presets(Path(folder), Known(tools=SPECS, sources={"builtin"}), reader)
+        found = read_presets(Path(folder), RuleNames(tools=SPECS, sources={"builtin"}), reader)
     assert {"plan", "explore", "build"} <= set(found)
     assert ("mine" in found) is not bool(reader.problems)
     for problem in reader.problems:

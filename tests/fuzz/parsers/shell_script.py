@@ -8,7 +8,7 @@ from gateway.policy.rules import evaluate
 from gateway.policy.shell import (
     LINES_AT_MOST,
     PartKind,
-    Place,
+    WorkingFolder,
     characters,
     lexing,
     parse,
@@ -55,7 +55,7 @@ def target(data: bytes) -> None:
     script = parse(text)
     assert len(part_verdicts(script)) <= LINES_AT_MOST
     assert rule_for_always(script) in (None, (text.strip(),))
-    for place in (Place(), Place(workspace="/w", folder="a")):
+    for place in (WorkingFolder(), WorkingFolder(workspace="/w", folder="a")):
         if read_only(script, place):
             assert not script.why_ask
             assert script.plain

@@ -12,7 +12,7 @@ from channels._shared import fields as all_fields
 from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, webhook
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
-from channels.slack.inbound import AccessEnded, Asking, Identity, Known, Looked, Opened, SlackPress, Stopping
+from channels.slack.inbound import AccessEnded, Asking, Identity, Looked, Opened, PersonFacts, SlackPress, Stopping
 from channels.slack.request import SlackClient
 from channels.slack.webhook import SlackAck
 from gateway.domain.messages import Inbound, Refused
@@ -40,8 +40,8 @@ WORDS = (
 )
 ME = Identity(account="main", team="T0AA", user="U0BOT", name="dragoman", app="A0DD")
 KNOWN = (
-    Known(),
-    Known(member=True, name="Ann \u202e", takes_part=True, direct="D0AA", commands=frozenset({"status"})),
+    PersonFacts(),
+    PersonFacts(member=True, name="Ann \u202e", takes_part=True, direct="D0AA", commands=frozenset({"status"})),
 )
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pypdf import PdfWriter
 
 from agent_tools import webfetch
-from agent_tools._web.settings import WebSettings
+from agent_tools._web.settings import WebToolSettings
 from gateway.app.tool_hosts import DaemonToolHost
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.web import Fetched
@@ -39,7 +39,7 @@ PAGE = f"""<html><head><title>Prices</title><script>var x = 'secret script'</scr
 class Desk:
     """The tool with its reading room, and a call."""
 
-    def __init__(self, call: Call, tool: Any, settings: WebSettings) -> None:
+    def __init__(self, call: Call, tool: Any, settings: WebToolSettings) -> None:
         self.call = call
         self.tool = tool
         self.settings = settings
@@ -54,7 +54,7 @@ class Desk:
 
 @pytest_asyncio.fixture
 async def fetch(call: Call, the_web: Web, machine: Containment, tmp_path: Path) -> AsyncIterator[Desk]:
-    settings = WebSettings()
+    settings = WebToolSettings()
     host = DaemonToolHost(
         settings=settings, folder=tmp_path / "tool", clock=FakeClock(), containment=machine, egress=the_web.egress()
     )
@@ -239,7 +239,7 @@ class Recording(BareCall):
 
 def web_tool(folder: Path) -> Any:
     """Return the tool, for which some hosts of the local network are permitted."""
-    settings = WebSettings.model_validate({"hosts": ["box.lan", "*.wiki.lan", "10.0.0.5"]})
+    settings = WebToolSettings.model_validate({"hosts": ["box.lan", "*.wiki.lan", "10.0.0.5"]})
     return webfetch.create(
         DaemonToolHost(settings=settings, folder=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
     )

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from channels._shared import http
-from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
+from channels._shared.http import HttpAnswer, Unanswered, Wire, length_of, within
 
 SECRET = "a-token-in-the-address"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -58,9 +58,9 @@ async def connected(talk: Serve) -> AsyncGenerator[str]:
         await server.wait_closed()
 
 
-async def lost(client: aiohttp.ClientSession, url: str, *, seconds: float = 5, proxy: str | None = None) -> NoAnswer:
+async def lost(client: aiohttp.ClientSession, url: str, *, seconds: float = 5, proxy: str | None = None) -> Unanswered:
     found = await Wire("Somewhere", client).ask("POST", url, "sendThat", within(seconds), proxy=proxy)
-    assert isinstance(found, NoAnswer)
+    assert isinstance(found, Unanswered)
     assert SECRET not in found.why
     return found
 
@@ -103,21 +103,21 @@ async def test_a_file_comes_packed_as_it_was_sent(client: aiohttp.ClientSession)
 async def test_request_to_an_unreachable_server_was_not_sent(client: aiohttp.ClientSession) -> None:
     found = await lost(client, f"http://127.0.0.1:9/{SECRET}")
     told = "Somewhere cannot be reached at 127.0.0.1:9 for sendThat: no connection can be made. Check"
-    assert found == NoAnswer(sent=False, why=f"{told} the network.")
+    assert found == Unanswered(sent=False, why=f"{told} the network.")
     url = f"http://ann:{SECRET}@127.0.0.1:9/{SECRET}"
     found = await Wire("Somewhere", client, own_root="http://127.0.0.1:9/api/").ask("GET", url, "sendThat", within(5))
-    assert found == NoAnswer(sent=False, why=f"{told} api_root, which is set, and the network.")
+    assert found == Unanswered(sent=False, why=f"{told} api_root, which is set, and the network.")
     found = await lost(client, f"http://a.invalid/{SECRET}")
     told = "Somewhere cannot be reached at a.invalid for sendThat: its name cannot be found. Check the DNS of this"
-    assert found == NoAnswer(sent=False, why=f"{told} machine.")
+    assert found == Unanswered(sent=False, why=f"{told} machine.")
     for address in (f"http://a.invalid:99999/{SECRET}", f"http://[{SECRET}"):
         assert not (await lost(client, address)).sent, address
     await client.close()
-    assert await lost(client, "http://127.0.0.1:9/") == NoAnswer(
+    assert await lost(client, "http://127.0.0.1:9/") == Unanswered(
         sent=False, why="Dragoman is stopping; sendThat was not sent."
     )
     file = await Wire("Somewhere", client).get(URL("http://127.0.0.1:9/"), {})
-    assert file == NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
+    assert file == Unanswered(sent=False, why="Dragoman is stopping; a file was not asked for.")
 
 
 async def test_without_tls_nothing_was_done(client: aiohttp.ClientSession) -> None:
@@ -168,7 +168,7 @@ async def test_an_answer_that_takes_too_long_is_a_doubt(client: aiohttp.ClientSe
     async with served(silent) as root:
         found = await lost(client, f"{root}/{SECRET}", seconds=0.1)
         over.set()
-    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
+    assert found == Unanswered(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
 
 
 # --- files on their way out -------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def sent(
     client: aiohttp.ClientSession, root: str, folder: Path, megabytes: int
-) -> tuple[HttpAnswer | NoAnswer, float]:
+) -> tuple[HttpAnswer | Unanswered, float]:
     """Send a file that may take 8 s a megabyte, and 0.5 s more. With what came of it, and after how long."""
     path, began = folder / "file", time.monotonic()
     with path.open("wb") as made:
@@ -207,7 +207,7 @@ async def test_a_file_of_which_nothing_more_is_taken_is_given_up(client: aiohttp
         found, took = await sent(client, root, tmp_path, 40)
         over.set()
     why = "Somewhere took no more of the file of sendThat for 1 s."
-    assert found == NoAnswer(sent=False, why=why, reached=True), "nobody can do anything with a part of it"
+    assert found == Unanswered(sent=False, why=why, reached=True), "nobody can do anything with a part of it"
     assert 1 <= took < 5
 
 
@@ -244,7 +244,7 @@ async def test_upload_without_an_answer_in_time_is_in_doubt(
     async with served(all_of_it) as root:
         found, took = await sent(client, root, tmp_path, 2)
         over.set()
-    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
+    assert found == Unanswered(sent=True, why="No answer from Somewhere to sendThat: it timed out.")
     assert 1.5 <= took < 5
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from channels._shared.http import HttpAnswer, NoAnswer, Wire, within
+from channels._shared.http import HttpAnswer, Unanswered, Wire, within
 from gateway.domain.proxy import Proxy
 from tests.support.proxy_server import ProxyServer
 
@@ -53,7 +53,7 @@ async def test_tls_goes_through_tunnel(client: aiohttp.ClientSession, root: str)
     async with ProxyServer(user="ann:very secret").serve() as proxy:
         wire = Wire("Somewhere", client, Proxy(proxy.url_with(USER)))
         found = await wire.ask("POST", f"https://{there}/say", "say", within(5))
-        assert isinstance(found, NoAnswer)
+        assert isinstance(found, Unanswered)
         assert not found.sent
         assert proxy.asked == [f"CONNECT {there} HTTP/1.1"]
 
@@ -64,23 +64,23 @@ async def test_proxy_without_password_is_named_with_cure(client: aiohttp.ClientS
         for url in (root, "https://somewhere.example/"):
             found = await wire.ask("POST", url, "say", within(5))
             told = f"The proxy {proxy.url} does not take this user and password (407). Correct the setting proxy, "
-            assert isinstance(found, NoAnswer)
+            assert isinstance(found, Unanswered)
             assert (found.sent, found.why.startswith(told)) == (False, True), found.why
             assert "secret" not in found.why
-        assert isinstance(await wire.get(URL(root), {}), NoAnswer)
+        assert isinstance(await wire.get(URL(root), {}), Unanswered)
 
 
 async def test_proxy_that_does_not_connect_is_named(client: aiohttp.ClientSession) -> None:
     async with ProxyServer(status=403).serve() as proxy:
         found = await Wire("Somewhere", client, Proxy(proxy.url)).ask("GET", "https://a.example/", "say", within(5))
     told = f"The proxy {proxy.url} does not connect to this server (403). Let it do so, or correct the setting proxy."
-    assert found == NoAnswer(sent=False, why=told)
+    assert found == Unanswered(sent=False, why=told)
 
 
 async def test_proxy_that_is_not_there_is_named(client: aiohttp.ClientSession, root: str) -> None:
     found = await Wire("Somewhere", client, Proxy(f"http://{USER}@127.0.0.1:9")).ask("GET", root, "say", within(5))
     told = "The proxy http://127.0.0.1:9 cannot be reached (no connection can be made). "
-    assert found == NoAnswer(sent=False, why=f"{told}Start it, or correct the setting proxy.")
+    assert found == Unanswered(sent=False, why=f"{told}Start it, or correct the setting proxy.")
 
 
 def test_proxy_shows_no_password() -> None:

@@ -21,10 +21,10 @@ from channels.slack.inbound import (
     AccessEnded,
     Asking,
     Identity,
-    Known,
     Looked,
     Meaning,
     Opened,
+    PersonFacts,
     SlackPress,
     Stopping,
     about,
@@ -40,7 +40,7 @@ PAYLOADS: list[Any] = [json.loads(path.read_text())["payload"] for path in SAMPL
 BY_NAME: dict[str, Any] = dict(zip([path.stem for path in SAMPLES], PAYLOADS, strict=True))
 ME = Identity(account="main", team="T0HOME", user="U0DRAGO", app="A0DRAGO")
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
-MEMBER = Known(member=True)
+MEMBER = PersonFacts(member=True)
 
 
 def event(**fields: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def event(**fields: Any) -> dict[str, Any]:
     return payload
 
 
-def said(known: Known = MEMBER, **fields: Any) -> Inbound:
+def said(known: PersonFacts = MEMBER, **fields: Any) -> Inbound:
     found = read(event(**fields), ME, NOW, known)
     assert isinstance(found, Inbound), found
     return found
@@ -82,7 +82,7 @@ def test_a_principal_carries_the_persons_own_workspace(fields: dict[str, Any], t
 
 
 def test_unknown_speaker_is_an_outsider() -> None:
-    assert said(Known()).outsider
+    assert said(PersonFacts()).outsider
     command = read(BY_NAME["command_status"], ME, NOW)
     assert isinstance(command, Inbound)
     assert command.outsider
@@ -153,7 +153,7 @@ def test_sending_time_is_never_later_than_now_and_exact() -> None:
 
 def test_a_name_is_what_is_known_else_what_is_told_else_the_id() -> None:
     told = {"display_name": "Bobby\u202e", "real_name": "Bob"}
-    assert said(Known(member=True, name="Bob Stone"), user_profile=told).name == "Bob Stone"
+    assert said(PersonFacts(member=True, name="Bob Stone"), user_profile=told).name == "Bob Stone"
     assert said(user_profile=told).name == "Bobby"
     assert said(user_profile={"display_name": "\u200b"}).name == "U0BOB"
     assert said().name == "U0BOB"
@@ -161,7 +161,7 @@ def test_a_name_is_what_is_known_else_what_is_told_else_the_id() -> None:
 
 @given(st.text(max_size=200))
 def test_any_name_is_short_and_printable(name: str) -> None:
-    found = said(Known(member=True, name=name)).name
+    found = said(PersonFacts(member=True, name=name)).name
     assert 0 < len(found) <= NAME_AT_MOST
     assert found.isprintable()
 
@@ -203,7 +203,7 @@ def test_malformed_file_is_named_and_the_message_kept(kind: str, name: str) -> N
     ],
 )
 def test_a_slash_command_is_a_command_of_ours_or_a_message(text: str, meant: str) -> None:
-    known = Known(member=True, commands=frozenset({"status", "shell"}))
+    known = PersonFacts(member=True, commands=frozenset({"status", "shell"}))
     found = read({**BY_NAME["command_status"], "text": text}, ME, NOW, known)
     assert isinstance(found, Inbound)
     assert (found.text, found.addressed) == (meant, True)
@@ -308,7 +308,7 @@ def changed(n: int, path: tuple[str | int, ...], value: Any) -> Any:
 
 def check(payload: Any) -> Meaning:
     """Read it; what comes of it can be stored."""
-    known = Known(member=True, takes_part=True, direct="D0BOB", commands=frozenset({"status"}))
+    known = PersonFacts(member=True, takes_part=True, direct="D0BOB", commands=frozenset({"status"}))
     found = read(payload, ME, NOW, known)
     asked = about(payload)
     if isinstance(found, Inbound):

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 import channels.slack
-from channels.slack.inbound import Identity, Known, about, read
+from channels.slack.inbound import Identity, PersonFacts, about, read
 
 SAMPLES = sorted((Path(channels.slack.__file__).parent / "samples").glob("*.json"))
 ME = Identity(account="main", team="T0HOME", user="U0DRAGO", name="dragoman", app="A0DRAGO")
@@ -38,7 +38,7 @@ def written(value: Any) -> Any:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_means_what_it_says(sample: Path) -> None:
     told = json.loads(sample.read_text())
-    found = read(told["payload"], ME, NOW, Known(**told.get("known", {})))
+    found = read(told["payload"], ME, NOW, PersonFacts(**told.get("known", {})))
     meant = {type(found).__name__: written(found)}
     if os.environ.get("DRAGOMAN_GOLDEN") == "write":
         sample.write_text(json.dumps({**told, "expected": meant}, indent=1, ensure_ascii=False) + "\n")

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.app.homes import HomeKeeper
 from gateway.domain.ids import NodeId, SessionId
-from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Place
+from gateway.domain.nodes import HomeHolder, KeyMark, KeySource, NodeEntry
 from gateway.domain.turns import TurnKind
 from gateway.domain.waits import StartOutcome
 from gateway.system.gate import Gate
@@ -39,7 +39,7 @@ class OldListStore(FailingStore):
         """Return the old list, or the one of now."""
         return self.listed or await super().astray(node)
 
-    async def places_of(self, session: SessionId) -> Sequence[Place]:
+    async def places_of(self, session: SessionId) -> Sequence[HomeHolder]:
         """Read; a broken one is at its old home."""
         return await super().places_of(MAIN if session in self.broken else session)
 

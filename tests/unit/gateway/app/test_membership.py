@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app.membership import Membership, gates_of
 from gateway.app.node_entry import fingerprints, seat_of
-from gateway.app.shared_place import SharedPlace
+from gateway.app.shared_disk import SharedDisk
 from gateway.domain.events import NODES, NodesChanged
 from gateway.domain.ids import NodeId
 from gateway.domain.nodes import KeyMark, KeySource, NodeEntry, Role
@@ -137,7 +137,7 @@ async def test_a_node_is_named_on_cards_while_there_are_others() -> None:
 def placed(store: MemoryStore, name: str, folder: Path) -> Membership:
     """Return a node whose place has the id that all have here, in this folder."""
     one = member(store, name)
-    one.entry, one.place = replace(one.entry, home="copied"), SharedPlace(workspaces=folder)
+    one.entry, one.place = replace(one.entry, home="copied"), SharedDisk(workspaces=folder)
     return one
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.rules import Verdict
 from gateway.policy.rules import evaluate
-from gateway.policy.shell import Place
+from gateway.policy.shell import WorkingFolder
 from gateway.policy.shell.git_options import subcommand_of
 from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule, verdict
 
@@ -44,7 +44,7 @@ from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule, verdict
 def test_command_that_names_a_folder_above_what_is_denied(command: str, expected: Verdict, locked: bool) -> None:
     """As searches and file tools leave out what is denied below a folder, so that no program copies it (I02)."""
     denied = [rule(f"{folder}/*", DENY, locked=locked) for folder in ("secrets", "deep/keys")]
-    found = evaluate([rule("*", ALLOW), *denied], [f"command:{command}"], "main", Place(workspace="/w/ann"))
+    found = evaluate([rule("*", ALLOW), *denied], [f"command:{command}"], "main", WorkingFolder(workspace="/w/ann"))
     assert found is not None
     assert found.decision is expected
 
@@ -54,7 +54,7 @@ def test_command_that_names_a_folder_above_what_is_denied(command: str, expected
 )
 def test_reader_whose_wildcard_names_a_denied_folder(command: str) -> None:
     denied = [rule(f"{folder}/*", DENY) for folder in ("secrets", "deep/keys")]
-    found = evaluate(denied, [f"command:{command}"], "main", Place(workspace="/w/ann"))
+    found = evaluate(denied, [f"command:{command}"], "main", WorkingFolder(workspace="/w/ann"))
     assert found is not None
     assert found.decision is ASK
 
@@ -136,7 +136,7 @@ def test_later_rule_allows_a_folder_again() -> None:
 def test_command_that_walks_its_folder_without_naming_it(command: str, expected: Verdict) -> None:
     """As one that names it: `rg x` reads as much as `rg x .` does."""
     rules = [rule("*", ALLOW), rule("secrets/*", DENY)]
-    found = evaluate(rules, [f"command:{command}"], "main", Place(workspace="/w/ann"))
+    found = evaluate(rules, [f"command:{command}"], "main", WorkingFolder(workspace="/w/ann"))
     assert found is not None
     assert found.decision is expected
 
@@ -160,7 +160,7 @@ def test_command_that_walks_its_folder_without_naming_it(command: str, expected:
 )
 @pytest.mark.parametrize("goes", [True, False])
 def test_option_with_a_file_of_a_denied_folder(command: str, expected: Verdict, goes: bool) -> None:
-    text, place = (f"cd src && {command}", Place()) if goes else (command, Place(folder="src"))
+    text, place = (f"cd src && {command}", WorkingFolder()) if goes else (command, WorkingFolder(folder="src"))
     rules = [rule("*", ALLOW), rule("src/*", DENY), rule("cd src", ALLOW)]
     found = evaluate(rules, [f"command:{text}"], "main", place)
     assert found is not None
@@ -182,7 +182,9 @@ def test_option_with_a_file_of_a_denied_folder(command: str, expected: Verdict, 
     ],
 )
 def test_rule_about_a_command_names_no_folder(pattern: str, expected: Verdict) -> None:
-    found = evaluate([rule("*", ALLOW), rule(pattern, DENY)], ["command:rg x"], "main", Place(workspace="/w/ann"))
+    found = evaluate(
+        [rule("*", ALLOW), rule(pattern, DENY)], ["command:rg x"], "main", WorkingFolder(workspace="/w/ann")
+    )
     assert found is not None
     assert found.decision is expected
 

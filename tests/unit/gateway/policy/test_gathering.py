@@ -11,7 +11,7 @@ from gateway.domain.rules import Verdict
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide
 from gateway.policy.rules import evaluate
-from gateway.policy.shell import Place
+from gateway.policy.shell import WorkingFolder
 from tests.unit.gateway.policy.shell.test_corpus import HONEST
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
 from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule
@@ -127,7 +127,7 @@ def test_command_that_reads_whole_folders_asks(command: str, expected: Verdict) 
     """A file that must not be read would be printed, or leave under another name (I02)."""
     for locked in (False, True):
         rules = [rule("*", ALLOW), rule("*.pem", DENY, locked=locked)]
-        found = evaluate(rules, [f"command:{command}"], "main", Place(workspace="/w/ann"))
+        found = evaluate(rules, [f"command:{command}"], "main", WorkingFolder(workspace="/w/ann"))
         assert found is not None
         assert found.decision is expected
 
@@ -144,7 +144,9 @@ def test_command_that_reads_whole_folders_asks(command: str, expected: Verdict) 
     ],
 )
 def test_rule_about_files_holds_for_what_is_gathered(pattern: str, command: str, expected: Verdict) -> None:
-    found = evaluate([rule("*", ALLOW), rule(pattern, DENY)], [f"command:{command}"], "main", Place(workspace="/w/ann"))
+    found = evaluate(
+        [rule("*", ALLOW), rule(pattern, DENY)], [f"command:{command}"], "main", WorkingFolder(workspace="/w/ann")
+    )
     assert found is not None
     assert found.decision is expected
 

@@ -12,14 +12,14 @@ from gateway.domain.rules import Layer, Rule, Verdict
 from gateway.domain.tools import CallScope, Risk
 from gateway.policy.permission import decide
 from gateway.policy.rules import evaluate
-from gateway.policy.shell import Place
+from gateway.policy.shell import WorkingFolder
 from tests.unit.gateway.policy.test_permission import POLICY, SPEC, session
 from tests.unit.gateway.policy.test_rules import ALLOW, ASK, DENY, rule
 
-PLACE = Place(workspace="/w/ann")
+PLACE = WorkingFolder(workspace="/w/ann")
 
 
-def verdict(rules: Sequence[Rule], command: str, place: Place = PLACE) -> Verdict | None:
+def verdict(rules: Sequence[Rule], command: str, place: WorkingFolder = PLACE) -> Verdict | None:
     found = evaluate(rules, [f"command:{command}"], "main", place)
     return None if found is None else found.decision
 
@@ -203,7 +203,7 @@ def test_only_the_exact_command_lifts_the_question(allowed: str, expected: Verdi
 
 
 def test_folder_is_elsewhere_when_no_workspace_is_known() -> None:
-    assert verdict([rule("*", ALLOW), rule("/etc/*.env", DENY)], "git add .", Place()) is ALLOW
+    assert verdict([rule("*", ALLOW), rule("/etc/*.env", DENY)], "git add .", WorkingFolder()) is ALLOW
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from gateway.policy.rules import (
     some_part_reads,
     written_outside,
 )
-from gateway.policy.shell import Place
+from gateway.policy.shell import WorkingFolder
 from tests.unit.gateway.policy.test_permission import HERE, POLICY, SPEC, scoped, session
 
 EVERYWHERE = frozenset(kind.value for kind in SessionKind)
@@ -258,7 +258,7 @@ def test_rules_between_the_same_ends_are_compared() -> None:
         assert verdict([first, rule("x", decision), last], "path:x") is decision
 
 
-SRC = Place(workspace="/w/ann", folder="src")
+SRC = WorkingFolder(workspace="/w/ann", folder="src")
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_a_deny_on_a_folder_holds_for_each_way_to_name_it(command: str) -> None:
 
 
 def test_a_deny_on_a_folder_holds_where_a_call_starts_in_it() -> None:
-    place, denied = Place(workspace="/w/ann", folder="secrets"), rule("secrets/*", DENY, locked=True)
+    place, denied = WorkingFolder(workspace="/w/ann", folder="secrets"), rule("secrets/*", DENY, locked=True)
     for command, expected in (("cat pw", DENY), ("ls -la", ALLOW), ("cat ../pw", ALLOW)):
         found = evaluate([rule("*", ALLOW), denied], [f"command:{command}"], "main", place)
         assert found is not None

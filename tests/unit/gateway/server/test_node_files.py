@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway.agent.attachments import FILE_AT_MOST
 from gateway.domain.ids import OwnerName, SessionId
-from gateway.domain.nodes import Place
+from gateway.domain.nodes import HomeHolder
 from gateway.errors import BadRequest, FetchFailed, FileAway, StoreError
 from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.node_files import NodeFiles
@@ -37,14 +37,14 @@ UPLOAD = "upload-0001"
 class Placed(FailingStore):
     """A store that knows where the files of each session are."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[HomeHolder, ...] = ()
 
-    async def places_of(self, session: SessionId) -> tuple[Place, ...]:
+    async def places_of(self, session: SessionId) -> tuple[HomeHolder, ...]:
         """Return them."""
         del session
         return self.places
 
-    async def node_named(self, name: str) -> Place | None:
+    async def node_named(self, name: str) -> HomeHolder | None:
         """Return the node of a place."""
         return next((place for place in self.places if place.home == name), None)
 
@@ -74,7 +74,7 @@ class Two:
 
     def at(self, address: str) -> None:
         """Say where the other node can be asked."""
-        self.store.places = (Place(home="there", name="node-2", address=address, alive_at=self.clock.now()),)
+        self.store.places = (HomeHolder(home="there", name="node-2", address=address, alive_at=self.clock.now()),)
 
     async def asked(self, **changes: str) -> int:
         """Return the status of a request as this node makes it, but for these words."""
@@ -231,7 +231,7 @@ async def uploaded(two: Two, content: bytes = b"pears: 3") -> str:
         yield content
 
     await two.uploads_there.take(ANN, UPLOAD, "prices.txt", "text/plain", body())
-    two.store.places = (Place(home="there", name="there", address=two.url, alive_at=two.clock.now()),)
+    two.store.places = (HomeHolder(home="there", name="there", address=two.url, alive_at=two.clock.now()),)
     (file,) = await two.uploads_there.claim(ANN, [UPLOAD])
     return file.source
 

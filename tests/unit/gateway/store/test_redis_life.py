@@ -7,7 +7,7 @@ from typing import Any
 from gateway.domain.durability import StoreTerms
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.connection import Line
-from gateway.store.redis.life import Known, Life, Lives
+from gateway.store.redis.life import Life, Lives, SharedKnowledge
 from tests.support.clock import FakeClock
 
 LIFE = Life(store="s1", number=3)
@@ -30,7 +30,7 @@ class Silent:
 
 def test_a_server_that_says_nothing_is_the_one_that_is_known() -> None:
     """Its commits tell what it lost."""
-    line, known = Line(), Known(LIFE, StoreTerms(), StoreTerms())
+    line, known = Line(), SharedKnowledge(LIFE, StoreTerms(), StoreTerms())
     lives = Lives(Silent(), line, "redis://here:1/0", "{dragoman}:", ServerClock(FakeClock()), known)
     lives.look()
     assert (line.is_cut, lives.known, lives.back_since) == (False, LIFE, None)

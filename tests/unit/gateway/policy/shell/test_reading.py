@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.policy.shell import Place, parse, read_only, readers
+from gateway.policy.shell import WorkingFolder, parse, read_only, readers
 from gateway.policy.shell.places import is_secret, leaves, may_be_secret, overlap, paths_in, resolved
 
-HERE = Place(workspace="/w/ann", folder="src")
+HERE = WorkingFolder(workspace="/w/ann", folder="src")
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ def test_a_path_has_one_form_for_each_folder(path: str, folders: tuple[str, ...]
     ],
 )
 def test_a_path_leaves_the_workspace(path: str, folders: tuple[str, ...] | None, out: bool) -> None:
-    assert leaves(path, folders, Place()) is out
+    assert leaves(path, folders, WorkingFolder()) is out

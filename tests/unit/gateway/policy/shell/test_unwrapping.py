@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.policy.shell import Part, parse
+from gateway.policy.shell import ScriptPart, parse
 from gateway.policy.shell.unwrapping import CHARS_AT_MOST, WORDS_AT_MOST, unwrap
 
 
-def only(script: str) -> Part:
+def only(script: str) -> ScriptPart:
     return parse(script).parts[0]
 
 

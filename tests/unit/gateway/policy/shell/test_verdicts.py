@@ -8,7 +8,7 @@ import pytest
 
 from gateway.approvals import part_lines
 from gateway.domain.tools import CallScope, Risk
-from gateway.policy.shell import Place, parse, part_verdicts
+from gateway.policy.shell import WorkingFolder, parse, part_verdicts
 from gateway.policy.shell.characters import why_unclear
 
 
@@ -37,7 +37,7 @@ from gateway.policy.shell.characters import why_unclear
     ],
 )
 def test_each_part_has_its_verdict(script: str, verdicts: list[tuple[str, str]]) -> None:
-    assert list(part_verdicts(parse(script), Place(workspace="/w", folder="src"))) == verdicts
+    assert list(part_verdicts(parse(script), WorkingFolder(workspace="/w", folder="src"))) == verdicts
 
 
 def test_no_more_than_eight_lines() -> None:

@@ -16,7 +16,7 @@ from gateway.domain.slots import CardRow, SlotKind
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import ApprovalMode, Artifact, Effect, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.domain.turns import Lease, TurnKind
-from gateway.domain.views import Row, Rows
+from gateway.domain.views import Row, RowPage
 from gateway.domain.waits import Wait
 from gateway.ports import ToolContext
 from gateway.server.page import outbound
@@ -205,7 +205,7 @@ def test_times_are_utc_with_milliseconds(at: datetime | None, text: str | None) 
 
 
 def test_no_rows_are_a_frame_too() -> None:
-    found = Rows(session=SessionId("s"), rows=(), rev=0, more=False)
+    found = RowPage(session=SessionId("s"), rows=(), rev=0, more=False)
 
     for frames in (outbound.newest(found, _no_card, older=True), outbound.changed(found, _no_card)):
         assert [frame["rows"] for frame in frames] == [[]]
@@ -214,12 +214,12 @@ def test_no_rows_are_a_frame_too() -> None:
 # --- large rows ---------------------------------------------------------------------------------
 
 
-def large(count: int, *, more: bool = False) -> Rows:
+def large(count: int, *, more: bool = False) -> RowPage:
     """Rows of some 300 KB each as a page gets them, and between them some that no page shows."""
     kinds = [SlotKind.ANSWER, SlotKind.CARD]
     slots = [slot(ANN_PAGE, kinds[n % 2], id=SlotId(f"s{n}"), text="é" * 50_000) for n in range(2 * count - 1)]
     rows = [Row(ord=n, rev=100 + n, item=one) for n, one in enumerate(slots)]
-    return Rows(session=SessionId("s"), rows=tuple(rows), rev=500, more=more)
+    return RowPage(session=SessionId("s"), rows=tuple(rows), rev=500, more=more)
 
 
 def ords(frames: list[outbound.Json]) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.sqlite.row_cache import BYTES_KEPT, ROWS_KEPT, Kept
+from gateway.store.sqlite.row_cache import BYTES_KEPT, ROWS_KEPT, RowCache
 
 MORE = ROWS_KEPT + 10
 
@@ -13,7 +13,7 @@ LOADED = BYTES_KEPT // 3
 LOADER = {3: LOADED, 4: 4}.get
 
 
-def kept_after(rows: Kept[int, int], size: int) -> list[int]:
+def kept_after(rows: RowCache[int, int], size: int) -> list[int]:
     """Put more rows of a size than are kept, each twice, and return those that stay."""
     for key in range(2 * MORE):
         rows.put(key % MORE, size)
@@ -25,15 +25,15 @@ def kept_after(rows: Kept[int, int], size: int) -> list[int]:
     ("size", "kept"), [(0, ROWS_KEPT), (BYTES_KEPT // 10, 10), (BYTES_KEPT, 1), (BYTES_KEPT + 1, 0)]
 )
 def test_there_are_never_more_rows_than_fit(size: int, kept: int) -> None:
-    rows = Kept[int, int](LOADER, lambda row: row)
+    rows = RowCache[int, int](LOADER, lambda row: row)
     for _ in range(2):  # what went away counts no longer
         assert kept_after(rows, size) == list(range(MORE - kept, MORE))
         rows.clear()
-    assert kept_after(Kept(LOADER), size) == list(range(10, MORE))
+    assert kept_after(RowCache(LOADER), size) == list(range(10, MORE))
 
 
 def test_the_row_that_was_used_last_stays() -> None:
-    rows = Kept[int, int](LOADER, lambda row: row)
+    rows = RowCache[int, int](LOADER, lambda row: row)
     for key in (1, 2, 3):
         rows.put(key, LOADED)
     assert rows.get(1) == LOADED

@@ -22,7 +22,7 @@ ANSWER = b"here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPlace:
+class SharedDisk:
     """The place of a node's workspaces, which other nodes may have too."""
 
     workspaces: Path

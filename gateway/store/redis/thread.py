@@ -27,15 +27,15 @@ from gateway.store.decode import UNREADABLE
 from gateway.store.kernel import losses
 from gateway.store.kernel.part import Missing, Part
 from gateway.store.redis import connection
-from gateway.store.redis.batch import Batch, Kept, Question, Stored
+from gateway.store.redis.batch import Batch, BatchCache, Question, Stored
 from gateway.store.redis.clock import ServerClock
 from gateway.store.redis.commit import CHANGED, COPYING, Word, Writes, arguments, take_in
 from gateway.store.redis.events import LIVE, RedisEventBus
 from gateway.store.redis.folds import expanded
-from gateway.store.redis.life import Known, Lives, Lost
+from gateway.store.redis.life import Lives, Lost, SharedKnowledge
 from gateway.store.redis.long_queues import sections_in
 from gateway.store.redis.next_slots import leaves_slots
-from gateway.store.redis.replicas import Waiting
+from gateway.store.redis.replicas import WaitCommand
 from gateway.store.redis.rows import SESSION, UNNUMBERED, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
 from gateway.store.write_queue import QueueEntry, WaitingClaims, WriteEntry, deliver, goes_on_waiting
@@ -96,7 +96,7 @@ class OwnEntry(Entry):
         """Notify nobody."""
 
 
-class Worker:
+class RedisThread:
     """A thread with one connection and its queue of transitions. `None` in the queue ends it."""
 
     def __init__(
@@ -106,9 +106,9 @@ class Worker:
         lane: str,
         clock: ServerClock,
         events: RedisEventBus,
-        known: Known,
+        known: SharedKnowledge,
         *,
-        waiting: Waiting | None,
+        waiting: WaitCommand | None,
         guesses: bool,
     ) -> None:
         """Take the address, the prefix of all keys, the name of the lane of this thread's commits, and the life.
@@ -126,7 +126,7 @@ class Worker:
         self._waiting = waiting
         self._lives = Lives(self._client, line, url, prefix, clock, known)
         self._number = 0
-        self._kept = Kept()
+        self._kept = BatchCache()
         self.turns, self.slots = WaitingClaims(), WaitingClaims()
         """Claims that wait for turns and for slots."""
         events.call(TURNS, self.turns.look_again)
@@ -204,7 +204,7 @@ class Worker:
         failed = [entry for entry in (*entries, *self._handed) if entry not in self._deferred]
         for entry in failed:
             entry.error, entry.touched = error, None
-        self._kept, self._handed = Kept(), []
+        self._kept, self._handed = BatchCache(), []
         deliver([entry for entry in failed if not goes_on_waiting(entry)], QueueEntry.settle)
 
     def _settle_in_life(self, entries: list[Entry]) -> None:
@@ -219,7 +219,7 @@ class Worker:
                     self._check_life()
                 self._settle(entries)
             except Lost as lost:
-                self._kept = Kept()
+                self._kept = BatchCache()
                 self._look_themselves()
                 self._lives.follow(lost.found)
             else:
