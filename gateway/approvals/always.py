@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from gateway.approvals.action import render
 from gateway.domain.approvers import ApproverRules
-from gateway.domain.grants import GrantKind, GrantOffer, GrantPlace, NewGrant
+from gateway.domain.grants import GrantKind, GrantOffer, NewGrant
 from gateway.domain.waits import GRANTS, ApprovalRequest, PressVerdict, Verb, Wait, WaitState
 from gateway.system.figures import duration
 
@@ -25,13 +25,6 @@ LABELS: Mapping[Verb, str] = MappingProxyType(
         Verb.GRANT_CHAT: "In this chat",
         Verb.GRANT_SESSION: "In this session",
         Verb.GRANT_PERSON: "For this person",
-    }
-)
-WHERE: Mapping[GrantPlace, str] = MappingProxyType(
-    {
-        GrantPlace.CHAT: "in this chat",
-        GrantPlace.SESSION: "in this session, until /new",
-        GrantPlace.PERSON: "for the person who asked",
     }
 )
 

@@ -92,8 +92,6 @@ NEXT_PART_WITHIN = timedelta(seconds=1.5)
 
 `store/message_parts.py` has the most that a turn waits for all parts.
 """
-NEXT_OF_ALBUM_WITHIN = timedelta(seconds=1)
-"""Delay after one message of an album before its turn may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Rules for messages in several parts, cut off or of one album: which parts join, and how long their turn waits.
 
-Pure. Used by the intake transitions of every store. The wait for one part is `NEXT_PART_WITHIN` (1.5 s), for one
-message of an album `NEXT_OF_ALBUM_WITHIN` (1 s), both in `domain/messages.py`.
+Pure. Used by the intake transitions of every store. The wait for one part, 1.5 s, is `NEXT_PART_WITHIN` in
+`domain/messages.py`, since reasons of denials wait as long.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from gateway.domain.messages import NEXT_OF_ALBUM_WITHIN, NEXT_PART_WITHIN, Inbound
+from gateway.domain.messages import NEXT_PART_WITHIN, Inbound
 from gateway.domain.turns import TurnKind, TurnState
 
+NEXT_OF_ALBUM_WITHIN = timedelta(seconds=1)
+"""Delay after one message of an album before its turn may begin."""
 HOLD_IN_ALL = timedelta(seconds=6)
 """Maximum wait of a turn from its first part on, so that endless long texts do not block a lane."""
 PARTS = 8

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gateway.domain.events import FILES, FileChanged, OutputDelta, session_topic
@@ -45,7 +46,7 @@ from gateway.ports import (
     Subsessions,
 )
 from gateway.sandbox import Containment, ProcessLimits
-from gateway.system.cancellation import HALTED_TEXT, Cancellation
+from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
@@ -69,6 +70,17 @@ PROGRESS_CHARS = 200
 """Characters of the longest line of progress."""
 FAULT_CHARS = 500
 """Characters of the error text of a tool that crashed."""
+CANCELLED_HINTS: Mapping[CancelReason, str] = MappingProxyType(
+    {
+        CancelReason.STOP: "cancelled by /stop",
+        CancelReason.SHUTDOWN: "cancelled by shutdown",
+        CancelReason.LIMIT: "cancelled: the turn's time is over",
+    }
+)
+"""Hint in the result of a cancelled call. `LOST` has none: a holder that lost the turn may write no result.
+
+Nor has `RELEASE`: when it is set, the work has failed and none of its calls runs any more.
+"""
 
 
 def _unheard(_: str) -> None:
@@ -78,9 +90,9 @@ def _unheard(_: str) -> None:
 def cut_short(cancellation: Cancellation) -> ToolResult | None:
     """Return the result of a cancelled call; None when the reason forbids to write one."""
     why = cancellation.why
-    if why is None or why not in HALTED_TEXT:
+    if why is None or why not in CANCELLED_HINTS:
         return None
-    return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
+    return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=CANCELLED_HINTS[why])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
