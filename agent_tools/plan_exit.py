@@ -43,7 +43,7 @@ class Args(BaseModel):
 
 
 def scope(_args: Args, _: None) -> CallScope:
-    """Return what the card says that a press does."""
+    """Return the card's text about the effect of a press."""
     return CallScope(risk=Risk.NONE, summary="end the planning, and work by this plan")
 
 

@@ -52,7 +52,7 @@ class Args(BaseModel):
 
 
 def scope(args: Args, _settings: None) -> CallScope:
-    """Return what the call touches. To look is to read; typed text may do anything that the job's program can.
+    """Return the scope of the call. To look is to read; typed text may do anything that the job's program can.
 
     The text is no command of a shell: some other program may read it, so no rule about commands can judge it.
     """

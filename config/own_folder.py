@@ -48,7 +48,7 @@ class OwnFolder:
     """All rules of the configuration."""
 
     def stamp(self) -> Stamp:
-        """Return what changes when a file is added, changed or removed. Raises `OSError`."""
+        """Return a stamp that changes when a file is added, changed or removed. Raises `OSError`."""
         found: list[tuple[str, int, int, int]] = []
         with os.scandir(self.path) as entries:
             for entry in entries:

@@ -95,7 +95,7 @@ def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> s
 
 
 def secrets_in(url: str) -> list[SecretStr]:
-    """Return what a redactor must hide of a URL with a sign-in: all of it, its user and its passwords."""
+    """Return the secret parts of a URL with a sign-in: all of it, its user and its passwords."""
     options = [one for one in unshown_options(url) if not one.startswith("sentinel_user=")]
     found = [value for one in options if (value := one.partition("=")[2])]
     place = url.partition("?")[0] if options else url

@@ -166,7 +166,7 @@ class StoreSettings(SettingsTable):
 
     @property
     def terms(self) -> StoreTerms:
-        """Return what the store may lose."""
+        """Return the durability of the store."""
         return StoreTerms(durability=self.durability, replicas=self.replicas)
 
 

@@ -416,7 +416,7 @@ def describe(name: str, policy: ToolPolicy) -> str:
 
 
 def _decided(rules: ApproverRules) -> list[str]:
-    """Return who decides about the calls of a tool, where it is not one owner."""
+    """Return the deciders about the calls of a tool, where it is not one owner."""
     if rules.approvers is None and rules.quorum == 1 and rules.requester_may_approve:
         return []
     who = "the owners" if rules.approvers is None else " and ".join(rules.approvers)

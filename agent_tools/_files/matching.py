@@ -247,7 +247,7 @@ def _dedented(lines: Sequence[str]) -> str:
 
 
 def _begins(text: _Text, first: str, count: int) -> Iterator[int]:
-    """Yield where `count` whole lines may begin: at each line that equals `first` without the spaces around it."""
+    """Yield possible starts of `count` whole lines: at each line that equals `first` without the spaces around it."""
     n = -1
     last = len(text.lines) - count
     while True:

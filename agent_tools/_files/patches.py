@@ -214,7 +214,7 @@ _AGAIN = "Read the file again, and write the hunk with lines as they are."
 def _position(
     lines: Sequence[str], wanted: Sequence[str], begin: int, work: _Work, *, at_end: bool = False
 ) -> int | None:
-    """Return where lines stand, from `begin` on, by the strictest comparison that finds them."""
+    """Return the index of lines, from `begin` on, by the strictest comparison that finds them."""
     count = len(wanted)
     for shape in _COMPARED:
         shaped = [shape(line) for line in wanted]

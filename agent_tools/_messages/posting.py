@@ -140,7 +140,7 @@ async def run_post(ctx: ToolContext, channel: str, wanted: NewPost, path: str = 
 
 
 def _said(post: Post, name: str) -> str:
-    """Return what the model reads. The post leaves after this: whether the platform takes it is not known yet."""
+    """Return the text for the model. The post leaves after this: whether the platform takes it is not known yet."""
     where = f"{post.conversation.channel}:{post.conversation.chat}"
     named = f" Its name is {name}." if post.act in (PostAct.SEND, PostAct.POLL) else ""
     sure = "It is sent once, in order; the owner gets a notice if the platform refuses it."

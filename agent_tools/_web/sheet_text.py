@@ -104,7 +104,7 @@ class Sheet:
     """Rows of a sheet, a line each, cells apart by tabs."""
 
     def __init__(self, line: Callable[[str], None], strings: list[str], dates: set[int], since: datetime) -> None:
-        """Take what the workbook's sheets share."""
+        """Take the shared parts of the workbook's sheets."""
         self._line, self._strings, self._dates, self._since = line, strings, dates, since
         self._row: dict[int, str] = {}
         self._kind, self._style, self._column = "", 0, 0

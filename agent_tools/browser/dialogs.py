@@ -70,7 +70,7 @@ def waiting(session: PageSession) -> Dialog | None:
 
 
 def told(dialog: Dialog) -> str:
-    """Return what the result says of a waiting dialog."""
+    """Return the result's text about a waiting dialog."""
     words = one_line(dialog.message, MOST_CHARS)
     if dialog.type == "beforeunload":
         return f"The page asks whether to leave it, as changes may be lost. {CURE}"

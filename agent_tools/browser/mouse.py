@@ -222,7 +222,7 @@ def _cure() -> str:
 
 
 async def shot_of(page: Page, element: Locator | None, full_page: bool, size: tuple[float, float]) -> Shot:
-    """Return what is to be known of a screenshot, taken just now, for places in it."""
+    """Return the facts of a fresh screenshot that places in it need."""
     now = await view(page)
     left, top = (0.0, 0.0) if full_page else (float(now[0]), float(now[1]))
     if element is not None:
@@ -258,7 +258,7 @@ async def _steady(page: Page, spot: tuple[float, float]) -> str:
 
 
 async def _under(page: Page, spot: tuple[float, float]) -> str:
-    """Return what stands at a place of the window, as in `canvas` or `button “Save”`."""
+    """Return the name of the element at a place of the window, as in `canvas` or `button “Save”`."""
     found = await asked(page, "under", _ASK_S, f"{spot[0]:g}", f"{spot[1]:g}")
     number, _, rest = found.partition(" ")
     tag, _, name = rest.partition(" ")

@@ -98,7 +98,7 @@ class BudgetKeeper:
         )
 
     async def _spender(self, session: Session, who: Principal) -> Spender:
-        """Return whom a request counts for: a child's is its root's, whose turn has the same requester."""
+        """Return the spender of a request; for a child, that of its root, whose turn has the same requester."""
         root = session if session.lineage is None else await self.queries.session(works_in(session))
         return Spender(
             person=Person(self.people.owner_of(who) or who),
@@ -127,7 +127,7 @@ class BudgetKeeper:
 
 
 def used_by(spent: Collection[Spent], principals: Collection[Principal], today: date) -> Mapping[Measure, int]:
-    """Return what these principals used on a day, by the books."""
+    """Return the usage of these principals on a day."""
     theirs = [one.usage for one in spent if one.day == today and one.principal in principals]
     return {
         Measure.TOKENS: sum(one.input_tokens + one.output_tokens for one in theirs),

@@ -210,7 +210,7 @@ def _approvals(loaded: Loaded, people: AllowedPeople, store: Store, key: SecretK
 
 
 def _deciding(registry: Registry, tool: str) -> ApproverRules:
-    """Return who decides about a tool's calls now; nobody for a tool that is gone."""
+    """Return the present approver rules of a tool; nobody decides about a tool that is gone."""
     found = registry.snapshot().get(tool)
     return NOBODY_DECIDES if found is None else found.policy.deciding
 

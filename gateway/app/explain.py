@@ -42,7 +42,7 @@ class ConfiguredExplainer:
         self._tools = registry.snapshot()
 
     def explain(self, kind: SessionKind, tool: str, text: str, preset: str = "") -> Explanation:
-        """Return how a call would be decided in a new session of this kind, where somebody can be asked.
+        """Return the decision about a call in a new session of this kind, where somebody can be asked.
 
         `tool` and `text`: as in `Explainer.explain`. `preset`: its name; empty: the default of the kind.
         """
@@ -54,7 +54,7 @@ class ConfiguredExplainer:
         return by.explain(tool, text)
 
     def explain_stored(self, named: str, tool: str, text: str) -> Explanation:
-        """Return how a call would be decided in a stored session, with its grants. Reads the store; writes nothing.
+        """Return the decision about a call in a stored session, with its grants. Reads the store; writes nothing.
 
         Raises `BadRequest` for an unknown session, `StoreInUse` while a daemon holds the store, and `StoreError`.
         """

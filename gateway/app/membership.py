@@ -72,7 +72,7 @@ class Membership:
         return name_of(self.entry.node) if self.has_others else ""
 
     def standing(self) -> Standing:
-        """Return how this node stands now."""
+        """Return the present standing of this node."""
         return Standing(
             name=name_of(self.entry.node),
             roles=self.entry.roles,

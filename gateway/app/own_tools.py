@@ -229,7 +229,7 @@ def program_limits(settings: SandboxSettings) -> ProcessLimits:
 
 
 def worker_file(file: OwnFile) -> WorkerFile:
-    """Return what a worker needs of a file."""
+    """Return the worker's part of a file."""
     return WorkerFile(
         name=file.path.name,
         source=file.source,

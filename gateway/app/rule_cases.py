@@ -21,7 +21,7 @@ class FailedCase:
     found: Explanation
 
     def lines(self) -> Iterator[str]:
-        """Yield what was expected and what was found, for people."""
+        """Yield expectation and result, for people."""
         case, found = self.case, self.found
         shown = f"{case.tool} {one_line(case.text, SHOWN_CHARS)}".strip()
         place = f"in {case.session or case.kind.value}{f' with preset {case.preset}' if case.preset else ''}"

@@ -89,7 +89,7 @@ class StoreNote:
     store: Store
 
     async def keep(self) -> None:
-        """Note how far the store is. A failure is logged: without a note a loss may be reported later, or by others."""
+        """Note the store's progress. A failure is logged: without a note a loss may be reported later, or by others."""
         try:
             await asyncio.to_thread(note_store, self.state, self.url, self.store.identity, self.store.reached)
         except StartError as error:

@@ -331,7 +331,7 @@ def make_channel_host(core: Core) -> DaemonChannelHost:
 
 
 def make_context(core: Core, name: str, settings: Any) -> ChannelContext:
-    """Return what a channel is built with."""
+    """Return the context of a channel."""
     return ChannelContext(
         name=name,
         settings=settings,

@@ -35,7 +35,7 @@ def offered(request: ApprovalRequest, rules: ApproverRules) -> GrantOffer | None
 
 
 def verdict_of(verb: Verb, allowed: PressVerdict, lasts: timedelta) -> PressVerdict:
-    """Return what a press about the second question may do. `allowed`: the verdict for one who may allow the call."""
+    """Return the verdict on the second question's press. `allowed`: that for one who may allow the call."""
     if verb in GRANTS:
         grant = NewGrant(place=GRANTS[verb], lasts=lasts)
         return PressVerdict(refusal=None, state=WaitState.APPROVED, grant=grant)

@@ -52,7 +52,7 @@ class Contact:
 
 
 def audience(session: Session, turn: Turn, contacts: Sequence[Contact], now: datetime, quorum: int = 1) -> Audience:
-    """Return where to ask: an owner's own session in its chat, every other approver in the last direct chat.
+    """Return the audience: an owner's own session in its chat, every other approver in the last direct chat.
 
     The page lists open approvals by itself, so it gets no card; one visit long ago does not make it reach anybody.
     With fewer approvers within reach than must allow it, nobody is asked.
@@ -74,7 +74,7 @@ def asking_place(session: Session, turn: Turn) -> Conversation:
 
 
 def payload(session: Session) -> Mapping[str, str]:
-    """Return what is stored with an approval besides the action: the title of its sub-session."""
+    """Return the stored facts of an approval besides the action: the title of its sub-session."""
     return {SUB_SESSION: session.title} if session.lineage else {}
 
 

@@ -82,7 +82,7 @@ def deciders(
     *,
     escalated: bool = False,
 ) -> Deciders:
-    """Return who decides now, not when it was asked. `escalated`: the second list was asked too."""
+    """Return the present deciders, not those at the time of the request. `escalated`: the second list was asked too."""
     persons = dict(first_asked(session, people, rules, requester))
     if escalated:
         persons.update(asked_later(session, people, rules, persons))
@@ -118,7 +118,7 @@ def _chats_of(session: Session, requester: Principal) -> tuple[str, ...]:
 
 
 def may_resolve(verb: Verb, who: Principal, requester: Principal, who_decides: Deciders) -> PressVerdict:
-    """Return what a press may do: deciders decide, the requester may deny."""
+    """Return the verdict on a press: deciders decide, the requester may deny."""
     person = who_decides.person_of(who)
     if verb in ALLOWING:
         if person is None:

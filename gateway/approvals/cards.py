@@ -90,7 +90,7 @@ class Approvals:
         return name in self._people.owners
 
     async def audience(self, session: Session, turn: Turn, tool: str, now: datetime) -> Audience:
-        """Return where to ask about calls of this tool in this turn; nowhere when too few could allow them."""
+        """Return the audience for calls of this tool in this turn; nowhere when too few could allow them."""
         rules, who = self._rules_of(tool), turn.principal
         found = deciders(session, self._people, rules, who)
         if not found.enough:
@@ -108,7 +108,7 @@ class Approvals:
     async def _contact(
         self, name: Person, principals: frozenset[Principal], session: Session, requester: Principal
     ) -> Contact:
-        """Return how to reach an approver."""
+        """Return the contact of an approver."""
         owner, whole = OwnerName(name), self._people.owners.get(OwnerName(name))
         main = session.root_kind is SessionKind.MAIN and session.owner == name
         return Contact(
@@ -118,7 +118,7 @@ class Approvals:
         )
 
     def _deciders(self, wait: Wait, request: ApprovalRequest, session: Session) -> Deciders:
-        """Return who decides an approval now."""
+        """Return the present deciders of an approval."""
         escalated = wait.payload.get(ESCALATED) is True
         rules = self._rules_of(request.action.tool)
         return deciders(session, self._people, rules, request.requester, escalated=escalated)
@@ -134,7 +134,7 @@ class Approvals:
     def verdict(
         self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session, text: str = ""
     ) -> PressVerdict:
-        """Return what this press may do to this wait; `cards` are those of the conversation it came from.
+        """Return the verdict on this press for this wait; `cards` are those of the conversation it came from.
 
         `text`: what the person wrote with it.
         """
@@ -156,7 +156,7 @@ class Approvals:
         return always.offered(request, self._rules_of(request.action.tool))
 
     def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
-        """Return what a reason given later may do: deny, if this person may still do that now."""
+        """Return the verdict on a later reason: deny, if this person may still do that now."""
         if wait.approval is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
         who_decides = self._deciders(wait, wait.approval, session)

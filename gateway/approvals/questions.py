@@ -24,7 +24,7 @@ def may_answer(who: Principal, requester: Principal, session: Session, people: A
 
 
 def verdict_of(wait: Wait, pick: Pick | None, who: Principal, session: Session, people: AllowedPeople) -> PressVerdict:
-    """Return what a press on a question's card may do. `pick`: what its handle stands for; None: it is not ours."""
+    """Return the verdict on a press on a question's card. `pick`: what its handle stands for; None: it is not ours."""
     inquiry = inquiry_of(wait)
     if inquiry is None or pick is None:
         return PressVerdict(refusal=PressResult.NOT_VALID)
@@ -49,7 +49,7 @@ def picked(handle: Handle, wait: Wait, cards: Iterable[str], text: str, tokens: 
 
 
 def question_card(wait: Wait, card: str, people: AllowedPeople, tokens: ButtonTokens) -> QuestionCard:
-    """Return what a card shows of a question's wait. A damaged wait is shown without questions."""
+    """Return the card of a question's wait. A damaged wait is shown without questions."""
     inquiry = inquiry_of(wait) or Inquiry(questions=(), requester=Principal(""))
     answered = [
         (question.text, ", ".join(answer) or "none of these")

@@ -73,7 +73,7 @@ class Tools:
         return self._found[name][1]
 
     def lines(self, name: str) -> Iterator[str]:
-        """Yield what is known of a tool, for people. Raises `NotFound`."""
+        """Yield a description of a tool, for people. Raises `NotFound`."""
         tool = self.get(name)
         yield f"{name}: {tool.spec.description}"
         if tool.missing:
@@ -86,7 +86,7 @@ class Tools:
         yield json.dumps(_schema(tool), indent=2, ensure_ascii=False)
 
     def prices(self) -> list[dict[str, Any]]:
-        """Return what each usable tool adds to a first request, the dearest first."""
+        """Return the size of each usable tool in a first request, largest first."""
         usable = [tool for _, tool in self._found.values() if not tool.missing]
         rows = [
             {

@@ -9,7 +9,7 @@ from gateway.domain.rules import Verdict
 
 
 def ask_about_all(_: str) -> Verdict:
-    """Return what the rules say of a scope where there are none."""
+    """Return the decision about a scope without rules."""
     return Verdict.ASK
 
 
@@ -20,7 +20,7 @@ class Scopes:
     granted: frozenset[str] = frozenset()
     """Scopes that people allowed for longer than one call, with the call's own."""
     by_rules: Callable[[str], Verdict] = ask_about_all
-    """Return what would be decided about a call of this scope if nobody had allowed it."""
+    """Return the decision about a call of this scope that nobody allowed."""
 
     def __contains__(self, scope: object) -> bool:
         """Return whether a call may reach this scope without another question. What is denied is never reached."""

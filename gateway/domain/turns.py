@@ -97,7 +97,7 @@ class Lease:
 
     @property
     def claims(self) -> int:
-        """Return how often the turn was claimed, since the store lost something last."""
+        """Return the number of claims of the turn since the store's last loss."""
         return self.fence & ((1 << LIFE_BITS) - 1)
 
 

@@ -62,7 +62,7 @@ WORKFLOW = "workflow"
 
 
 def steps_of(payload: Mapping[str, Any]) -> list[StepStanding]:
-    """Return how the steps of a stored workflow stand, in order; none for the payload of any other wait."""
+    """Return the states of a stored workflow's steps, in order; none for the payload of any other wait."""
     rows = payload.get(WORKFLOW)
     if not isinstance(rows, list):
         return []

@@ -79,7 +79,7 @@ class WhyReplies:
         return self._explained(self._call(word.removeprefix("/"), text), explained)
 
     async def explain(self, session: Session, tool: str, text: str) -> Explanation:
-        """Return how a call would be decided in a session, with its grants for the session. For the control socket."""
+        """Return the decision about a call in a session, with its grants for the session. For the control socket."""
         found = of_history(await self.grants.live_grants(), session)
         return self._explainer(session, found, owner=True).explain(tool, text)
 

@@ -142,7 +142,7 @@ def _shown(given: CallResult, *, speaks: bool) -> str:
 
 
 def _where(result: ToolResult) -> str:
-    """Return where all of the output can be read."""
+    """Return the place of the whole output."""
     if result.output_path:
         part = "its beginning" if result.output_cut else "all of it"
         return f"; {part} is in {as_code(result.output_path)} of the workspace"

@@ -42,7 +42,7 @@ def of_history(grants: Iterable[Grant], session: Session) -> list[Grant]:
 
 
 def places_for(session: Session) -> tuple[GrantPlace, ...]:
-    """Return where a grant may hold that is given in this session, in the order of the buttons.
+    """Return the possible places of a grant given in this session, in the order of the buttons.
 
     A sub-session ends with its task: nothing is granted for it alone. In main the person is the owner in every chat.
     """
@@ -61,7 +61,7 @@ def offer(
     in_order: bool = False,
     prepared: bool = False,
 ) -> GrantOffer | None:
-    """Return what an "Always" on this call would match; None: it is not offered.
+    """Return the offer of an "Always" on this call; None: it is not offered.
 
     `rendered`: the action as its card shows it. `in_order`: the call depends on calls before it, such as an open page;
     only a scope can be granted. `prepared`: it depends on files that it has read; only its subjects can be granted.

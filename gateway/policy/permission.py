@@ -218,7 +218,7 @@ def _by_rules(
     *,
     contained: bool,
 ) -> Decision:
-    """Return what the rules say, else the default of the risk."""
+    """Return the rules' decision, else the default of the risk."""
     risk = call_scope.risk
     kind, place = session.root_kind.value, place_of(call_scope)
     rule = evaluate(rules, call_scope.subjects, kind, place)

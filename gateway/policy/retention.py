@@ -23,7 +23,7 @@ def stays(turn: TurnFacts, keep: Keep, now: datetime) -> Stays | None:
 
 
 def _needed(turn: TurnFacts) -> Stays | None:
-    """Return what still needs an ended turn; None when nothing does."""
+    """Return the reason why an ended turn must stay; None when there is none."""
     if turn.waits:
         return Stays.WAIT
     if turn.slots:

@@ -86,7 +86,7 @@ def files_taken(rules: Sequence[Rule], call_scope: CallScope, kind: str) -> tupl
 
 
 def place_of(call_scope: CallScope) -> WorkingFolder:
-    """Return where the commands of a call run."""
+    """Return the folder in which the commands of a call run."""
     return WorkingFolder(workspace=call_scope.workspace, folder=call_scope.folder)
 
 

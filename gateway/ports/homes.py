@@ -45,5 +45,5 @@ class Homes(Protocol):
         ...
 
     async def node_named(self, name: str) -> HomeHolder | None:
-        """Return where the node with this name can be asked for files; None when it was silent for a day."""
+        """Return the node with this name, which can be asked for files; None when it was silent for a day."""
         ...

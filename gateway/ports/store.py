@@ -446,7 +446,7 @@ class Store(
 
     @property
     def terms(self) -> StoreTerms:
-        """Return what this store may lose, and how many replicas have a write when it returns."""
+        """Return the durability of this store, and the number of replicas that have a write when it returns."""
         ...
 
     @property
@@ -456,7 +456,7 @@ class Store(
 
     @property
     def reached(self) -> Reached:
-        """Return how far a store on a server is, for a note that outlives this process."""
+        """Return the progress of a store on a server, for a note that outlives this process."""
         ...
 
     @property

@@ -241,7 +241,8 @@ class TurnJournal(Protocol):
         ...
 
     async def store_hook_outcome(self, lease: Lease, n: int, outcome: HookOutcome) -> None:
-        """Store what the hooks before a call did, so that they run once. Changes nothing unless the step is PLANNED.
+        """Store the outcome of the hooks before a call, so that they run once. Changes nothing unless the step is
+        PLANNED.
 
         The first write wins; repeating is safe.
         """

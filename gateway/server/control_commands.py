@@ -169,7 +169,7 @@ class ControlCommands:
         return {"noted": await self.audit.note_export(seq, head)}
 
     async def _explain(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how a call would be decided in a stored session."""
+        """Return the decision about a call in a stored session."""
         named, tool, text = (str(args.get(key) or "") for key in ("session", "tool", "text"))
         session = await self.queries.session(SessionId(named))
         if session is None:

@@ -108,7 +108,7 @@ class HttpServer:
     accounts_up: Callable[[], Mapping[tuple[str, str], bool]] = dict[tuple[str, str], bool]
     """Return whether each account works now, by channel and account."""
     standing: Callable[[], Standing] = Standing
-    """Return how this node stands among those of its gateway."""
+    """Return the standing of this node in its gateway."""
     headers_within_s: float = HEADERS_WITHIN_S
     body_within_s: float = BODY_WITHIN_S
     connections: int = field(default_factory=connections_at_most)

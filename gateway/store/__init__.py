@@ -74,7 +74,7 @@ def resting_session(url: str, session: SessionId, clock: Clock) -> tuple[Session
 
 
 def check_store(url: str, terms: StoreTerms = STRICT) -> Durability:
-    """Return what a store may lose. Raises `StoreError` for one that `open_store` would refuse by its content.
+    """Return the durability of a store. Raises `StoreError` for one that `open_store` would refuse by its content.
 
     Opens no store, changes nothing.
     """

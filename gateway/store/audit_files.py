@@ -106,7 +106,7 @@ def export_audit(url: str, path: str) -> Exported:
 
 
 def compare_audit(url: str, path: str) -> tuple[Exported, Exported]:
-    """Return what a file holds and what the store holds now. Raises `StoreError` when one is not whole, or they differ.
+    """Return the extent of a file, and of the store now. Raises `StoreError` when one is not whole, or they differ.
 
     The store may hold more rows: those came after the file. It may hold fewer: those were removed behind an export.
     """

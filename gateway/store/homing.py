@@ -94,7 +94,7 @@ class Homed:
             yield record
 
     def _place(self, key: str, name: str) -> Record:
-        """Return what makes the other nodes wait: without it they would take the sessions of a home nobody knows."""
+        """Return the fact for which other nodes wait: else they would take the sessions of an unknown home."""
         fact = place_fact(name, to_us(self.moved_at), self.moved_at)
         assert fact.until is not None, "a place is forgotten"
         return Record(kind="fact", key=key, values=[fact.value, to_us(fact.until)])

@@ -67,12 +67,12 @@ class KernelStore(ABC):
 
     @property
     def terms(self) -> StoreTerms:
-        """Return what it may lose: nothing, on a disk of this machine."""
+        """Return its durability: nothing, on a disk of this machine."""
         return StoreTerms(durability=Durability.ALWAYS)
 
     @property
     def reached(self) -> Reached:
-        """Return how far it is: nowhere, but for a server, which may lose something."""
+        """Return its progress: nowhere, but for a server, which may lose something."""
         return Reached()
 
     @property
@@ -119,7 +119,7 @@ class KernelStore(ABC):
         return await self.run(lambda part: intake.press(part, press, wait, verdict))
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store why a message starts nothing."""
+        """Store the reason why a message starts nothing."""
         return await self.run(lambda part: drops.drop(part, message, drop, refusal))
 
     async def amend(self, message: Inbound) -> bool:
@@ -202,7 +202,7 @@ class KernelStore(ABC):
         return await self.run(lambda part: journal.open_waits(part, lease, waits, slots, most))
 
     async def store_hook_outcome(self, lease: Lease, n: int, outcome: HookOutcome) -> None:
-        """Store what the hooks before a planned call did, once."""
+        """Store the outcome of the hooks before a planned call, once."""
         await self.run(lambda part: journal.store_hook_outcome(part, lease, n, outcome))
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
@@ -426,7 +426,7 @@ class KernelStore(ABC):
         return await self.run(lambda part: homes.places_of(part, session))
 
     async def node_named(self, name: str) -> HomeHolder | None:
-        """Return where a node can be asked for files."""
+        """Return the node that can be asked for files."""
         return await self.run(lambda part: homes.node_named(part, name))
 
     async def stop_sending(self, node: NodeId) -> None:
@@ -442,7 +442,7 @@ class KernelStore(ABC):
         return await self.run(lambda part: nodes.alive(part, node))
 
     async def tell_loss(self, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
-        """Return what this store lost last; notify the owners once."""
+        """Return this store's last loss; notify the owners once."""
         return await self.run(lambda part: losses.tell_loss(part, owners))
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> NamedLease | None:

@@ -37,7 +37,7 @@ def command_syntax(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
 
 
 def _word(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return what stands for the value of one argument: a word in angle brackets, or JSON in quotes."""
+    """Return the placeholder for one argument's value: a word in angle brackets, or JSON in quotes."""
     value = _filled(field, schema, LEVELS)
     return value if isinstance(value, str) else f"'{json.dumps(value, ensure_ascii=False)}'"
 

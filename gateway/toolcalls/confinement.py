@@ -119,7 +119,7 @@ def allowed_again(call: Prepared, decided: Decision) -> Prepared | None:
 
 
 def sha_of(action: Action, call: Prepared) -> str:
-    """Return what an approval of this action in place of the call's own would bind."""
+    """Return the hash that an approval binds, for this action in place of the call's own."""
     view, step = call.view, call.step
     key = asking.action_key(action)
     return asking.action_sha(key, view.session.id, step.turn, step.n, view.turn.principal, call.prepared)

@@ -34,7 +34,7 @@ class Explanation:
 
     @staticmethod
     def of(table: Mapping[str, Any]) -> Explanation:
-        """Return what `as_table` wrote."""
+        """Return the value that `as_table` wrote."""
         return Explanation(
             decision=table["decision"], because=table["because"], rule=table["rule"], order=tuple(table["order"])
         )
@@ -63,7 +63,7 @@ class Explainer:
     """True to say why a tool does not exist, also outside main sessions: an owner asks."""
 
     def explain(self, name: str, text: str) -> Explanation:
-        """Return how a call would be decided. `name`: of the tool, or its command.
+        """Return the decision about a call. `name`: of the tool, or its command.
 
         `text`: as a chat command takes it, or a JSON object.
         """

@@ -77,7 +77,7 @@ class WorkspaceFiles:
         return await asyncio.to_thread(file_mode, self._root, self.parts(path))
 
     async def entries(self, path: str, most: int) -> tuple[Sequence[Entry], int]:
-        """Return what is beneath a folder."""
+        """Return the entries beneath a folder."""
         parts = () if path in (".", "./", str(self._root)) else self.parts(path.rstrip("/"))
         found, left = await asyncio.to_thread(_entries, self._root, parts, most)
         return [one for one in found if not self.is_hidden(one.path)], left

@@ -333,7 +333,7 @@ class Jobs:
             self._log.error("the end of a job is not stored", job=job.id, error=str(error))
 
     async def _earlier(self, root: SessionId, id: str) -> JobState:
-        """Return what is known of a job that this daemon does not have. Raises `NotFound`."""
+        """Return the stored state of a job that this daemon does not have. Raises `NotFound`."""
         found = (await self._key_value.items(_namespace(root))).get(id)
         if found is None:
             live = ", ".join(job.id for job in self._of(root))

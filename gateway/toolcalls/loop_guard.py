@@ -36,7 +36,7 @@ def same_call(step: Step) -> str:
 
 
 def repeats(view: TurnView, n: int, key_of: KeyOf = same_call) -> int:
-    """Return how often the cycle that ends with the call at step `n` was made right before it, in this turn.
+    """Return the repetitions of the cycle that ends with the call at step `n`, right before it in this turn.
 
     A cycle is 1 to 4 calls: 3 for the last of `A A A A`, 2 for the last of `A B A B A B`, 0 for a new call or one after
     a different cycle. Earlier calls count regardless of their results. 0 when step `n` is not a call.

@@ -395,7 +395,7 @@ class _LiveText:
         self._closed = False
 
     def show_held(self) -> None:
-        """Show what the redactor holds back."""
+        """Show the text that the redactor holds back."""
         if self._chars < LIVE_CHARS:
             self._unsecret.show_held()
 

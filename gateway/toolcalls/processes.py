@@ -47,7 +47,7 @@ def job_limit_s(spec: ToolSpec, policy: ToolPolicy, asked: float | None) -> floa
 
 
 def confinement(action: Action) -> Confinement:
-    """Return what the programs of a decided call may reach. Raises `SandboxMissing` when its tool starts none."""
+    """Return the rights of the programs of a decided call. Raises `SandboxMissing` when its tool starts none."""
     if action.sandbox is None:
         raise SandboxMissing("This tool was not planned to start a process.")
     return Confinement(mode=action.sandbox, network=action.network or NetworkMode.NONE, read_only=action.read_only)

@@ -305,7 +305,7 @@ class CallSubsessions:
         return ToolResult(status=ResultStatus.OK, text="Your parent has your message. Go on with your task.")
 
     async def history(self, child: SessionId, before: int | None, limit: int, *, calls: bool) -> Sequence[HistoryLine]:
-        """Return what was said in a descendant; in a shared session, only in one for the same person."""
+        """Return the messages of a descendant; in a shared session, only in one for the same person."""
         service, own = self.subsessions, self.view.session.id
         found = await service.queries.session(child)
         if found is None or found.lineage is None or own not in (found.lineage.parent, found.lineage.root):
@@ -340,7 +340,7 @@ class CallSubsessions:
         return stopped
 
     def _only(self) -> Principal | None:
-        """Return whose children this call may reach; None: everybody's."""
+        """Return the person whose children this call may reach; None: everybody's."""
         # A child works for one person, whatever principal its later turns have; so do a main session and a dm.
         session = self.view.session
         shared = session.kind is SessionKind.NON_MAIN and session.lineage is None

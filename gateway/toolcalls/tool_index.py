@@ -88,7 +88,7 @@ class _Wanted:
 
 
 def _wanted(arguments: str) -> _Wanted | str:
-    """Return what a call of `tools` asks for, or why it is malformed."""
+    """Return the request of a `tools` call, or the reason why it is malformed."""
     try:
         given: object = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -204,7 +204,7 @@ class ToolSet:
         return self._seen_by(session).offers
 
     def shown(self, session: Session, called: Iterable[str] = ()) -> tuple[ToolOffer, ...]:
-        """Return what a model is offered: most tools whole, the others as lines of `tools`.
+        """Return the offers to a model: most tools whole, the others as lines of `tools`.
 
         `called`: names of the tools that earlier turns of this history called; those of the index are whole, too.
         """

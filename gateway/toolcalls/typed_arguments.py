@@ -13,7 +13,7 @@ from gateway.toolcalls.command_syntax import command_syntax
 
 
 def syntax_text_of(spec: ToolSpec, schema: Mapping[str, Any]) -> str:
-    """Return how to call a tool by hand, with its example."""
+    """Return the usage line of a tool, with its example."""
     example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
     return f"Usage: {as_code(command_syntax(spec, schema).removeprefix('Usage: '))}{example}."
 

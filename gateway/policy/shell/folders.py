@@ -24,7 +24,7 @@ _FILTERS = frozenset({"jq", "yq"})
 
 
 def named_folders(part: ScriptPart, place: WorkingFolder) -> tuple[str, ...]:
-    """Return what a part names that may be folders, in the form of `path:` subjects, and the folder that it walks."""
+    """Return possible folders named by a part, in the form of `path:` subjects, and the folder that it walks."""
     if part.kind is PartKind.FUNCTION:
         return ()
     paths = [path for word in file_words(part, place) for path in paths_in(word)]

@@ -137,7 +137,7 @@ def files_of(path: str) -> list[str]:
 
 
 def paths_in(word: str) -> Iterator[str]:
-    """Yield what may be a path in a word: the word, the value of an option, and the parts of `a=b` and `a:b`.
+    """Yield possible paths in a word: the word, the value of an option, and the parts of `a=b` and `a:b`.
 
     The value of a short option may begin after any letter of its group.
     """

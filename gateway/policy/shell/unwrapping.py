@@ -88,7 +88,7 @@ def _note_forms(found: Unwrapped, rest: Sequence[str]) -> None:
 
 
 def _inner(wrapper: Wrapper, rest: Sequence[str]) -> int | None:
-    """Return where the command of a wrapper begins; None when its options are not known."""
+    """Return the index of a wrapper's command; None when its options are not known."""
     at, skip = 1, wrapper.skip
     while at < len(rest):
         word = rest[at]

@@ -210,7 +210,7 @@ def _attached(file: Attachment, found: FetchedFile | None) -> Json:
 
 
 def _audio(received: Received, k: int, file: Attachment, found: FetchedFile | None) -> str | None:
-    """Return where the page plays a recording that was fetched; None for another file."""
+    """Return the URL of a fetched recording; None for another file."""
     if received.turn is None or found is None or not found.path:
         return None
     sounds = file.spoken or any(one.media_type.lower().startswith("audio/") for one in (file, found))

@@ -30,7 +30,7 @@ HEARD = f"drop:{DropReason.CONTEXT} "
 
 
 def drop(part: Part, message: Inbound, drop: Drop, refusal: str) -> bool:
-    """Store why a message starts nothing."""
+    """Store the reason why a message starts nothing."""
     if part.events.get(event_of(message)) is not None:
         return False
     if drop.reason is DropReason.CONTEXT and drop.route is not None:

@@ -19,7 +19,7 @@ from gateway.store.kernel.rows import changed
 
 
 def give(part: Part, wait: Wait, request: ApprovalRequest, offer: GrantOffer, new: NewGrant) -> None:
-    """Store what a decided approval grants. Given again for the same calls and place, it is renewed under its id."""
+    """Store the grant of a decided approval. Given again for the same calls and place, it is renewed under its id."""
     if wait.decided_by is None:
         return
     turn, session = part.turns[wait.turn].turn, part.sessions[wait.session].session
@@ -71,7 +71,7 @@ def _id_of(grant: Grant) -> GrantId:
 
 
 def place_of(part: Part, session: Session, turn: Turn) -> CallPlace:
-    """Return where the calls of a turn stand."""
+    """Return the place of a turn's calls."""
     histories: list[tuple[SessionId, int]] = []
     above: SessionId | None = session.id
     while above is not None and (row := part.sessions.get(above)) is not None:

@@ -88,7 +88,7 @@ def _place(part: Part, home: str) -> HomeHolder:
 
 
 def node_named(part: Part, name: str) -> HomeHolder | None:
-    """Return where a node with this name can be asked, if one gave a sign of life within a day."""
+    """Return the node with this name, if one gave a sign of life within a day."""
     row = next((row for row in _members(part) if name_of(row["node"]) == name), None)
     if row is None:
         return None

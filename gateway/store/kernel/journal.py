@@ -127,7 +127,7 @@ def open_waits(
 
 
 def store_hook_outcome(part: Part, lease: Lease, n: int, outcome: HookOutcome) -> None:
-    """Store what the hooks before a planned call did, once."""
+    """Store the outcome of the hooks before a planned call, once."""
     row = turns.held(part, lease)
     step = _step(part, row, n).step
     if step.state is StepState.PLANNED and step.hook_outcome is None:

@@ -26,7 +26,7 @@ def session_line(row: SessionRow, unended: Iterable[TurnRow], *, rev: int, waiti
 
 
 def child_rows(row: SessionRow, task: TurnRow, born: int) -> ChildRows:
-    """Return what the order of a family needs of a child. `born`: its place among all sessions."""
+    """Return the facts of a child for the order of its family. `born`: its place among all sessions."""
     assert row.session.lineage is not None, "it is a child"
     return ChildRows(
         session=row.session.id,
@@ -51,7 +51,7 @@ def child_line(row: SessionRow, task: TurnRow, steps: Iterable[StepRow], *, wait
 
 
 def call_place(turn: TurnRow, above: Sequence[Session]) -> CallPlace:
-    """Return where the calls of a turn are made, for grants. `above`: its session, and those above it in order."""
+    """Return the place of a turn's calls, for grants. `above`: its session, and those above it in order."""
     session = above[0]
     return CallPlace(
         histories=tuple((one.id, one.epoch) for one in above),

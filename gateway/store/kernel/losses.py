@@ -85,7 +85,7 @@ def ask_anew(part: Part) -> int:
 
 
 def tell_loss(part: Part, owners: Mapping[OwnerName, Sequence[Principal]]) -> Loss | None:
-    """Return what this store lost last. The owners get one notice."""
+    """Return this store's last loss. The owners get one notice."""
     known = _known(part)
     if known is None:
         return None

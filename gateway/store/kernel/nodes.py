@@ -173,12 +173,12 @@ def _record_place(part: Part, row: Mapping[str, Any], *, left: bool = False) -> 
 
 
 def place_fact(name: str, left: int | None, now: datetime) -> Fact:
-    """Return what is known of a place. `left`: since when it takes no work on purpose, in microseconds."""
+    """Return the stored facts of a place. `left`: since when it takes no work on purpose, in microseconds."""
     return Fact(dump_json({"name": name, "left": left}), now + PLACE_KEPT_FOR)
 
 
 def _keep_place(part: Part, home: str) -> None:
-    """Keep what is known of the place of a node that lives. Written twice a month."""
+    """Store the facts of a live node's place. Written twice a month."""
     fact = part.facts.get((PLACES, home))
     if fact is not None and fact.until is not None and fact.until - part.now < PLACE_KEPT_FOR / 2:
         part.facts.put((PLACES, home), Fact(fact.value, part.now + PLACE_KEPT_FOR))

@@ -43,7 +43,7 @@ class MemoryStore(MemoryQueries):
 
     @property
     def terms(self) -> StoreTerms:
-        """Return what it may lose: all, without a notice."""
+        """Return its durability: all, without a notice."""
         return StoreTerms()
 
     async def probe(self) -> None:

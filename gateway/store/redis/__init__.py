@@ -52,12 +52,12 @@ class RedisStore(RedisQueries):
 
     @property
     def terms(self) -> StoreTerms:
-        """Return what the server may lose that the store is on now."""
+        """Return the durability of the store's present server."""
         return self._known.terms
 
     @property
     def reached(self) -> Reached:
-        """Return how far it is."""
+        """Return its progress."""
         return self._known.reached
 
     @property

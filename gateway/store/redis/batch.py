@@ -98,7 +98,7 @@ class BatchCache:
             self.histories.pop(next(iter(self.histories)))
 
     def take_in(self, batch: Batch, stamp: int) -> None:
-        """Keep what a batch wrote under the number of its commit."""
+        """Cache the rows of a batch under the number of its commit."""
         self._take_histories(batch, stamp)
         for key in batch.folded:
             self.drop(key)
@@ -213,7 +213,7 @@ class Batch:
         return [row for _, row in sorted(ended, key=itemgetter(0))]
 
     def conditions(self) -> tuple[dict[str, str], dict[str, int]]:
-        """Return what must hold so that this batch is written, so far."""
+        """Return the conditions for writing this batch, so far."""
         return dict(self.read), dict(self.alone)
 
     def restore(self, conditions: tuple[dict[str, str], dict[str, int]]) -> None:

@@ -41,7 +41,7 @@ class Found:
 
 
 def check_url(url: str, terms: StoreTerms) -> Durability:
-    """Return what a Redis promises. Raises `ConfigError` or `StoreError` for one that cannot hold the store."""
+    """Return the durability of a Redis. Raises `ConfigError` or `StoreError` for one that cannot hold the store."""
     return check_server(*address_of(url), terms).durability
 
 
@@ -54,7 +54,7 @@ def check_server(
     half: bool = False,
     noted: NotedStore | None = None,
 ) -> Found:
-    """Return what is known of a server that can hold the store. `begins`: mark an empty Redis as ours.
+    """Return the facts of a server that can hold the store. `begins`: mark an empty Redis as ours.
 
     `terms`: how much it may lose; None for a copy, which does not ask. `half`: accept a store that a copy fills, or
     left half filled. `noted`: the store that this node worked on last; another one is refused, and not marked.

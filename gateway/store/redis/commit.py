@@ -117,7 +117,7 @@ class Lists:
         return len(text) + elsewhere
 
     def _queue(self, key: str, turns: tuple[TurnId, ...], batch: Batch) -> tuple[TurnId, ...] | None:
-        """Store a session's queue in sections. Return what stands in its row; None when that is the queue."""
+        """Store a session's queue in sections. Return the content of its row; None when that is the queue."""
         before = (batch.known(key) or ABSENT).sections
         if len(turns) <= LONG and not before:
             return None

@@ -226,7 +226,7 @@ def _away(error: redis.RedisError, url: str) -> StoreError:
 
 
 def _text_of(error: redis.RedisError) -> str:
-    """Return what the server said, without the place in a script."""
+    """Return the server's message, without the place in a script."""
     return re.sub(r"\.? script: [0-9a-f]{40}, on @.*", "", str(error))
 
 
@@ -236,7 +236,7 @@ def refuses_writes(error: redis.RedisError) -> bool:
 
 
 def _right_for(text: str) -> str:
-    """Return how to give a user the right that it misses."""
+    """Return the command that gives a user its missing right."""
     found = re.search(r"'([a-z|]+)'", text)
     if found:
         return f"Give it the right `+{found[1]}`. {RUNBOOK}"

@@ -156,7 +156,7 @@ class RedisCopy:
             self.client.delete(self.key(COPYING), self.key(CHANGED))
 
     def _settle(self, into: CopiedRows) -> None:
-        """Read what changed meanwhile, until one script reads the rest."""
+        """Read the changes of the meantime, until one script reads the rest."""
         text = files("gateway.store.redis").joinpath("lua/settled.lua").read_text()
         script, keys = Script(self.client, text), [self.key(one) for one in (COPYING, CHANGED, "rev")]
         while True:

@@ -23,7 +23,7 @@ LOSES = {Durability.ALWAYS: 0, Durability.ONE_SECOND: 1, Durability.NONE: 2}
 
 
 def promise_of(client: Any, url: str, terms: StoreTerms | None) -> Durability:
-    """Return what the server promises. Raises `StoreError` when the terms want more."""
+    """Return the server's durability. Raises `StoreError` when the terms want more."""
     written = None if terms is None else terms.durability
     try:
         found: dict[str, str] = client.config_get(*DURABLE, *WHOLE)
@@ -49,7 +49,7 @@ def promise_of(client: Any, url: str, terms: StoreTerms | None) -> Durability:
 
 
 def _promised(found: Mapping[str, str]) -> Durability:
-    """Return what these settings promise. Without fsync while the AOF is rewritten, the loss has no bound."""
+    """Return the durability of these settings. Without fsync while the AOF is rewritten, the loss has no bound."""
     if found.get("appendonly") != "yes" or found.get("no-appendfsync-on-rewrite") != "no":
         return Durability.NONE
     known = {"always": Durability.ALWAYS, "everysec": Durability.ONE_SECOND}

@@ -82,7 +82,7 @@ def _as_text(data: bytes) -> str:
 
 
 def _as_bytes(text: str) -> bytes:
-    """Return what `_as_text` was given."""
+    """Return the input of `_as_text`."""
     left, data = -len(text) % _CHARACTERS, bytearray()
     for start in range(0, len(text), _CHARACTERS):
         bits = 0

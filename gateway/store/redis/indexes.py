@@ -112,7 +112,7 @@ def facts_of(namespace: str) -> str:
 
 
 def places_of(key: str, row: Any) -> dict[Place, Score]:
-    """Return where a row stands in the sorted sets."""
+    """Return a row's places in the sorted sets."""
     if row is None:
         return {}
     find = _PLACES.get(key.partition(":")[0])
@@ -215,7 +215,7 @@ def _of_fact(key: str, row: Fact) -> Places:
 
 
 def places_of_fact(key: str, kept: Fact | None) -> dict[Place, Score]:
-    """Return where a fact may stand that was not read, at no known score. `kept`: an earlier state of it, if any."""
+    """Return the possible places of an unread fact, at no known score. `kept`: an earlier state of it, if any."""
     namespace = namespace_of(key)
     if namespace in LASTING:
         return {(facts_of(namespace), key): -1 if kept is None else 0}

@@ -168,7 +168,7 @@ class SharedKnowledge:
 
     @property
     def reached(self) -> Reached:
-        """Return how far the store is, for a note."""
+        """Return the store's progress, for a note."""
         life, revision = max((one.known.number, one.sure) for one in self.threads)
         return max(self.noted, Reached(life=life, revision=revision), key=lambda one: (one.life, one.revision))
 
@@ -264,7 +264,7 @@ class Lives:
             raise Lost(found)
 
     def head(self, number: int, needs: int, *, asks_time: bool) -> Head:
-        """Return what a commit says before its lists. `number` 0: it only checks."""
+        """Return the head of a commit, before its lists. `number` 0: it only checks."""
         return Head(
             life=str(self.known),
             lane=self._lane,
@@ -284,7 +284,7 @@ class Lives:
         self.sure = self.told
 
     def wrote(self, lane: str, rev: int) -> None:
-        """Note what the server keeps of the last request of this thread, and the revision that it had then."""
+        """Note the server's record of this thread's last request, and its revision."""
         self._lane, self._left, self._is_new = lane, rev, False
         self.saw(rev)
         self.agreed()

@@ -54,7 +54,7 @@ def laid_out(turns: tuple[TurnId, ...], before: Sequence[Section]) -> tuple[tupl
 
 
 def _place(turns: tuple[TurnId, ...], section: Section, at: int) -> int | None:
-    """Return where a section stands, whole, at this place or later."""
+    """Return the index of a whole section, at this place or later."""
     try:
         first = turns.index(section.turns[0], at)
     except ValueError:

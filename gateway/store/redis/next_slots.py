@@ -85,7 +85,7 @@ def new_slots(
 
 
 def _place(source: RedisSource, row: SlotRow) -> tuple[bool, int]:
-    """Return where a slot stands in its conversation: cards of sessions other than a main one come last."""
+    """Return the place of a slot in its conversation: cards of sessions other than a main one come last."""
     session = row.slot.session
     if row.slot.kind is not SlotKind.CARD or session is None:
         return False, row.seq

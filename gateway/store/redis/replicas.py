@@ -30,7 +30,7 @@ class WaitCommand:
 
 
 def waits_for(replicas: int, found: Found) -> WaitCommand | None:
-    """Return how a commit waits for its replicas; None when it does not."""
+    """Return the wait of a commit for its replicas; None when it does not."""
     if not replicas:
         return None
     return WaitCommand(replicas, on_disk=found.version >= WAITAOF and found.durability is Durability.ALWAYS)

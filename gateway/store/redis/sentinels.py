@@ -72,7 +72,7 @@ def _why_not(name: str, watched: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _cure_of(error: redis.RedisError) -> str:
-    """Return what helps against what a Sentinel answered; empty for one that does not answer."""
+    """Return the cure for a Sentinel's answer; empty for one that does not answer."""
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
         return (
             "Give the user and the password of the Sentinels in store.url: "

@@ -66,7 +66,7 @@ class SeveralMissing(Missing):
     """Several acts of one transition miss something each: all of it is loaded together."""
 
     def __init__(self, each: Sequence[Missing]) -> None:
-        """Take what each of them misses."""
+        """Take the missing rows of each."""
         super().__init__("several")
         self.each = each
 

@@ -447,7 +447,7 @@ class RedisThread:
         return frozenset()
 
     def _call(self, words: list[Word]) -> list[str]:
-        """Return what the commit script answers. Raises `Lost`."""
+        """Return the answer of the commit script. Raises `Lost`."""
         answer = self._until_answered(lambda: self._send(words))
         if answer[0] == "lost":
             raise Lost(answer[5])

@@ -6,7 +6,7 @@ SELECT id, tool, kind, matches, risk, place, session, epoch, root_kind, conversa
 FROM grants WHERE id = ?;
 
 -- name: place_of_turn
--- What grants need to know of a turn: its session, conversation and person; of its session the lineage and root's kind.
+-- Facts of a turn for grants: its session, conversation and person; the lineage and root's kind of that session.
 SELECT t.session, t.conversation, t.principal, s.lineage, s.root_kind
 FROM turns AS t JOIN sessions AS s ON s.id = t.session WHERE t.id = ?;
 

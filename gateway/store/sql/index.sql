@@ -127,7 +127,7 @@ LIMIT max(0, min(?3, ?4 - (
 )));
 
 -- name: is_unsent
--- Whether this conversation has unsent slots.
+-- True if this conversation has unsent slots.
 SELECT EXISTS (
     SELECT 1 FROM slots INDEXED BY slots_unsent WHERE conversation = ? AND state IN ('due', 'sending')
 );
@@ -147,5 +147,5 @@ ORDER BY seq LIMIT ?3;
 SELECT id FROM slots INDEXED BY slots_again WHERE again_at <= ? ORDER BY seq LIMIT ?;
 
 -- name: slot_newer
--- Whether a slot has a newer version than this one.
+-- One row if a slot has a newer version than this one.
 SELECT 1 FROM slots WHERE id = ? AND version > ?;

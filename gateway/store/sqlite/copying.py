@@ -404,7 +404,7 @@ def put_about(path: str, about: Mapping[str, str]) -> None:
 
 
 def read_about(path: str) -> Mapping[str, str] | None:
-    """Return what a backup says of itself; None for a store that is no backup. Raises `StoreError`."""
+    """Return the facts about a backup; None for a store that is no backup. Raises `StoreError`."""
     sql = _statements()
     check_file(path, len(load_migrations()))
     try:

@@ -82,7 +82,7 @@ def refuse_damaged(path: str) -> None:
 
 
 def judge(log: Bytes, index: bytes) -> DamageFinding:
-    """Return how much of a log SQLite would read, and whether the dropped rest was acknowledged. Pure."""
+    """Return the finding about a log: the part that SQLite would read, and the fate of the rest. Pure."""
     header, known = read_header(log), read_index(index)
     if header is None:
         return _without_header(log, known)

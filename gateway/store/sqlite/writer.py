@@ -214,7 +214,7 @@ class Writer(StoreThreads):
         return tuple([_file_at(name) for name in self._names])
 
     def _written(self) -> Written:
-        """Return how far the open log is written, even if it was moved in the middle of a commit."""
+        """Return the written length of the open log, even if it was moved in the middle of a commit."""
         if self._log is None:
             return None
         found = os.fstat(self._log)

@@ -302,8 +302,8 @@ function feed(parser, text) {
  * Writes Markdown into an element piece by piece; what is written stays, but for a mark that turns out to be text, so it can
  * be selected while it grows.
  *
- * What the parser does not know is mended here: `snake_case` has no emphasis in it, `x[0]` is no link, where an address ends,
- * and that code in a list is indented with the list.
+ * Corrects the parser: `snake_case` has no emphasis in it, `x[0]` is no link, an address has its end, and code in a list is
+ * indented with the list.
  * @param {HTMLElement} root  owned by the writer until `end`
  */
 export function writer(root) {

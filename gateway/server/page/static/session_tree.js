@@ -87,7 +87,7 @@ export function endsLine(steps) {
 }
 
 /**
- * What a workflow does now, in one line with at most six names; empty for a single sub-session.
+ * Returns the running steps of a workflow, in one line with at most six names; empty for a single sub-session.
  * @param {import("./types.js").ChildRow["steps"]} steps
  */
 export function stepsLine(steps) {
@@ -115,7 +115,7 @@ const ANSWER = { ...DECISION, word: "waits for an answer" };
 const ITS_OWN = { word: "waits for sub-sessions", icon: "clock", tone: "dim", ended: false };
 
 /**
- * How a sub-session stands, by the best of what is known: what its parent was told, its own turn, its line in the list.
+ * Returns the state of a sub-session from the best source: its parent's row, its own turn, or its line in the list.
  * @param {{line: SessionLine|null, live: boolean, told: import("./types.js").ChildRow|null, turn: any, waiting: number, questions: number}} known
  * `turn`: its last one, when its rows are here; `waiting`: open cards, of which so many are `questions`
  * @returns {Standing}

@@ -68,7 +68,7 @@
     true, // errors of files do not bubble
   );
   addEventListener("unhandledrejection", function (event) {
-    // What each browser says of a module that a running page could not load.
+    // Each browser's error for a module that a running page could not load.
     if (event.reason instanceof TypeError && /module/i.test(event.reason.message)) recover();
   });
 })();

@@ -72,7 +72,7 @@ DELETE FROM staged WHERE kind = ? AND key = ?;
 SELECT key, place, text FROM staged WHERE kind = ? ORDER BY length(key), key;
 
 -- name: make_about
--- What a backup says of itself, beside the rows of its store.
+-- Facts about a backup, beside the rows of its store.
 CREATE TABLE backup (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- name: put_about

@@ -38,9 +38,9 @@ function lastMessage() {
   return row && row.type === "message" ? row.text : "";
 }
 
-/** Whether every file of the message is there. */
+/** True if every file of the message is there. */
 const allReady = () => added.value.every((one) => one.state === "ready");
-/** Whether some upload goes on by itself. */
+/** True while an upload is under way. */
 const underWay = () => added.value.some((one) => one.state === "waiting" || one.state === "uploading");
 
 /** @param {{onSent: () => void}} props */
