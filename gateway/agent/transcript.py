@@ -152,9 +152,9 @@ def _is_plain(message: Inbound) -> bool:
     return not (message.quoted or message.unread or message.attachments or message.principal == SYSTEM_HOME)
 
 
-def ungiven(turn: TurnView) -> tuple[InboundId, ...]:
+def ungiven(turn: TurnView) -> tuple[Received, ...]:
     """Return the messages of the turn that no answer has seen yet."""
-    return tuple(received.id for received in turn.inputs if received.given is None)
+    return tuple(received for received in turn.inputs if received.given is None)
 
 
 def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterable[Message]:

@@ -132,7 +132,8 @@ class Intake(Protocol):
 
         The message must be of the same principal and conversation, of a MODEL turn or context, and unread by any model.
         A message is unread while it is not given and its turn is QUEUED or PARKED, or RUNNING with an open call. No
-        model is asked before that. Context is unread while it has no turn, or a QUEUED one without an answer. The
+        model is asked before that. It is unread too when it came after the claim and the last result: the request under
+        way does not contain it. Context is unread while it has no turn, or a QUEUED one without an answer. The
         duplicate of an edit returns True.
         """
         ...

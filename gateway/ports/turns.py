@@ -15,7 +15,7 @@ from gateway.domain.children import MessageFate, NewChild, NewMessage, SpawnRefu
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.domain.messages import FetchedFile
+from gateway.domain.messages import FetchedFile, Received
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
 from gateway.domain.task_lists import TaskItem
@@ -74,7 +74,7 @@ class TurnQueue(Protocol):
         state: TurnState,
         *,
         answer: Answer | None,
-        given: Sequence[InboundId],
+        given: Sequence[Received],
         slots: Sequence[NewSlot],
         timers: Sequence[NewWait],
     ) -> bool:
@@ -218,13 +218,13 @@ class TurnJournal(Protocol):
     """Journal of a turn, written before acting. Called by `gateway.agent` and `gateway.toolcalls` under a lease."""
 
     async def plan(
-        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+        self, lease: Lease, answer: Answer, *, given: Sequence[Received], slots: Sequence[NewSlot]
     ) -> TurnView:
         """Store an answer with calls: a FINISHED model step, then a PLANNED tool step for each call. Return the new
         turn view.
 
-        Step numbers continue. `given` messages count as given before the model step. Raises `LeaseLost` also when the
-        turn is STOPPING.
+        Step numbers continue. `given` messages count as given before the model step, with the text that the model read:
+        an edit that came meanwhile is undone. Raises `LeaseLost` also when the turn is STOPPING.
         """
         ...
 

@@ -14,7 +14,7 @@ from gateway.domain.durability import Durability, Reached, StoreTerms
 from gateway.domain.grants import Grant
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import GrantId, InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.domain.messages import FetchedFile, Inbound, Press, Refused
+from gateway.domain.messages import FetchedFile, Inbound, Press, Received, Refused
 from gateway.domain.nodes import HomeHolder, Loss, NodeEntry, NodeLine
 from gateway.domain.retention import Keep, LostFiles, Trimmed
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
@@ -157,7 +157,7 @@ class KernelStore(ABC):
         state: TurnState,
         *,
         answer: Answer | None,
-        given: Sequence[InboundId],
+        given: Sequence[Received],
         slots: Sequence[NewSlot],
         timers: Sequence[NewWait],
     ) -> bool:
@@ -171,7 +171,7 @@ class KernelStore(ABC):
     # --- turn journal -----------------------------------------------------------------------
 
     async def plan(
-        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+        self, lease: Lease, answer: Answer, *, given: Sequence[Received], slots: Sequence[NewSlot]
     ) -> TurnView:
         """Store an answer with its calls planned."""
         return await self.run(lambda part: journal.plan(part, lease, answer, given, slots))

@@ -61,7 +61,7 @@ async def fill(store: Store, numbers: Iterator[int], places: Sequence[Conversati
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         (claimed,) = await store.claim(NODE)
         lease = claimed.lease
-        given = [received.id for received in (await store.turn(lease.turn)).inputs]
+        given = (await store.turn(lease.turn)).inputs
         slots = [said(ANSWER, where=places[number % len(places)])]
         assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=slots, timers=[])
 

@@ -111,7 +111,7 @@ class FamilyScene(Scene):
 
     async def end_held(self, lease: Lease, state: TurnState = TurnState.DONE, text: str = "All is well.") -> bool:
         """End the turn with this text."""
-        given = [one.id for one in (await self.view(lease.turn)).inputs]
+        given = (await self.view(lease.turn)).inputs
         return await self.store.finish_turn(lease, state, answer=answer(text), given=given, slots=[], timers=[])
 
     async def session(self, session: SessionId) -> Session:

@@ -131,7 +131,7 @@ class Scene:
     async def plan(self, lease: Lease, calls: int = 1) -> None:
         """Plan an answer with so many calls, every message given."""
         view = await self.view(lease.turn)
-        ungiven = [received.id for received in view.inputs if received.given is None]
+        ungiven = [received for received in view.inputs if received.given is None]
         await self.store.plan(lease, answer(calls=calls), given=ungiven, slots=[])
 
     async def asked(
@@ -183,7 +183,7 @@ class Scene:
     async def finish(self, lease: Lease, state: TurnState = TurnState.DONE) -> bool:
         """End the turn with a short answer, every message given."""
         view = await self.view(lease.turn)
-        given = [received.id for received in view.inputs]
+        given = view.inputs
         return await self.store.finish_turn(lease, state, answer=answer(), given=given, slots=[], timers=[])
 
     async def came(self, lease: Lease, n: int, what: ToolResult, slots: Sequence[NewSlot] = ()) -> None:

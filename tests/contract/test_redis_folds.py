@@ -167,7 +167,7 @@ def earlier(rows: dict[str, str]) -> str:
 
 async def test_unsettled_turn_is_not_folded(scene: FamilyScene) -> None:
     lease = await scene.running()
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     assert await scene.store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=[said()], timers=[])
     assert await fold(scene.store) == 1  # looked at, and put off
     assert await fold(scene.store) == 0
@@ -210,7 +210,7 @@ async def test_two_nodes_that_fold_lose_no_row(scene: FamilyScene, url: str) -> 
     try:
         for _ in range(30):
             lease = await scene.running()
-            given = [one.id for one in (await scene.view(lease.turn)).inputs]
+            given = (await scene.view(lease.turn)).inputs
             end = scene.store.finish_turn(
                 lease, TurnState.DONE, answer=answer(), given=given, slots=[said()], timers=[]
             )

@@ -233,7 +233,7 @@ async def _a_plain_turn(scene: Scene) -> None:
 
 async def _answer(scene: Scene, claimed: Claimed) -> None:
     assert claimed.view is not None
-    given = [one.id for one in claimed.view.inputs]
+    given = claimed.view.inputs
     end = TurnState.DONE
     assert await scene.store.finish_turn(claimed.lease, end, answer=answer(), given=given, slots=[said()], timers=[])
 

@@ -46,7 +46,7 @@ async def _reserve(scene: Scene, lease: Lease, *lines: BudgetLine, tokens: int =
 async def _answer(scene: Scene, lease: Lease, usage: Usage = USED) -> None:
     """End the turn with an answer that used so much."""
     last = replace(answer(), usage=usage)
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     assert await scene.store.finish_turn(lease, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
 
 

@@ -131,14 +131,14 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
     scene.clock.advance(60)
     held = await scene.work(below)
     scene.clock.advance(3)
-    last, given = spent("found", 40, 4, 3), [one.id for one in (await scene.view(held.turn)).inputs]
+    last, given = spent("found", 40, 4, 3), (await scene.view(held.turn)).inputs
     assert await scene.store.finish_turn(held, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
     inner = (await scene.wait(below.wait)).payload
     assert [inner[key] for key in ("input_tokens", "output_tokens", "cost_micros", "active_ms")] == [40, 4, 3, 3000]
     lease = await scene.work(child)
     scene.clock.advance(1)
     await scene.came(lease, 1, result("found"))
-    last, given = spent("done", 200, 20, 14), [one.id for one in (await scene.view(lease.turn)).inputs]
+    last, given = spent("done", 200, 20, 14), (await scene.view(lease.turn)).inputs
     assert await scene.store.finish_turn(lease, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
     assert (await scene.wait(child.wait)).payload == {
         "child": child.session,
@@ -158,7 +158,7 @@ async def test_answer_includes_usage_of_children_not_awaited(scene: FamilyScene,
     lease = await scene.work(child)
     await scene.begin_calls(lease)
     held = await scene.work(await scene.born(lease, 1, SESSION))
-    last, given = spent("found", 40, 4, 3), [one.id for one in (await scene.view(held.turn)).inputs]
+    last, given = spent("found", 40, 4, 3), (await scene.view(held.turn)).inputs
     if ended:
         assert await scene.store.finish_turn(held, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
     else:
@@ -297,7 +297,7 @@ async def test_a_child_hears_of_its_own_child_within_its_task(scene: FamilyScene
     lease = await scene.work(child)
     await scene.begin_calls(lease)
     below = await scene.born(lease, 1, SESSION)
-    held, given = await scene.work(below), [one.id for one in (await scene.view(lease.turn)).inputs]
+    held, given = await scene.work(below), (await scene.view(lease.turn)).inputs
     async with scene.store.event_bus.subscribe(turn_topic(child.turn)) as events:
         assert await scene.end_held(held, text="from below")
         assert await anext(aiter(events)) == TurnWoken(turn=child.turn)
@@ -423,7 +423,7 @@ async def test_an_answer_and_no_slot_is_enough(scene: FamilyScene) -> None:
     for n, (text, slots, told) in enumerate([("answer", [said("slot")], "answer"), ("", [], "")], 1):
         child = await scene.born(lease, n)
         held = await scene.work(child)
-        given = [one.id for one in (await scene.view(held.turn)).inputs]
+        given = (await scene.view(held.turn)).inputs
         last = answer(text)
         assert await scene.store.finish_turn(held, TurnState.DONE, answer=last, given=given, slots=slots, timers=[])
         assert (await scene.wait(child.wait)).payload["text"] == told

@@ -160,7 +160,7 @@ async def test_an_answer_without_text_takes_it_away(scene: Scene) -> None:
 async def test_the_last_word_stands_in_its_place(scene: Scene, state: TurnState) -> None:
     """No second message: `Stopped.` where the answer was being written."""
     lease = await _opened(scene)
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     slots = [said("first"), said("last", slot=SlotId("other"))]
     assert await scene.store.finish_turn(lease, state, answer=None, given=given, slots=slots, timers=[])
     assert await _texts(scene) == ["last", "first"]

@@ -15,7 +15,7 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, new_wait, result, route, seconds
+from tests.support.makers import BOB, CHAT, OTHER_CHAT, answer, inbound, new_wait, result, route, seconds
 
 UNREADABLE = Drop(reason=DropReason.UNREADABLE, told=True)
 CHANNELS = ["telegram", "slack"]
@@ -141,6 +141,46 @@ async def test_an_edit_is_late_while_somebody_holds_the_turn(store: Store, scene
     assert await scene.state(lease.turn) is TurnState.STOPPING
     assert not await scene.edit(message, "newer")
     assert (await scene.received("old")).given is None
+
+
+async def test_an_edit_of_what_came_while_a_model_is_asked_counts(store: Store, scene: Scene) -> None:
+    """The request under way does not contain it; the next one does."""
+    lease = await scene.running()
+    for wanted in ("newest", "newest of all"):
+        given = (await scene.view(lease.turn)).inputs
+        message = inbound("old")
+        await _accept(store, message, running=WhileRunning.STEER)
+        assert await scene.edit(message, "new")
+        assert await scene.edit(message, wanted)
+        view = await store.plan(lease, answer(calls=0), given=given, slots=[])
+        assert (view.inputs[-1].message.text, view.inputs[-1].given) == (wanted, None)
+        assert not await scene.edit(message, "too late"), "the holder asks the model with it now"
+
+
+async def test_an_edit_is_late_when_the_turn_is_claimed_again(store: Store, scene: Scene) -> None:
+    """The claim reads what came before it, also what no model was asked about."""
+    lease = await scene.running()
+    message = inbound("old")
+    await _accept(store, message, running=WhileRunning.STEER)
+    await store.release(lease)
+    assert await scene.edit(message, "new")
+    await scene.claim()
+    assert not await scene.edit(message, "too late")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_message_stays_as_the_model_read_it(store: Store, scene: Scene, ends: bool) -> None:
+    """A holder may read a turn once more before it asks: an edit after that is undone by the answer."""
+    lease = await scene.running()
+    message = inbound("old")
+    await _accept(store, message, running=WhileRunning.STEER)
+    read = (await scene.view(lease.turn)).inputs
+    assert await scene.edit(message, "new")
+    if ends:
+        assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=read, slots=[], timers=[])
+    else:
+        await store.plan(lease, answer(calls=1), given=read, slots=[])
+    assert (await scene.received("old")).given == 0
 
 
 @pytest.mark.parametrize("call", ["planned", "asked", "started"])

@@ -90,7 +90,7 @@ async def test_transition_that_failed_anywhere_can_be_repeated(world: World, who
     (claimed,) = await done(lambda: store.claim(NODE))
     assert claimed.lease.turn == accepted.turn
     lease = claimed.lease
-    given = [one.id for one in (await store.turn(lease.turn)).inputs]
+    given = (await store.turn(lease.turn)).inputs
     await done(lambda: store.plan(lease, answer(calls=1), given=given, slots=[said()]))
     assert await done(lambda: store.open_waits(lease, [wait], [card(wait.id)])) == 1
     assert await done(lambda: store.park(lease))

@@ -153,7 +153,7 @@ async def _fetches(scene: FamilyScene, lease: Lease) -> None:
 async def _speaks(scene: FamilyScene, lease: Lease) -> None:
     (message,) = (await scene.view(lease.turn)).inputs
     await scene.store.finish_turn(
-        lease, TurnState.DONE, answer=answer(), given=[message.id], slots=[file_slot("a.ogg", n=0)], timers=[]
+        lease, TurnState.DONE, answer=answer(), given=[message], slots=[file_slot("a.ogg", n=0)], timers=[]
     )
 
 

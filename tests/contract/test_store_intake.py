@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.events import TurnWoken, turn_topic
-from gateway.domain.ids import InboundId, SessionId
+from gateway.domain.ids import SessionId
 from gateway.domain.messages import Conversation, Received
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import Origin, SessionKind
@@ -461,11 +461,11 @@ async def test_every_accepted_message_is_a_row_of_its_session(scene: Scene) -> N
 async def test_a_message_counts_as_given_before_the_step_that_got_it(scene: Scene) -> None:
     """`given` is the number of the model step, and only of the messages that were named."""
     lease = await scene.running()
-    later = await scene.say("later", running=WhileRunning.STEER)
-    first = (await scene.view(lease.turn)).inputs[0].id
+    await scene.say("later", running=WhileRunning.STEER)
+    first, later = (await scene.view(lease.turn)).inputs
     await scene.store.plan(lease, answer(calls=1), given=[first], slots=[])
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0, None]
-    await scene.store.plan(lease, answer(calls=0), given=[InboundId(later.inbound)], slots=[])
+    await scene.store.plan(lease, answer(calls=0), given=[later], slots=[])
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0, 2]
 
 

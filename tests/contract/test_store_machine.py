@@ -322,7 +322,7 @@ class StoreMachine(WayOut):
         timers = [copy_timer(slot, expires_in=seconds(30))] if where == PAGE else []
 
         async def do(world: World, lease: Lease) -> object:
-            given = [received.id for received in (await world.store.turn(lease.turn)).inputs] if give else []
+            given = (await world.store.turn(lease.turn)).inputs if give else ()
             slots = [said(where=where, slot=early_id(lease) if over else slot)]
             slots += [status(lease, "2 s")] if over else []
             return await world.store.finish_turn(lease, state, answer=last, given=given, slots=slots, timers=timers)
@@ -382,7 +382,7 @@ class StoreMachine(WayOut):
 
         async def do(world: World, lease: Lease) -> object:
             inputs = (await world.store.turn(lease.turn)).inputs
-            given = [received.id for received in inputs if received.given is None] if give else []
+            given = [received for received in inputs if received.given is None] if give else []
             slots = [said("Once upon a time.", slot=early_id(lease))] if over else []
             return await world.store.plan(lease, planned, given=given, slots=slots)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
 import pytest
 
-from gateway.domain.ids import InboundId, NodeId, Principal
+from gateway.domain.ids import NodeId, Principal
+from gateway.domain.messages import Received
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
 from gateway.domain.turns import Lease, TurnKind, TurnState
@@ -136,7 +137,7 @@ async def test_a_message_that_meets_the_end_is_never_lost(scene: Scene) -> None:
     """Either the turn goes on with it, or it starts a turn of its own."""
     for _ in range(30):
         lease = await scene.running()
-        given = [received.id for received in (await scene.view(lease.turn)).inputs]
+        given = (await scene.view(lease.turn)).inputs
         ended, joined = await _at_once([_finished(scene, lease, given), _steered(scene)])
         assert ended != joined
         if not ended:
@@ -145,7 +146,7 @@ async def test_a_message_that_meets_the_end_is_never_lost(scene: Scene) -> None:
             assert await scene.finish(await scene.claim())
 
 
-async def _finished(scene: Scene, lease: Lease, given: list[InboundId]) -> bool:
+async def _finished(scene: Scene, lease: Lease, given: Sequence[Received]) -> bool:
     return await scene.store.finish_turn(lease, TurnState.DONE, answer=None, given=given, slots=[], timers=[])
 
 

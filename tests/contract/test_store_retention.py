@@ -75,7 +75,7 @@ async def settled(scene: Scene) -> TurnId:
 
 async def end(scene: Scene, lease: Lease, slots: Sequence[NewSlot], timers: Sequence[NewWait] = ()) -> None:
     """End a turn with these slots."""
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     assert await scene.store.finish_turn(
         lease, TurnState.DONE, answer=answer(), given=given, slots=slots, timers=timers
     )

@@ -119,7 +119,7 @@ async def test_further_task_answers_the_waiting_call(scene: FamilyScene) -> None
     assert (await scene.step(lease.turn, n)).state is StepState.ASKED
     assert await scene.store.park(lease)
     again = await scene.claim()
-    given = [one.id for one in (await scene.view(again.turn)).inputs]
+    given = (await scene.view(again.turn)).inputs
     await scene.store.finish_turn(
         again, TurnState.DONE, answer=spent("Three.", 70, 7, 0), given=given, slots=[], timers=[]
     )
@@ -162,7 +162,7 @@ async def test_message_joins_the_task_at_work(scene: FamilyScene) -> None:
         "Look at the disk.",
         "And the folders?",
     ]
-    first = (await scene.view(held.turn)).inputs[0].id
+    first = (await scene.view(held.turn)).inputs[0]
     early = await scene.store.finish_turn(
         held, TurnState.DONE, answer=spent("Nine.", 1, 1, 0), given=[first], slots=[], timers=[]
     )

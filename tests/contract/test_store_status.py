@@ -36,7 +36,7 @@ async def _opened(scene: Scene, *, where: Conversation = CHAT) -> Lease:
 
 
 async def _end(scene: Scene, lease: Lease, state: TurnState, *slots: NewSlot) -> bool:
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     return await scene.store.finish_turn(lease, state, answer=None, given=given, slots=slots, timers=[])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.ids import CallId, InboundId, WaitId
+from gateway.domain.ids import CallId, WaitId
 from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.steps import Answer, StepKind, StepState, Usage
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
@@ -31,7 +31,7 @@ async def test_an_answer_is_stored_whole_with_its_calls(scene: Scene, clock: Fak
         usage=Usage(input_tokens=5, output_tokens=7),
         opaque={"p": [1, {"a": None}]},
     )
-    await scene.store.plan(lease, given, given=[received.id], slots=[said("look ☂")])
+    await scene.store.plan(lease, given, given=[received], slots=[said("look ☂")])
     view = await scene.view(lease.turn)
     assert [(step.n, step.kind, step.state) for step in view.steps] == [
         (0, StepKind.MODEL, StepState.FINISHED),
@@ -64,7 +64,7 @@ async def test_a_message_is_given_once(scene: Scene) -> None:
     """Naming it again does not move it."""
     lease = await scene.planned()
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.store.plan(lease, answer(calls=1), given=[received.id], slots=[])
+    await scene.store.plan(lease, answer(calls=1), given=[received], slots=[])
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0]
 
 
@@ -74,7 +74,7 @@ async def test_a_stopping_turn_plans_nothing(scene: Scene) -> None:
     await scene.stop()
     before = await scene.rows()
     with pytest.raises(LeaseLost):
-        await scene.store.plan(lease, answer(calls=1), given=[InboundId("i")], slots=[said()])
+        await scene.store.plan(lease, answer(calls=1), given=[], slots=[said()])
     assert await scene.rows() == before
 
 

@@ -239,7 +239,7 @@ async def _answered_on_page(scene: Scene, *, owner: OwnerName = ANN) -> SlotId:
     timer = copy_timer(slot, expires_in=seconds(30), owner=owner)
     shown = said("From the page.", where=PAGE, slot=slot)
     assert await scene.store.finish_turn(
-        lease, TurnState.DONE, answer=answer(), given=[received.id], slots=[shown], timers=[timer]
+        lease, TurnState.DONE, answer=answer(), given=[received], slots=[shown], timers=[timer]
     )
     return slot
 

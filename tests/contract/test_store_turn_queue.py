@@ -324,7 +324,7 @@ async def test_the_end_of_a_turn_is_one_transition(scene: Scene, clock: FakeCloc
     timer = copy_timer(shown.id, expires_in=seconds(30))
     last = answer("Done.")
     assert await scene.store.finish_turn(
-        lease, TurnState.DONE, answer=last, given=[received.id], slots=[slot], timers=[timer]
+        lease, TurnState.DONE, answer=last, given=[received], slots=[slot], timers=[timer]
     )
     view = await scene.view(lease.turn)
     assert (view.turn.state, view.turn.ended_at) == (TurnState.DONE, clock.now())
@@ -348,9 +348,7 @@ async def test_a_turn_can_end_without_an_answer(scene: Scene) -> None:
     """A command's result is a slot, not a model step."""
     lease = await scene.running(kind=TurnKind.COMMAND)
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.store.finish_turn(
-        lease, TurnState.DONE, answer=None, given=[received.id], slots=[said("ok")], timers=[]
-    )
+    await scene.store.finish_turn(lease, TurnState.DONE, answer=None, given=[received], slots=[said("ok")], timers=[])
     view = await scene.view(lease.turn)
     assert (view.turn.state, view.steps) == (TurnState.DONE, ())
     assert all(r.given is not None for r in view.inputs)
@@ -363,7 +361,7 @@ async def test_a_turn_is_not_done_while_a_message_waits(scene: Scene) -> None:
     await scene.say("one more thing", running=WhileRunning.STEER)
     before = await scene.rows()
     assert not await scene.store.finish_turn(
-        lease, TurnState.DONE, answer=answer(), given=[received.id], slots=[said()], timers=[]
+        lease, TurnState.DONE, answer=answer(), given=[received], slots=[said()], timers=[]
     )
     assert await scene.rows() == before
     assert await scene.finish(lease)

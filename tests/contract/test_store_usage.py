@@ -39,7 +39,7 @@ async def _compact(scene: Scene, through: TurnId, summary: str = "In short.", *,
 
 
 async def _end(scene: Scene, lease: Lease, last: Answer, state: TurnState = TurnState.DONE) -> bool:
-    given = [one.id for one in (await scene.view(lease.turn)).inputs]
+    given = (await scene.view(lease.turn)).inputs
     return await scene.store.finish_turn(lease, state, answer=last, given=given, slots=[], timers=[])
 
 

@@ -233,7 +233,7 @@ class ToolBench:
         turn = await self.engine.say()
         lease = await self.engine.claim()
         view = await self.engine.store.turn(turn)
-        given = [one.id for one in view.inputs]
+        given = view.inputs
         await self.engine.store.plan(lease, Answer(text="", calls=calls, model="scripted"), given=given, slots=[])
         return lease
 

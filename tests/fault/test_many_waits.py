@@ -61,7 +61,7 @@ async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
     )
     lease = (await store.claim(NODE))[0].lease
     view = await store.turn(lease.turn)
-    await store.plan(lease, answer(calls=1), given=[one.id for one in view.inputs], slots=[])
+    await store.plan(lease, answer(calls=1), given=view.inputs, slots=[])
     wait = WaitId(mint("w"))
     slot = SlotId(mint("o"))
     new = new_wait(1, expires_in=HOUR, id=wait)

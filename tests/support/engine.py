@@ -223,7 +223,7 @@ class Engine:
         turn = await self.say(who=who, where=where)
         lease = await self.claim()
         view = await self.store.turn(turn)
-        given = [one.id for one in view.inputs]
+        given = view.inputs
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 

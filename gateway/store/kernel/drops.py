@@ -11,7 +11,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head, to_us
-from gateway.store.kernel import messages, turns
+from gateway.store.kernel import messages
 from gateway.store.kernel.messages import event_of
 from gateway.store.kernel.part import Part
 from gateway.store.kernel.rows import Fact, MessageRow, TurnRow, changed
@@ -104,22 +104,28 @@ def _amendable(part: Part, message: Inbound) -> MessageRow | None:
 
 
 def _is_unread(part: Part, found: MessageRow, row: TurnRow | None) -> bool:
-    """Return whether no model has read it: none is being asked for its turn, and no answer came.
+    """Return whether no model has read it: no request that is under way has it, and no answer came.
 
     An overheard message may have no turn yet.
     """
     if row is None:
         return found.received.context
-    if row.turn.kind is not TurnKind.MODEL or not _is_unasked(part, row):
+    if row.turn.kind is not TurnKind.MODEL or not _is_unasked(part, row, found):
         return False
     return not row.steps if found.received.context else found.received.given is None
 
 
-def _is_unasked(part: Part, row: TurnRow) -> bool:
-    """Return whether nobody holds the turn, or one of its calls has no result: until then no model is asked."""
-    if row.turn.state is TurnState.RUNNING:
-        return any(step.state is not StepState.FINISHED for step in turns.steps_of(part, row))
-    return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)
+def _is_unasked(part: Part, row: TurnRow, found: MessageRow) -> bool:
+    """Return whether no request to a model that is under way can contain the message.
+
+    Nobody holds its turn, or one of the calls has no result, or the message came after the last result and the claim:
+    the next request has it. If the holder read it all the same, its answer says so (`journal`).
+    """
+    if row.turn.state is not TurnState.RUNNING:
+        return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)
+    steps = [part.steps[row.turn.id, n] for n in range(row.steps)]
+    is_open = any(one.step.state is not StepState.FINISHED for one in steps)
+    return is_open or found.ord > max([row.rev, *(one.rev for one in steps)])
 
 
 def refuse(part: Part, refused: Refused) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.domain.audit import StartRecord
 from gateway.domain.hooks import HookOutcome
 from gateway.domain.ids import InboundId, TurnId, WaitId
-from gateway.domain.messages import FetchedFile
+from gateway.domain.messages import FetchedFile, Received
 from gateway.domain.sessions import works_in
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer, Step, StepKind, StepState
@@ -22,7 +22,7 @@ from gateway.store.child_rules import last_words
 from gateway.store.kernel import grants, homes, turns
 from gateway.store.kernel.budgets import settle
 from gateway.store.kernel.part import Part
-from gateway.store.kernel.rows import StepRow, TurnRow
+from gateway.store.kernel.rows import StepRow, TurnRow, changed
 from gateway.store.kernel.slots import add_slot, post, say, say_early
 
 
@@ -31,13 +31,14 @@ def finish_turn(
     lease: Lease,
     state: TurnState,
     answer: Answer | None,
-    given: Sequence[InboundId],
+    given: Sequence[Received],
     slots: Sequence[NewSlot],
     timers: Sequence[NewWait],
 ) -> bool:
     """End the turn with its last answer."""
     row = turns.held(part, lease)
-    ungiven = [one for one in row.inputs if part.messages[one].received.given is None and one not in given]
+    read = {received.id for received in given}
+    ungiven = [one for one in row.inputs if part.messages[one].received.given is None and one not in read]
     if state is TurnState.DONE and (ungiven or row.turn.state is TurnState.STOPPING):
         return False
     if answer is not None:
@@ -52,7 +53,7 @@ def finish_turn(
     return True
 
 
-def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> TurnView:
+def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[Received], slots: Sequence[NewSlot]) -> TurnView:
     """Store an answer with its calls planned."""
     row = turns.held(part, lease)
     if row.turn.state is TurnState.STOPPING:
@@ -67,13 +68,18 @@ def plan(part: Part, lease: Lease, answer: Answer, given: Sequence[InboundId], s
     return turns.view_of(part, lease.turn)
 
 
-def _add_answer(part: Part, row: TurnRow, answer: Answer, given: Sequence[InboundId]) -> int:
-    """Store a finished model step; the given messages count as given before it. Return its number."""
+def _add_answer(part: Part, row: TurnRow, answer: Answer, given: Sequence[Received]) -> int:
+    """Store a finished model step; the given messages count as given before it, as the model read them.
+
+    Return its number.
+    """
     n = row.steps
-    for message in given:
-        found = part.messages.get(message)
+    for received in given:
+        found = part.messages.get(received.id)
         if found is not None and found.received.turn == row.turn.id and found.received.given is None:
-            part.set_message(message, given=n)
+            part.set_message(received.id, given=n)
+            if found.received.message.text != received.message.text:
+                part.set_message(received.id, message=changed(found.received.message, text=received.message.text))
     turns.add_step(
         part,
         row,

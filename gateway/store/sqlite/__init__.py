@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from gateway.domain.ids import InboundId, NodeId, SlotId, TurnId
+from gateway.domain.ids import NodeId, SlotId, TurnId
+from gateway.domain.messages import Received
 from gateway.domain.slots import NewSlot, Slot
 from gateway.domain.steps import Answer
 from gateway.domain.turns import Lease, TurnKind, TurnState, company
@@ -104,7 +105,7 @@ class SqliteStore(SqliteQueries):
         state: TurnState,
         *,
         answer: Answer | None,
-        given: Sequence[InboundId],
+        given: Sequence[Received],
         slots: Sequence[NewSlot],
         timers: Sequence[NewWait],
     ) -> bool:

@@ -236,7 +236,7 @@ def _one(count: int) -> Iterator[tuple[Route, Inbound]]:
 
 async def _answer(store: Store, lease: Lease) -> None:
     """The turn ends with an answer. It stands on the page, so that no life has anything to deliver."""
-    given = [one.id for one in (await store.turn(lease.turn)).inputs]
+    given = (await store.turn(lease.turn)).inputs
     slots = [said(ANSWER, where=Conversation(channel="web", account="page", chat="ann"))]
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(ANSWER), given=given, slots=slots, timers=[])
 

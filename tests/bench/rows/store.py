@@ -67,9 +67,10 @@ async def _caller(store: Store, numbers: Iterator[int], left: Iterator[int]) -> 
         accepted = await store.accept(
             way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
         )
-        lease = (await store.claim(NODE))[0].lease
+        claimed = (await store.claim(NODE))[0]
+        lease = claimed.lease
         # The turn that waits longest is claimed, which may be another caller's.
-        given = [accepted.inbound] if lease.turn == accepted.turn else []
+        given = claimed.view.inputs if claimed.view is not None and lease.turn == accepted.turn else ()
         state = TurnState.DONE if given else TurnState.STOPPED
         assert await store.finish_turn(lease, state, answer=answer(), given=given, slots=[said()], timers=[])
 

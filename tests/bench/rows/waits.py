@@ -72,7 +72,7 @@ async def _ask_and_park(store: Store, numbers: Iterator[int]) -> None:
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         lease = (await store.claim(NODE))[0].lease
         view = await store.turn(lease.turn)
-        given = [received.id for received in view.inputs]
+        given = view.inputs
         await store.plan(lease, answer(calls=1), given=given, slots=[])
         wait = new_wait(1, expires_in=ttl, id=WaitId(mint("w")))
         # The page shows what is open without a send, so that the first life has nothing to deliver.

@@ -37,9 +37,10 @@ async def ended(engine: Engine) -> Lease:
     """A turn that is done, with a call, an attachment, and files of each kind."""
     await engine.say()
     lease = await engine.claim()
-    message = (await engine.store.turn(lease.turn)).inputs[0].id
+    (received,) = (await engine.store.turn(lease.turn)).inputs
+    message = received.id
     await engine.store.record_fetched(lease, message, [fetched(f"inbox/{message}-1.png")])
-    await engine.store.plan(lease, answer(calls=1), given=[message], slots=[])
+    await engine.store.plan(lease, answer(calls=1), given=[received], slots=[])
     await engine.store.finish_step(lease, 1, result())
     assert await engine.store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[], timers=[])
     spaces = engine.core.workspaces
@@ -80,7 +81,7 @@ async def test_files_of_a_turn_that_is_partly_there_stay(engine: Engine) -> None
     """A large turn goes in pieces; a crash between two of them leaves rows that name files."""
     await engine.say()
     lease = await engine.claim()
-    inputs = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
+    inputs = (await engine.store.turn(lease.turn)).inputs
     await engine.store.plan(lease, answer(calls=99), given=inputs, slots=[])
     assert await engine.store.finish_turn(lease, TurnState.STOPPED, answer=None, given=[], slots=[], timers=[])
     output = engine.core.workspaces.outputs(MAIN) / f"{lease.turn}-1.txt"

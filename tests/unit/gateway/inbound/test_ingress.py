@@ -266,7 +266,7 @@ async def test_usage_lists_own_use_and_all_use_for_owners_in_main(
         await engine.say("hi", who=speaker, where=place)
         lease = await engine.claim()
         answer = Answer(text="Yes.", model="big", usage=Usage(input_tokens=111, output_tokens=1))
-        given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
+        given = (await engine.store.turn(lease.turn)).inputs
         await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
     await engine.ingress.message(inbound("/usage", who=who, where=where, direct=where != GROUP))
 

@@ -104,7 +104,7 @@ class World:
     async def ends(self, lease: Lease, slots: list[NewSlot]) -> None:
         """End the turn."""
         view = await self.store.turn(lease.turn)
-        given = [one.id for one in view.inputs]
+        given = view.inputs
         done = await self.store.finish_turn(
             lease, TurnState.DONE, answer=answer(), given=given, slots=[said(), *slots], timers=()
         )

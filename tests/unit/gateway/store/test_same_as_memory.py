@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
-from gateway.domain.messages import Conversation, Inbound, Refused, RefusedReason
+from gateway.domain.messages import Conversation, Inbound, Received, Refused, RefusedReason
 from gateway.domain.routes import Drop, DropReason, Route, WhileRunning
 from gateway.domain.slots import NewSlot, Slot, SlotKind
 from gateway.domain.steps import StepState, Usage
@@ -401,8 +401,8 @@ def end(random: Random, number: int, clock: FakeClock) -> Act:
     return act
 
 
-def ungiven(view: TurnView) -> list[InboundId]:
-    return [received.id for received in view.inputs if received.given is None]
+def ungiven(view: TurnView) -> list[Received]:
+    return [received for received in view.inputs if received.given is None]
 
 
 def decide(random: Random, number: int, _clock: FakeClock) -> Step:

@@ -390,8 +390,9 @@ async def test_unstorable_text_is_stored_with_a_replacement_mark(path: str) -> N
     async with opened(path) as store:
         accepted = await say(store, text="half an emoji: \ud83d, nothing: \x00.")
         lease = (await store.claim(NODE))[0].lease
+        inputs = (await store.turn(lease.turn)).inputs
         spoken = replace(answer("half: \udc00"), opaque={"provider": "\ud83d"})
-        await store.plan(lease, spoken, given=[accepted.inbound], slots=[said("half: \udc00")])
+        await store.plan(lease, spoken, given=inputs, slots=[said("half: \udc00")])
         view = await store.turn(accepted.turn)
         assert view.inputs[0].message.text == "half an emoji: \ufffd, nothing: \x00."
         assert view.steps[0].answer == replace(spoken, text="half: \ufffd", opaque={"provider": "\ufffd"})

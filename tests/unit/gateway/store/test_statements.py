@@ -171,7 +171,7 @@ class Counted:
 
         session = SessionId(f"dm:{key}")
         self.ticks = 0
-        accepted = await store.accept(
+        await store.accept(
             route(session), inbound(key=key), TurnKind.MODEL, running=WhileRunning.STEER, say_if_waiting=None
         )
         count("accept")
@@ -180,7 +180,7 @@ class Counted:
         lease = claimed.lease
         await store.renew(lease)
         count("renew")
-        given, slots = [accepted.inbound], [said()]
+        given, slots = () if claimed.view is None else claimed.view.inputs, [said()]
         await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=slots, timers=[])
         count("finish")
         (slot,) = await store.claim_slots(NODE, ["telegram"], 10)

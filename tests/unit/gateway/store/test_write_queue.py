@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.events import TURNS
-from gateway.domain.ids import InboundId, NodeId
+from gateway.domain.ids import NodeId
+from gateway.domain.messages import Received
 from gateway.domain.turns import Lease, TurnState
 from gateway.errors import StoreError
 from gateway.store.sqlite import SqliteStore
@@ -68,7 +69,7 @@ async def test_a_history_that_was_not_committed_is_forgotten(path: str) -> None:
         await say(store)
         lease = (await store.claim(NODE))[0].lease
         await say(store)
-        given = [one.id for one in (await store.turn(lease.turn)).inputs]
+        given = (await store.turn(lease.turn)).inputs
         assert await store.claim_slots(NODE, [], 1, wait_s=0.01) == []  # the next one need not look
         claims = [store.claim(NODE, wait_s=10, history=40), store.writer.claim_slots(fail, 1, 10)]
         waiting = [group.create_task(_refused(claim), name="a claim that waits") for claim in claims]
@@ -89,7 +90,7 @@ async def _refused(claim: Awaitable[object]) -> bool:
     return False
 
 
-async def end(store: SqliteStore, lease: Lease, given: Sequence[InboundId], text: str) -> None:
+async def end(store: SqliteStore, lease: Lease, given: Sequence[Received], text: str) -> None:
     assert await store.finish_turn(
         lease, TurnState.DONE, answer=answer(text), given=given, slots=[said(text)], timers=[]
     )

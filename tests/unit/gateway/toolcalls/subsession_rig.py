@@ -76,7 +76,7 @@ async def planned(engine: Engine, *calls: ToolCall, who: Principal = ANN_TELEGRA
 async def answered(engine: Engine, lease: Lease, *calls: ToolCall) -> None:
     """Plan the next answer of a claimed turn, with these calls."""
     view = await engine.store.turn(lease.turn)
-    given = [one.id for one in view.inputs if one.given is None]
+    given = [one for one in view.inputs if one.given is None]
     await engine.store.plan(lease, Answer(text="", calls=calls, model="scripted"), given=given, slots=[])
 
 
@@ -85,7 +85,7 @@ async def ended(engine: Engine, lease: Lease, text: str, state: TurnState = Turn
     view = await engine.store.turn(lease.turn)
     slot = NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text)
     answer = Answer(text=text, model="scripted") if state is TurnState.DONE else None
-    given = [one.id for one in view.inputs if one.given is None] if answer else []
+    given = [one for one in view.inputs if one.given is None] if answer else []
     await engine.store.finish_turn(lease, state, answer=answer, given=given, slots=[slot], timers=[])
 
 

@@ -63,7 +63,7 @@ class Posting:
         lease = self.lease = await self.engine.claim()
         view = await self.engine.store.turn(self.turn)
         call = ToolCall(id=CallId("c1"), tool=tool, arguments=json.dumps(arguments))
-        given = [one.id for one in view.inputs]
+        given = view.inputs
         await self.engine.store.plan(lease, Answer(text="", calls=(call,), model="scripted"), given=given, slots=[])
         if await self.engine.settle(lease):
             await self.engine.run(lease)

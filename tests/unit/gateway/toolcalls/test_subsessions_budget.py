@@ -36,7 +36,7 @@ async def asks(engine: Engine, tokens: int, *calls: ToolCall) -> Lease:
 
 
 async def says(engine: Engine, lease: Lease, tokens: int, *calls: ToolCall) -> None:
-    given = [one.id for one in (await engine.store.turn(lease.turn)).inputs if one.given is None]
+    given = [one for one in (await engine.store.turn(lease.turn)).inputs if one.given is None]
     answer = Answer(
         text="",
         calls=calls,
@@ -48,7 +48,7 @@ async def says(engine: Engine, lease: Lease, tokens: int, *calls: ToolCall) -> N
 
 async def finishes(engine: Engine, lease: Lease, tokens: int) -> None:
     """End a child with an answer that used that many tokens."""
-    given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
+    given = (await engine.store.turn(lease.turn)).inputs
     answer = Answer(text="done", model="scripted", usage=Usage(input_tokens=tokens))
     assert await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
 
