@@ -158,3 +158,12 @@ def test_every_module_of_the_path_is_named(room: str) -> None:
     contents = dict(ROOMS)[f"gateway/{room}"]
     modules = {path.stem for path in (ROOT / "gateway" / room).glob("*.py")} - {"__init__"} - PART_OF
     assert {name for name in modules if f"`{name}`" not in contents} == set()
+
+
+def test_classes_named_in_guides_exist() -> None:
+    files = [path for top in ("gateway", "channels", "agent_tools") for path in (ROOT / top).rglob("*.py")]
+    defined = re.findall(
+        r"^(?:class )?(\w+)(?:$|\b.*=|[:(\[])", "\n".join(map(Path.read_text, files)), flags=re.MULTILINE
+    )
+    guides = ARCHITECTURE.read_text() + (ROOT / "gateway" / "GLOSSARY.md").read_text()
+    assert set(re.findall(r"`([A-Z][a-z]+[A-Za-z]*)`", guides)) - set(defined) == set()
