@@ -147,7 +147,7 @@ class Found:
 
     @property
     def good(self) -> bool:
-        """Whether enough were killed, and the list of exceptions fits."""
+        """Return True if enough were killed, and the list of exceptions fits."""
         return self.score >= self.bar and not self.stale
 
 
@@ -322,7 +322,7 @@ def say(area: Area, found: Found) -> bool:
 
 
 def as_json(found: Mapping[str, Found]) -> dict[str, Any]:
-    """What came of areas, for `--json`."""
+    """Return the results of areas, for `--json`."""
     return {
         "date": SystemClock().now().date().isoformat(),
         "commit": commit(),

@@ -152,12 +152,12 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
 
 
 def read(file: Path | None) -> Any:
-    """What another command wrote, if it was given."""
+    """Return the output of another command, if it was given."""
     return json.loads(file.read_text(encoding="utf-8")) if file else None
 
 
 def selected(chosen: Sequence[Fault], *, partial: bool) -> list[str]:
-    """What pytest is to run: the whole suite and what other folders have of it, or only some tests."""
+    """Return the arguments for pytest: the whole suite and its parts in other folders, or only some tests."""
     named = list(dict.fromkeys(test for fault in chosen for test in fault.tests))
     return named if partial else [SUITE, *(test for test in named if not test.startswith(f"{SUITE}/"))]
 
@@ -180,7 +180,7 @@ def run_tests(
 
 
 def outcomes(results: Path) -> tuple[int, list[str]]:
-    """How many tests passed and which did not, by pytest's own file."""
+    """Return the number of passed tests, and those that failed, from pytest's own file."""
     if not results.exists():
         return 0, ["pytest did not write its results: it ended early"]
     cases = list(ElementTree.parse(results).getroot().iter("testcase"))
@@ -214,7 +214,7 @@ def commit() -> str:
 
 
 def git(*words: str) -> str:
-    """What git says; nothing without git, or outside of a clone."""
+    """Return the output of git; empty without git, or outside of a clone."""
     try:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     except OSError:
@@ -223,14 +223,14 @@ def git(*words: str) -> str:
 
 
 def command(seed: int, options: argparse.Namespace) -> str:
-    """What to type to see the same again."""
+    """Return the command that repeats this run."""
     words = ["./run proof", f"--seed {seed}", *(["--large"] if options.large else [])]
     such = [f'-k "{options.such}"'] if options.such else []
     return " ".join([*words, *(["--only", *options.only] if options.only else []), *such])
 
 
 def machine() -> str:
-    """What figures depend on; nothing that tells whose it is."""
+    """Return the facts of the machine that figures depend on, without its owner."""
     return f"{os.cpu_count()} cores, Python {platform.python_version()}"
 
 

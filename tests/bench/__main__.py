@@ -79,7 +79,7 @@ def _checkout(text: str) -> Path:
 
 
 def as_json(figures: Sequence[Figure]) -> dict[str, Any]:
-    """What was measured, where and of what, for `--json`."""
+    """Return the measurements with their place and subject, for `--json`."""
     return {
         "date": SystemClock().now().date().isoformat(),
         "commit": commit(),

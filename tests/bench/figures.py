@@ -42,12 +42,12 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the floor it is."""
+        """Return the figure as a multiple of the floor."""
         return self.value / self.floor if self.floor else None
 
     @property
     def part(self) -> float | None:
-        """How many times the budget it is."""
+        """Return the figure as a multiple of the budget."""
         return self.value / self.budget if self.budget else None
 
     @property

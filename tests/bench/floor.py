@@ -41,7 +41,7 @@ async def _answer(
 
 
 async def ask(client: aiohttp.ClientSession, model: str, text: str) -> str:
-    """What the model answers; without one, that."""
+    """Return the model's answer, or a fixed text without a model."""
     if not model:
         return "No model is attached."
     question = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": text}]}

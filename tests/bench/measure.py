@@ -67,7 +67,7 @@ def _command_line(pid: int) -> bytes:
 
 
 def commits(database: Path) -> int:
-    """How many transactions have written to an open WAL database: the change counter of its index in shared memory."""
+    """Return the number of transactions of an open WAL database: the change counter of its index in shared memory."""
     with Path(f"{database}-shm").open("rb") as index:
         (count,) = struct.unpack_from("=I", index.read(12), 8)
     return int(count)

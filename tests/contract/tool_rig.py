@@ -114,7 +114,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def machine() -> Containment:
-    """What this machine can contain: searches run in a sandbox only."""
+    """Return the containment of this machine: searches run in a sandbox only."""
     return asyncio.run(probe())
 
 

@@ -67,7 +67,7 @@ def command_of(errand: str) -> str:
 
 
 def errand(name: str) -> list[Rule]:
-    """Who asks the model to fetch this makes it ask for a command."""
+    """Return the rules by which a request for this fetch makes the model call a command."""
     call = ToolCall(name="shell", arguments=f'{{"command": "{command_of(name)}"}}')
     asked = f"fetch the {name}"
     return [
@@ -106,7 +106,7 @@ class Day:
 
     @property
     def telegram(self) -> FakeTelegram:
-        """Where everybody writes."""
+        """Return the platform where everybody writes."""
         return self.wire.telegram
 
     # --- who says what ---
@@ -340,7 +340,7 @@ def asked_about(rows: Rows) -> dict[str, list[Item]]:
 
 
 def one_line(texts: Sequence[str]) -> bool:
-    """Whether a stranger was told once; or, in doubt, once more with the mark."""
+    """Return True if a stranger got one reply; or, in doubt, one more with the mark."""
     marked = [text.startswith(RESENT) for text in texts]
     return marked in ([False], [True], [False, True]) and all(REFUSAL in text for text in texts)
 
@@ -360,7 +360,7 @@ def gaps_between_beginnings(telegram: FakeTelegram, chat: int) -> list[float]:
 
 
 def most_edits_in(telegram: FakeTelegram, chat: int, span_s: float) -> int:
-    """How many edits a chat saw at most in so many seconds."""
+    """Return the largest number of edits that a chat saw in so many seconds."""
     times = [call.at_s for call in shown_in(telegram, chat, "editMessageText", "editMessageReplyMarkup")]
     return max((sum(first <= at_s < first + span_s for at_s in times) for first in times), default=0)
 

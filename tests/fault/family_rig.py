@@ -79,12 +79,12 @@ def works(name: str) -> list[Rule]:
 
 
 def command(name: str) -> str:
-    """What that child runs."""
+    """Return the command of that child."""
     return f"echo x >> ran-{name}"
 
 
 def done(name: str) -> str:
-    """What that child answers."""
+    """Return the answer of that child."""
     return f"The task of {name} is done."
 
 

@@ -130,7 +130,7 @@ class Crowd:
         return [item for item in items if isinstance(item, Step) and item.call is not None]
 
     async def is_ready(self) -> bool:
-        """Whether this life goes on and says that it can work."""
+        """Return True if this life goes on and reports that it can work."""
         async with aiohttp.ClientSession() as client, client.get(f"{self.daemon.url}/readyz") as response:
             return response.status == 200 and self.daemon.process is not None and self.daemon.process.returncode is None
 
@@ -174,13 +174,13 @@ async def side_by_side(people: Iterable[str], lives: Callable[[str], Awaitable[N
 
 
 def said_by(who: str, body: Json) -> bool:
-    """Whether a question comes from somebody's session: the first message in it is theirs."""
+    """Return True if a question comes from somebody's session: the first message in it is theirs."""
     first: str = next((str(one["content"]) for one in body["messages"] if one["role"] == "user"), "")
     return first.startswith(f"{who}: ")
 
 
 def results_in(asked: Asked) -> list[str]:
-    """What a question says came of the calls after the last message of a person."""
+    """Return the results of calls in a question, after the last message of a person."""
     return [outcome.text for outcome in Question.of(asked.body).outcomes]
 
 

@@ -220,6 +220,6 @@ async def fleet(
 
 
 def runs_of(fleet: Fleet, name: str) -> int:
-    """How many lines a command has left in files of a name, on all nodes."""
+    """Return the number of lines that a command left in files of a name, on all nodes."""
     files = [path for node in fleet.nodes for path in node.state.rglob(name)]
     return sum(len(path.read_text().splitlines()) for path in files)

@@ -189,7 +189,7 @@ def unended(daemon: Daemon) -> dict[str, str]:
 
 
 async def health(daemon: Daemon) -> tuple[int, str]:
-    """What /readyz says."""
+    """Return the answer of /readyz."""
     async with aiohttp.ClientSession() as client, client.get(f"{daemon.url}/readyz") as response:
         return response.status, await response.text()
 

@@ -86,12 +86,12 @@ class Machine:
 
     @property
     def place(self) -> str:
-        """What the loop calls this life of it."""
+        """Return the loop's name for this life of it."""
         return f"{self.name}#{self.life}"
 
     @property
     def is_up(self) -> bool:
-        """Whether its daemon runs, or will when it is resumed."""
+        """Return True if its daemon runs, or will when it is resumed."""
         return not self.dead and self.task is not None and not self.task.done()
 
 
@@ -298,7 +298,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Whether it is that the store was away, however deep."""
+    """Return True for an error of an absent store, at any depth."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return all(is_of_the_store(one) for one in group.exceptions)

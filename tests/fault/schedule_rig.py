@@ -298,7 +298,7 @@ class World:
             self._again(machine)
 
     def unsettled(self) -> list[str]:
-        """What must still come to an end."""
+        """Return the unsettled rows."""
         turns = [
             f"turn {row.turn.id} is {row.turn.state}"
             for row in self.store.turns.values()

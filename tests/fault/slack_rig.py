@@ -194,8 +194,8 @@ def inboxes(daemon: Daemon) -> dict[str, bytes]:
 
 
 def paths_told(model: ScriptedModel, words: str) -> list[str]:
-    """Where the files lie that came with these words, as the model was told when it was asked about them; of all
-    questions, so a path comes again for each that was asked again.
+    """Return the paths of the files that came with these words, from the model's requests about them. A path comes
+    again for each repeated request.
     """
     asked = [Question.of(one.body).text for one in model.requests]
     blocks = [
@@ -234,8 +234,8 @@ def judge_places(workspaces: Mapping[str, FakeSlack], slots: Sequence[Slot]) -> 
 
 
 def as_stored(rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What was said, in the order in which it was stored: what Slack has to tell again may come behind what was said
-    after it. What is not stored stands at the end.
+    """Return the sent texts in the order of the store: a redelivered one may follow a later one. Texts that are not
+    stored are at the end.
     """
     found: dict[str, list[str]] = {}
     for session, texts in said.items():

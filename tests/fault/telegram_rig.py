@@ -156,7 +156,7 @@ class Wire:
         return unsent(self.daemon)
 
     async def health(self) -> tuple[int, str]:
-        """What /readyz says."""
+        """Return the answer of /readyz."""
         return await health(self.daemon)
 
 

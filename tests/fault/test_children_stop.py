@@ -58,7 +58,7 @@ class Forest:
         return self.tree.daemon.state
 
     def ticks(self) -> list[Path]:
-        """What the commands write to, all the time."""
+        """Return the files to which the commands write all the time."""
         return list(self.state.rglob("workspaces/*/ticks-*"))
 
     async def grow(self) -> None:
@@ -74,7 +74,7 @@ class Forest:
         return sum(1 for one in self.tree.model.requests if one.ended == "open")
 
     def dead(self, counts: Mapping[str, int]) -> bool:
-        """Whether no turn is under way, by the store's counts, and no process of the tree is left."""
+        """Return True if no turn is under way, by the store's counts, and no process of the tree is left."""
         busy = any(counts[name] for name in ("queued_turns", "running_turns", "parked_turns", "open_approvals"))
         return not busy and not marked(self.marker)
 

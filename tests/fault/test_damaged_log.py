@@ -58,7 +58,7 @@ def put(state: Path, files: dict[str, bytes]) -> None:
 
 
 async def found(state: Path) -> list[str]:
-    """What is stored of what was said."""
+    """Return the stored ones of the sent texts."""
     return [one.message.text for one in await stored(state, MAIN) if isinstance(one, Received)]
 
 

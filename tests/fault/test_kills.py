@@ -38,7 +38,7 @@ ALLOWED, DENIED, COMMANDED = "echo x >> allowed", "echo x >> denied", "echo x >>
 
 
 def script() -> list[Rule]:
-    """What the model answers, whenever and however often it is asked."""
+    """Return the model's answers, for any number of questions."""
     calls = tuple(Call(name="shell", arguments=json.dumps({"command": one})) for one in (ALLOWED, DENIED))
     return [
         Rule(text=HURRY, reply=Reply(text="Both were decided, quickly.")),

@@ -83,7 +83,7 @@ async def decide(store: Store, wait: WaitId) -> None:
 
 
 async def sweep(store: Store) -> None:
-    """What happens every second, and finds nothing."""
+    """Run the sweeps of a second, which find nothing."""
     for one in (store.expire_waits, store.reclaim, store.fire_timers):
         assert await one() == 0
     assert not await store.claim(NODE)

@@ -70,7 +70,7 @@ async def until_it_hurts(page: Visitor, number: int) -> dict[str, str]:
 
 
 def sorted_out(page: Visitor, said: dict[str, str]) -> tuple[Counter[str], Counter[str]]:
-    """What was acknowledged, and what was refused: its writer was told that nothing was written, and why."""
+    """Return the acknowledged and the refused messages. The writer of a refused one was told the reason."""
     taken, refused = Counter[str](), Counter[str]()
     for id, text in said.items():
         answer = page.answers[id][0]

@@ -63,7 +63,7 @@ async def die_at_each(points: Sequence[str], pressed_in: int, ann: Crowd) -> Non
 
 
 async def evidence_of(ann: Crowd, page: Visitor) -> Evidence:
-    """What is known of ann's session in the end."""
+    """Return the evidence of ann's session at the end."""
     return Evidence(
         said=[WORK],
         ran={FIRST: len(lines_of(ann.daemon.state, "first")), SECOND: len(lines_of(ann.daemon.state, "second"))},
@@ -105,7 +105,7 @@ async def test_killed_at(where: str, tmp_path: Path) -> None:
 
 
 def is_unknown(step: Step) -> bool:
-    """Whether nobody knows what came of a call."""
+    """Return True if the outcome of a call is unknown."""
     return step.result is not None and step.result.code == "unknown"
 
 

@@ -74,7 +74,7 @@ class Day:
 
 
 def places(day: Day, records: list[Record], chosen: random.Random) -> list[tuple[int, Fate]]:
-    """Where the power goes, in order: right after each acknowledgement, only what was synced kept; and anywhere."""
+    """Return the moments of the power cut: right after each acknowledgement, only synced data kept; and anywhere."""
     strict = [(one.at, Fate.LOST) for one in day.acknowledged]
     fates = (Fate.TORN, Fate.TORN, Fate.LOST, Fate.KEPT)
     others = [(chosen.choice(records).end, chosen.choice(fates)) for _ in range(CUTS)]
@@ -116,7 +116,7 @@ async def test_acknowledged_messages_survive_a_power_cut(tmp_path: Path) -> None
 
 
 async def after(files: dict[str, bytes], folder: Path) -> Counter[str]:
-    """What is stored of what was said when the power is back."""
+    """Return the stored ones of the sent texts when the power is back."""
     put(files, folder)
     try:
         return Counter(one.message.text for one in await stored(folder, MAIN) if isinstance(one, Received))

@@ -92,7 +92,7 @@ class Crowd:
                 return await self.platform.press(JOE, joes, key="the-same-event")
 
     async def results(self) -> Counter[str]:
-        """What everybody was told, once everybody was."""
+        """Return the answers to all presses, once all are there."""
         keys = set(self.keys)
         await self.platform.until(lambda: keys <= self.platform.toasts.keys())
         told = [self.platform.toasts[key]["result"] for key in self.keys]
@@ -116,7 +116,7 @@ async def crowd(folder: Path, expiry: str = "15m") -> AsyncGenerator[Crowd]:
 
 
 async def outcome(one: Crowd) -> tuple[Wait, Step, int]:
-    """How the approval and its call stand when all is quiet, and how often the command ran."""
+    """Return the approval and its call when all is quiet, and the runs of the command."""
     await until_quiet(one.daemon)
     assert await one.daemon.stop() == 0
     items = await stored(one.daemon.state, ROOM)

@@ -70,7 +70,7 @@ async def allow(page: Visitor, command: str) -> str:
 
 
 async def result(page: Visitor, turn: str, within_s: float = 15) -> Json:
-    """What came of the turn's call."""
+    """Return the result of the turn's call."""
     step = await page.row("step", within_s, turn=turn, kind="tool", state="finished")
     return step["result"]
 

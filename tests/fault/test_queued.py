@@ -52,6 +52,6 @@ async def test_thousands_are_waiting(tmp_path: Path) -> None:
 
 
 def in_order(answers: list[str]) -> bool:
-    """Whether the numbers in them rise."""
+    """Return True if the numbers in them rise."""
     numbers = [int(number) for text in answers for number in re.findall(r"message (\d+)", text)]
     return bool(numbers) and numbers == sorted(numbers)

@@ -71,7 +71,7 @@ async def ready(daemon: Daemon) -> tuple[int, dict[str, Any]]:
 
 
 async def nodes(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    """What `dragoman nodes` says, by name."""
+    """Return the output of `dragoman nodes`, by name."""
     code, out = await daemon.run_command("nodes", "--json")
     assert code == 0, out
     return {row["name"]: row for row in json.loads(out)}

@@ -118,7 +118,7 @@ async def test_a_failover_by_sentinels_loses_nothing(tmp_path: Path) -> None:
 
 
 def knows_all(port: int, replica: int) -> bool:
-    """Whether a Sentinel knows the replica of the primary, and the two others."""
+    """Return True if a Sentinel knows the replica of the primary, and the two others."""
     knows = redis_server.asked(port, "SENTINEL master gateway")
     return (
         str(replica).encode() in redis_server.asked(port, "SENTINEL replicas gateway")

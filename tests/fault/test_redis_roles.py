@@ -56,7 +56,7 @@ async def a_node_each(folder: Path, telegram: FakeTelegram, model: ScriptedModel
 
 
 def steered(body: dict[str, Any]) -> bool:
-    """Whether this request has what was said meanwhile behind the result of the call."""
+    """Return True if this request has the steering message behind the result of the call."""
     said = [one["role"] for one in body["messages"] if one["role"] == "tool" or "by the way" in json.dumps(one)]
     return said[-2:] == ["tool", "user"]
 

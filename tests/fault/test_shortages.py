@@ -42,7 +42,7 @@ async def crowd_in(daemon: Daemon, stack: AsyncExitStack, count: int) -> int:
 
 
 async def lost(daemon: Daemon, said: list[str]) -> int:
-    """How many of the messages that were taken are not stored. Stops the daemon."""
+    """Return the number of accepted messages that are not stored. Stops the daemon."""
     assert await daemon.stop() == 0, daemon.log[-3000:]
     found = Counter(one.message.text for one in await stored(daemon.state, MAIN) if isinstance(one, Received))
     return (Counter(said) - found).total()

@@ -393,7 +393,7 @@ async def evening(today: Day) -> None:
 
 
 def judge_files(today: Day) -> None:
-    """What people shared lies in a workspace, whole, and the model was told of it once; what was made went out once."""
+    """Check shared files: whole in a workspace, given to the model once; and made files: sent once."""
     kept = inboxes(today.wire.daemon)
     came, found = Counter(today.shared.values()), Counter(kept.values())
     odd = (came - found).total() + (found - came).total()
@@ -411,7 +411,7 @@ def judge_files(today: Day) -> None:
 def lost_and_twice(
     rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]]
 ) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """What was said and is not stored, and what is stored oftener than it was said."""
+    """Return the messages that were lost, and those that are stored more often than sent."""
     wanted = Counter((session, text) for session, texts in said.items() for text in texts)
     got = Counter(
         (session, item.message.text)

@@ -48,7 +48,7 @@ class People:
         """By session."""
 
     def say_all(self, life: int) -> None:
-        """What is said in one life: two commands that ask, a word from each, and one in the kitchen."""
+        """Send the messages of one life: two commands that ask, a word from each, and one in the kitchen."""
         allowed, denied = (f"/shell {command_of(f'{name}-{life}')}" for name in ("allowed", "denied"))
         words = ([allowed, f"hello {life}"], [denied, f"hi {life}"], [f"good morning {life}"])
         for who, texts, said in zip((ANN, JOE, BOB), words, list(self.said.values())[:3], strict=True):

@@ -274,5 +274,5 @@ def by_message(slack: FakeSlack, channels: Sequence[str]) -> dict[str, list[floa
 
 
 def most_within(times: list[float], span_s: float) -> int:
-    """How many of these times lie within so many seconds at most."""
+    """Return the largest number of these times within so many seconds."""
     return max((sum(first <= at_s < first + span_s for at_s in times) for first in times), default=0)

@@ -66,7 +66,7 @@ class Talk:
 
 
 def is_of(delivery: Delivery, people: tuple[str, ...]) -> bool:
-    """Whether an event is something that one of these said."""
+    """Return True for an event of one of these messages."""
     event: dict[str, Any] = delivery.payload["event"]
     return event.get("user") in people
 

@@ -45,7 +45,7 @@ def store_of(daemon: Daemon) -> Path:
 
 
 async def texts_of(daemon: Daemon) -> Counter[str]:
-    """What is stored of what was said, once the daemon has stopped."""
+    """Return the stored ones of the sent texts, once the daemon has stopped."""
     return Counter(one.message.text for one in await stored(daemon.state, MAIN) if isinstance(one, Received))
 
 
@@ -175,7 +175,7 @@ def in_the_first_page(path: Path) -> None:
 
 
 def in_the_header(path: Path) -> None:
-    """What says that it is a database."""
+    """Damage the mark of a database."""
     flip(path, 0, 16)
 
 
@@ -194,12 +194,12 @@ def cut_short(path: Path) -> None:
 
 
 def without_shm(path: Path) -> None:
-    """What SQLite can make anew."""
+    """Remove the file that SQLite can recreate."""
     path.with_name("dragoman.db-shm").unlink()
 
 
 def shm_of_junk(path: Path) -> None:
-    """What SQLite makes anew as well."""
+    """Fill with junk the file that SQLite recreates as well."""
     path.with_name("dragoman.db-shm").write_bytes(b"\xa5" * 32768)
 
 

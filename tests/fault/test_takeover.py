@@ -74,7 +74,7 @@ async def take_over(two: Fleet) -> None:
 
 
 def is_notice(item: Item) -> bool:
-    """Whether the gateway itself wrote this message, to tell the model that files are away."""
+    """Return True for the gateway's own notice to the model that files are away."""
     return isinstance(item, Received) and item.message.principal == SYSTEM_HOME
 
 

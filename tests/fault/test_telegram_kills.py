@@ -57,7 +57,7 @@ class People:
         """By session."""
 
     def say_all(self, life: int) -> None:
-        """What is said in one life: two commands that ask, and a word from each."""
+        """Send the messages of one life: two commands that ask, and a word from each."""
         allowed, denied = f"/shell {allowed_in(life)}", f"/shell {denied_in(life)}"
         words = ([allowed, f"hello {life}"], [denied, f"hi {life}"], [f"good morning {life}"])
         for who, texts, said in zip((ANN, JOE, BOB), words, self.said.values(), strict=True):
@@ -86,7 +86,7 @@ class People:
 
 
 def buttons_of(telegram: FakeTelegram, message: Shown) -> list[str]:
-    """What the buttons of a message carried when it was made."""
+    """Return the payloads of a message's buttons when it was made."""
     made = [
         call.parameters["reply_markup"]["inline_keyboard"]
         for call in telegram.calls("sendMessage", message.chat)

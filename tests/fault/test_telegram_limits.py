@@ -280,7 +280,7 @@ async def test_sends_that_nobody_knows_the_end_of(tmp_path: Path) -> None:
 
 
 def gone(found: Mapping[int, Sequence[str]]) -> int:
-    """How many friends who did not block us see nothing."""
+    """Return the number of friends who did not block us and see nothing."""
     return sum(not texts for friend, texts in found.items() if SHOWN[friend])
 
 

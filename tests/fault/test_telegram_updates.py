@@ -92,7 +92,7 @@ def conflicts(telegram: FakeTelegram, since_s: float) -> list[float]:
 
 
 async def healths(one: Wire, until_s: float) -> list[int]:
-    """What /readyz answers, every quarter of a second."""
+    """Return the answers of /readyz, every quarter of a second."""
     found: list[int] = []
     while time.monotonic() < until_s:
         found.append((await one.health())[0])
@@ -244,7 +244,7 @@ def revoked(call: Call) -> Fault | None:
 
 
 def events(one: Wire) -> int:
-    """How many events are stored."""
+    """Return the number of stored events."""
     path = f"file:{one.daemon.state / 'dragoman.db'}?mode=ro"
     with closing(sqlite3.connect(path, uri=True)) as store:
         return store.execute("SELECT count(*) FROM events").fetchone()[0]

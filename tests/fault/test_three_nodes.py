@@ -58,7 +58,7 @@ class Writers:
             await asyncio.sleep(0)
 
     def is_over(self) -> bool:
-        """Whether everything is said."""
+        """Return True once everything is sent."""
         return self.number >= self.messages
 
 
@@ -108,7 +108,7 @@ def evidence_of(said: Sequence[str], items: Sequence[Item]) -> Evidence:
 
 
 def taken(evidence: Evidence) -> Counter[str]:
-    """What was given to a turn, and how often."""
+    """Return the messages given to a turn, with their number."""
     return Counter(one.message.text for one in evidence.of(Received) if one.turn is not None and one.given is not None)
 
 
@@ -119,7 +119,7 @@ def failures_of(evidence: Evidence) -> list[str]:
 
 
 def in_order(evidence: Evidence) -> bool:
-    """Whether messages were taken and answered in the order of their saying, one turn at a time; say why not.
+    """Return True if messages were taken and answered in their order, one turn at a time; print the violation.
 
     A failure has its place among the answers, whatever its text.
     """
@@ -148,5 +148,5 @@ def in_order(evidence: Evidence) -> bool:
 
 
 def overlap(earlier: Turn, later: Turn) -> bool:
-    """Whether a turn of a session began before the one before it had ended."""
+    """Return True if a turn of a session began before the previous one had ended."""
     return earlier.ended_at is None or later.started_at is None or later.started_at < earlier.ended_at

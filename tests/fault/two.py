@@ -130,7 +130,7 @@ class Machine:
 
     @property
     def suspended(self) -> bool:
-        """Whether it is."""
+        """Return True while it is suspended."""
         return not self.way.awake.is_set()
 
     def suspend(self) -> None:

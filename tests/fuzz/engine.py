@@ -60,7 +60,7 @@ class Failure:
 
     @property
     def slow(self) -> bool:
-        """Whether it took too long, and raised nothing."""
+        """Return True if it took too long, and raised nothing."""
         return self.what.startswith(TooSlow.__name__)
 
 
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def held(self) -> bool:
-        """Whether nothing broke, nothing took too long, and memory stayed below `MEMORY_AT_MOST_MB`."""
+        """Return True if nothing broke or took too long, and memory stayed below `MEMORY_AT_MOST_MB`."""
         return not self.failures and self.peak_mb <= MEMORY_AT_MOST_MB
 
 

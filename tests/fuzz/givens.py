@@ -71,19 +71,19 @@ class _Around:
 
 
 def stored(value: str) -> bool:
-    """Whether a store can keep it, and give it back as it was."""
+    """Return True if a store can keep it, and return it unchanged."""
     return "\x00" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def check_words(error: Exception, most: int = 2000, *, sent: bool = True) -> None:
-    """What holds of every refusal in words: there are some, not without end, and those that are sent can be."""
+    """Check a refusal in words: it has words, they are bounded, and those that are sent can be encoded."""
     assert str(error), "a refusal without words"
     assert len(str(error)) <= most, "a refusal of any length"
     assert not sent or str(error).encode()
 
 
 def check_message(message: Inbound) -> None:
-    """What holds of every message, whoever normalised it."""
+    """Check a message from any channel."""
     place = message.conversation
     for one in (message.event_key, message.text, message.name, message.quoted, message.unread, message.reply_to):
         assert stored(one), "a text that no store can keep"
@@ -101,7 +101,7 @@ def check_message(message: Inbound) -> None:
 
 
 def check_press(press: Press) -> None:
-    """What holds of every press."""
+    """Check a press."""
     for one in (press.event_key, press.principal, press.handle, press.reason, press.conversation.key):
         assert stored(one), "a text that no store can keep"
     assert press.handle, "a press of nothing"
@@ -109,7 +109,7 @@ def check_press(press: Press) -> None:
 
 
 def check_refused(refused: Refused) -> None:
-    """What holds of every refusal: its row can be stored and is small."""
+    """Check a refusal: its row can be stored and is small."""
     assert refused.event_key
     assert stored(refused.event_key)
     assert len(refused.event_key) < 100

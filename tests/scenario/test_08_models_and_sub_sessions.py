@@ -123,7 +123,7 @@ def call(tool: str, **arguments: Any) -> Call:
 
 
 def when(asked: str, results: int | None = None, /, **reply: Any) -> Rule:
-    """What the model says to a question, once so many results of its calls are there."""
+    """Return the rule of the model's answer to a question after so many results."""
     return Rule(text=asked, results=results, reply=Reply(**reply))
 
 

@@ -110,7 +110,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path, model: ScriptedM
 
 
 def when(asked: str, answer: str, think_s: float = 0) -> Rule:
-    """What the model says to a question, after some thought."""
+    """Return the rule of the model's answer to a question, after some thought."""
     return Rule(text=asked, reply=Reply(text=answer, think_s=think_s))
 
 

@@ -66,7 +66,7 @@ def call(action: str, **more: object) -> Call:
 
 
 def task(url: str) -> list[Reply]:
-    """What a model does with the question: open, read, open again, look, answer."""
+    """Return the model's replies to the question: open, read, open again, look, answer."""
     return [
         Reply(calls=(call("open", url=url),)),
         Reply(calls=(call("text"),)),
@@ -155,7 +155,7 @@ async def by_hand(tmp_path: Path, pages: Pages, model: ScriptedModel) -> AsyncIt
 
 
 def status_of(step: dict[str, Any]) -> str:
-    """How a call ended; empty for one that runs, and for what a model said."""
+    """Return the status of a call; empty for one that runs, and for a model's text."""
     return step["result"]["status"] if step["kind"] == "tool" and step["result"] else ""
 
 
@@ -163,7 +163,7 @@ def status_of(step: dict[str, Any]) -> str:
 
 
 def results(model: ScriptedModel) -> list[str]:
-    """What the calls brought, as the last question gives it to the model."""
+    """Return the results of the calls in the last question to the model."""
     return [str(one["content"]) for one in model.requests[-1].body["messages"] if one["role"] == "tool"]
 
 

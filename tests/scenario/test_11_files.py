@@ -73,7 +73,7 @@ def last_said(model: ScriptedModel) -> list[dict[str, Any]]:
 
 
 def told(model: ScriptedModel) -> tuple[str, str]:
-    """What the model is told of the message's files, and the person's words outside of it."""
+    """Return the model's text about the message's files, and the person's words outside of it."""
     text = last_said(model)[0]["text"]
     found = re.search(r"\[Files that came .*?data between two lines ([0-9a-f]{16}).*?\]\n\1\n(.*?)\n\1", text, re.S)
     assert found is not None, text
@@ -98,7 +98,7 @@ def path_of(said: str) -> str:
 
 
 def result_of(row: dict[str, Any]) -> dict[str, Any]:
-    """What came of a step, as far as it is known."""
+    """Return the result of a step, as far as it is known."""
     return row["result"] if row["kind"] == "tool" and row["result"] else {}
 
 

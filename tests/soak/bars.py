@@ -35,7 +35,7 @@ class Bar:
 
     @property
     def held(self) -> bool:
-        """Whether it is within its bar."""
+        """Return True if it is within its bar."""
         return self.value <= self.bar
 
     def as_line(self, test: str, seed: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Outcome:
     samples: Sequence[Sample] = field(default_factory=list[Sample])
 
     def misses(self) -> list[Bar]:
-        """What does not hold."""
+        """Return the missed bars."""
         return [bar for bar in self.bars if not bar.held]
 
     def as_json(self, about: Mapping[str, str]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _life(number: int, samples: Sequence[Sample], warm_up_s: float, per_s: float
 
 
 def bars_of_lives(lives: Sequence[Life], rests: Sequence[tuple[Rest, Rest]]) -> list[Bar]:
-    """How it fared by what was sampled. `rests`: of each life that is long enough, an early rest and a late one."""
+    """Return the bars of the samples. `rests`: of each life that is long enough, an early rest and a late one."""
     judged = [life for life in lives if life.rss.over_s >= JUDGED_FROM_S]
     beyond = [
         Bar(what=f"{name} at rest beyond those of an earlier rest", value=max([0, *grown]), bar=0)

@@ -88,7 +88,7 @@ class Judge:
         return self.found
 
     def counts(self) -> dict[str, int]:
-        """How much of everything there was."""
+        """Return the count of everything."""
         steps = [step for step in self._of(Step) if step.call is not None]
         results = Counter(str(step.result.status) for step in steps if step.result is not None)
         turns = Counter(str(turn.state) for turn in self._of(Turn))

@@ -186,7 +186,7 @@ def _size_mb(path: Path) -> float:
 
 
 def rows_of(store: Path) -> dict[str, int]:
-    """How many rows each table has; none when the store cannot be read now."""
+    """Return the number of rows of each table; empty when the store cannot be read now."""
     query = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM {table}" for table in TABLES)
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as reader:
         return dict(reader.execute(query).fetchall())

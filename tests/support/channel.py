@@ -117,7 +117,7 @@ class SocketChannel:
         return False
 
     def trouble(self) -> str:
-        """Whether the platform is there."""
+        """Return the trouble of an absent platform."""
         return "" if self._writer is not None else "The platform is not connected."
 
     async def _ask(self, frame: dict[str, Any]) -> dict[str, Any]:

@@ -177,11 +177,11 @@ class Engine:
         return LiveEdits(events=self.store.event_bus, messages=delivery.messages, look_every_s=look_every_s)
 
     def host(self) -> DaemonChannelHost:
-        """What channels may do besides pushing messages."""
+        """Return the channels' host, for all but pushed messages."""
         return make_channel_host(self.core)
 
     def context(self, name: str, settings: Any, client: aiohttp.ClientSession) -> ChannelContext:
-        """What a channel on this engine is built with."""
+        """Return the context of a channel on this engine."""
         return replace(make_context(self.core, name, settings), client=client)
 
     def pages(self) -> WebAccess:
@@ -304,7 +304,7 @@ class Engine:
         return found
 
     async def results(self, turn: TurnId) -> list[ResultStatus | None]:
-        """How each call stands."""
+        """Return the status of each call."""
         steps = (await self.store.turn(turn)).steps
         return [step.result.status if step.result else None for step in steps if step.call is not None]
 
@@ -318,7 +318,7 @@ class Engine:
         return [row.item for row in rows.rows if isinstance(row.item, Slot)]
 
     async def texts(self, owner: OwnerName = ANN, session: str = "") -> list[str]:
-        """What was said in a session."""
+        """Return the texts of a session."""
         return [slot.text for slot in await self.slots(owner, session) if slot.text]
 
 
@@ -333,7 +333,7 @@ class Served:
 
     @property
     def url(self) -> str:
-        """Where it is, without a slash."""
+        """Return its address, without a slash."""
         return f"http://127.0.0.1:{self.http.port}"
 
     async def cookie(self, owner: OwnerName = ANN) -> str:

@@ -81,7 +81,7 @@ def attachment(name: str = "photo.png", *, source: str = "f1", media_type: str =
 
 
 def fetched(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> FetchedFile:
-    """What became of one."""
+    """Return a fetched file."""
     return FetchedFile(path=path, size=size, media_type=media_type, trouble=trouble)
 
 
@@ -106,7 +106,7 @@ def answer(text: str = "Here it is.", *, calls: int = 0) -> Answer:
 
 
 def result(text: str = "done", *, status: ResultStatus = ResultStatus.OK) -> ToolResult:
-    """What came of a call."""
+    """Return the result of a call."""
     return ToolResult(status=status, text=text)
 
 
@@ -118,12 +118,12 @@ def sha(n: int) -> str:
 def beginning(
     n: int = 0, *, action_sha: str | None = None, grant: GrantId | None = None, rule: str = ""
 ) -> StartRecord:
-    """What step `n` is when it starts: what `approval` asks about, or another action."""
+    """Return the start record of step `n`: for the action of `approval`, or another one."""
     return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, grant=grant, rule=rule)
 
 
 def approval(n: int) -> ApprovalRequest:
-    """What is asked about step `n`."""
+    """Return the request for step `n`."""
     action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox=SandboxMode.BASIC)
     return ApprovalRequest(
         action=action,

@@ -233,7 +233,7 @@ class MemoryChannel:
         return False
 
     def trouble(self) -> str:
-        """Whether the platform is there."""
+        """Return the trouble of an absent platform."""
         return "" if self._platform.connected else "The platform cannot be reached. See whether it runs."
 
 

@@ -118,7 +118,7 @@ class Pages:
 
     @property
     def scope(self) -> str:
-        """What an approval of `here` covers."""
+        """Return the scope of an approval of `here`."""
         return self.here.removeprefix("http://")
 
     def reached(self, path: str) -> bool:

@@ -22,13 +22,13 @@ def with_mounts(script: str) -> tuple[str, ...]:
 
 
 def without_bubblewrap() -> tuple[str, ...]:
-    """Where `bwrap` is no program."""
+    """Return the prefix of a place without the program `bwrap`."""
     found = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
     return with_mounts(f"mount --bind /dev/null {found}" if found else "true")
 
 
 def read_only(folder: Path) -> tuple[str, ...]:
-    """Where a folder cannot be written, not even by root."""
+    """Return the prefix of a place where a folder cannot be written, not even by root."""
     return with_mounts(f"mount -t tmpfs -o ro,mode=0700 none {folder}")
 
 

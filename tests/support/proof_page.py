@@ -106,12 +106,12 @@ class Proof:
         return merged(self.stated(), [fault.id for fault in self.faults])
 
     def stated(self) -> list[Json]:
-        """What tests stated here and in larger runs, and what the soak did, in any order."""
+        """Return the statements of tests here and in larger runs, and of the soak, in any order."""
         larger = [{**line, "test": f"{run['command']}: {line['test']}"} for run in self.larger for line in run["lines"]]
         return [*self.lines, *larger, *(self.soak["lines"] if self.soak else ())]
 
     def misses(self) -> list[str]:
-        """What does not hold: nothing when all does."""
+        """Return the misses; empty when everything holds."""
         rows = self.rows()
         with_rows = {row.fault for row in rows}
         return [
@@ -131,7 +131,7 @@ class Proof:
         ]
 
     def as_json(self) -> Json:
-        """What the tests of this run stated, for `larger` of another one, or to renew a page."""
+        """Return the statements of this run's tests, for `larger` of another one, or to renew a page."""
         known = {name: getattr(self, name) for name in ("date", "commit", "seed", "command", "machine", "passed")}
         about = {"faults": [fault.id for fault in self.faults], "failed": list(self.failed)}
         return {**known, **about, "lines": list(self.lines)}

@@ -35,7 +35,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """What is renewed besides faults."""
+    """Reports that are renewed besides faults."""
 
     bench: Json | None = None
     fuzz: Json | None = None
@@ -53,7 +53,7 @@ class Reports:
         return found
 
     def replaces(self, miss: str) -> bool:
-        """Whether a miss is of what is renewed."""
+        """Return True for a miss of a renewed part."""
         beginnings = (
             ("over its budget: ", self.bench is not None),
             ("fuzzing ", self.fuzz is not None),

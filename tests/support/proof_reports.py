@@ -95,7 +95,7 @@ def of_fuzz(fuzz: Json | None) -> list[str]:
 
 
 def fuzz_misses(fuzz: Json | None) -> list[str]:
-    """What does not hold: nothing when all does."""
+    """Return the misses; empty when everything holds."""
     return [
         f"fuzzing {one['parser']}: {len(one['uncaught'])} faults, {one['slow']} inputs that took too long, "
         f"{one['peak_mb']:.0f} MB of memory"
@@ -135,7 +135,7 @@ def of_mutants(mutants: Json | None) -> list[str]:
 
 
 def mutants_misses(mutants: Json | None) -> list[str]:
-    """What does not hold: nothing when all does."""
+    """Return the misses; empty when everything holds."""
     areas = mutants["areas"] if mutants else ()
     return [
         f"mutants of {one['area']}: {one['score']:.1%} of {one['killed'] + one['survived']} were noticed, and "

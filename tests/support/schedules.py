@@ -124,7 +124,7 @@ class ScheduledLoop(asyncio.AbstractEventLoop):
         return self.create_task(work, name=name, context=context)
 
     def suspended(self, place: str) -> bool:
-        """Whether it is."""
+        """Return True while it is suspended."""
         return place in self._suspended
 
     def there(self, place: str, make: Callable[[], T]) -> T:
@@ -303,11 +303,11 @@ class ScheduledLoop(asyncio.AbstractEventLoop):
         return False
 
     def is_running(self) -> bool:
-        """Whether it is."""
+        """Return True while it is running."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Whether it is."""
+        """Return True once it is closed."""
         return self._closed
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class FakeSink:
     """Largest number taken at the same time."""
 
     async def message(self, message: Inbound) -> Accepted | None:
-        """What is meant for the bot and is no command begins a turn."""
+        """Begin a turn for a message that is meant for the bot and is no command."""
         new = await self._take(message)
         if not message.addressed or message.text.startswith("/"):
             return None
@@ -69,7 +69,7 @@ class FakeSink:
 
     @property
     def messages(self) -> list[Inbound]:
-        """What was said."""
+        """Return the accepted messages."""
         return [event for event in self.events if isinstance(event, Inbound)]
 
     @property
@@ -79,7 +79,7 @@ class FakeSink:
 
     @property
     def refused(self) -> list[Refused]:
-        """What the channel refused."""
+        """Return the events that the channel refused."""
         return [event for event in self.events if isinstance(event, Refused)]
 
     @property
@@ -175,7 +175,7 @@ class Asked(Protocol):
 
     @property
     def method(self) -> str:
-        """What the platform calls it."""
+        """Return the platform's name for it."""
         ...
 
 

@@ -45,7 +45,7 @@ JPEG: dict[str, Any] = {"type": "jpeg", "quality": 60}
 
 
 async def times(bench: Bench) -> list[Figure]:
-    """How long it takes until a person sees what was asked for: at first, and once the browser runs."""
+    """Measure the time until a person sees the answer: at first, and once the browser runs."""
     cold: list[float] = []
     bare_cold: list[float] = []
     took: list[list[float]] = []
@@ -67,7 +67,7 @@ async def times(bench: Bench) -> list[Figure]:
 
 
 async def memory(bench: Bench) -> list[Figure]:
-    """What the daemon and all below it take: with one context, with three, and when all was shut down."""
+    """Measure the memory of the daemon and its descendants: with one context, with three, and after the shutdown."""
     async with serving() as pages, _daemon(bench, pages) as daemon, AsyncExitStack() as stack:
         opens = f"open {pages.here}{PAGE}"
         first, *others = [await stack.enter_async_context(page_of(daemon, owner)) for owner in OWNERS]

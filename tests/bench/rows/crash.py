@@ -14,7 +14,7 @@ CALM_S = 1.5
 
 
 async def kill(bench: Bench) -> list[Figure]:
-    """How many are answered after the restart, how soon, and how many are shown twice without a mark."""
+    """Measure the messages answered after the restart, their delay, and those shown twice without a mark."""
     async with bench.run_daemon(model=True) as life:
         return await killed("test channel", bench.counts, life)
 

@@ -20,7 +20,7 @@ async def chats(bench: Bench) -> list[Figure]:
 
 
 async def crowded(where: str, counts: Counts, daemon: Life, floor: Life) -> list[Figure]:
-    """What a crowd costs with both; the daemon has just begun."""
+    """Measure the cost of a crowd with both; the daemon has just begun."""
     await asyncio.sleep(CALM_S)
     idle, bare = measure.pss_mb(daemon.pid), measure.pss_mb(floor.pid)
     users = people(counts.chats)

@@ -72,7 +72,7 @@ FIRST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a server did so far."""
+    """Work of a server so far."""
 
     requests: int
     """Round trips: commands of a pipeline come together."""

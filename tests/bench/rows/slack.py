@@ -32,7 +32,7 @@ SHOWS = ("chat.postMessage", "chat.update")
 
 
 async def events(bench: Bench) -> list[Figure]:
-    """What people say to each other in channels: stored by the daemon, thrown away by the bare SDK."""
+    """Measure talk of people in channels: stored by the daemon, dropped by the bare SDK."""
     count = bench.counts.updates
     async with run_slack_daemon(bench) as daemon:
         heard = await _heard_a_s(daemon, count)

@@ -49,7 +49,7 @@ LONG_ANSWERS = 4
 
 
 async def updates(bench: Bench) -> list[Figure]:
-    """What people say to each other in groups: stored by the daemon, thrown away by the bare SDK."""
+    """Measure talk of people in groups: stored by the daemon, dropped by the bare SDK."""
     count = bench.counts.updates
     async with run_telegram_daemon(bench) as daemon:
         heard = await _heard_a_s(daemon.telegram, daemon.pid, count)

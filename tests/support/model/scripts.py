@@ -165,7 +165,7 @@ class Question:
 
     @property
     def results(self) -> int:
-        """How many tool results came after the last user message."""
+        """Return the number of tool results after the last user message."""
         return len(self.outcomes)
 
     @staticmethod

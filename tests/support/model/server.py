@@ -90,7 +90,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """What `[model] base_url` is set to."""
+        """Return the value for `[model] base_url`."""
         return f"http://{self.host}:{self.port}/v1"
 
     @property

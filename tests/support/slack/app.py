@@ -80,12 +80,12 @@ class Delivery:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the app took it."""
+        """Return True if the app took it."""
         return bool(self.tries) and self.done and not self.tries[-1].reason
 
     @property
     def answer(self) -> Any:
-        """What the app answered with, if it did."""
+        """Return the app's answer, if there was one."""
         return self.tries[-1].answer if self.tries else None
 
     @property
@@ -178,7 +178,7 @@ class App:
 
     @property
     def pending(self) -> list[Delivery]:
-        """What was neither acknowledged nor given up."""
+        """Return the deliveries that are neither acknowledged nor given up."""
         return [delivery for delivery in self.given if not delivery.done]
 
     def _start(self, delivery: Delivery) -> None:

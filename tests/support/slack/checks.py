@@ -41,7 +41,7 @@ class Refusal(Exception):
 
 
 def odd(what: str, error: str = "invalid_arguments") -> Refusal:
-    """What the real one would swallow or answer otherwise, and what no app of ours should ever send."""
+    """Return the refusal of a call that Slack would accept or answer otherwise, and no app of ours should send."""
     return Refusal(error, f"[ERROR] {what}", surprise=what)
 
 
@@ -101,7 +101,7 @@ def as_array(value: Any) -> list[Any] | None:
 
 
 def encodable(text: str) -> bool:
-    """Whether it is text at all: no lone halves of a symbol."""
+    """Return True for text without lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -25,7 +25,7 @@ class Door:
         self._installed: Installed = slack.installed
 
     def application(self) -> web.Application:
-        """What is served."""
+        """Return the served application."""
         application = web.Application(client_max_size=FILE_AT_MOST)
         application.router.add_route("*", "/api/{method}", self._call)
         application.router.add_get("/link/", self._socket)

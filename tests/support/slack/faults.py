@@ -33,7 +33,7 @@ class Call:
 
     @property
     def ok(self) -> bool:
-        """Whether it was answered, and well."""
+        """Return True if it was answered with success."""
         return self.status == 200 and bool(self.answer.get("ok"))
 
     @property

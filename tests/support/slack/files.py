@@ -21,7 +21,7 @@ SIGN_IN_PAGE = "<!DOCTYPE html><html><head><title>Sign in | Slack</title></head>
 
 
 def announce(team: Teller, p: Json) -> Json:
-    """Where a file of so many bytes may be put."""
+    """Return an upload URL for a file of so many bytes."""
     if p["length"] < 1:
         raise Refusal("missing_argument")
     if p["length"] > FILE_AT_MOST:
@@ -68,7 +68,7 @@ def _uploaded(team: Teller, one: Json) -> tuple[File, str]:
 
 
 def info(team: Teller, p: Json) -> Json:
-    """What is known of a file, with the messages that show it."""
+    """Return a file's facts, with the messages that show it."""
     file = team.world.files.get(p["file"])
     if file is None:
         raise Refusal("file_not_found")

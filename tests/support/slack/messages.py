@@ -218,7 +218,7 @@ class ResponseUrl:
 
 
 def respond(team: Teller, hook: ResponseUrl, p: Json) -> None:
-    """What a post to a `response_url` does. Raises `Refusal`."""
+    """Carry out a post to a `response_url`. Raises `Refusal`."""
     hook.uses += 1
     if hook.uses > USES_OF_A_RESPONSE_URL:
         raise Refusal("used_url")

@@ -29,7 +29,7 @@ class Pace:
     _past: dict[tuple[str, str], deque[float]] = field(default_factory=dict[tuple[str, str], "deque[float]"])
 
     def refused(self, call: Call) -> Fault | None:
-        """What a call is answered with when it is one too many. A refused call does not count for the next."""
+        """Return the refusal of a call beyond the limit. A refused call does not count for the next."""
         windows: list[tuple[deque[float], int, float]] = []
         if self.tiers:
             allowed = max(1, int(METHODS[call.method].per_minute * self.tiers))

@@ -35,7 +35,7 @@ def auth_test(team: Teller, p: Json) -> Json:
 
 
 def info(team: Teller, p: Json) -> Json:
-    """What a conversation is."""
+    """Return a conversation's facts."""
     channel = team.world.channel(p["channel"], member=False)
     team.world.scope(f"{channel.scope_kind}:read")
     return {"channel": _payload(team, channel)}
@@ -141,7 +141,7 @@ def _cursor(p: Json) -> int:
 
 
 def user_info(team: Teller, p: Json) -> Json:
-    """Who somebody is."""
+    """Return a user's facts."""
     person = team.world.people.get(p["user"])
     if person is None:
         raise Refusal("user_not_found")
@@ -199,7 +199,7 @@ def _thread(team: Teller, p: Json, *, assistant: bool = True) -> tuple[str, str]
 
 
 def set_status(team: Teller, p: Json) -> Json:
-    """What the bot is doing; shown until it answers there. Any thread has one, not the panel's alone."""
+    """Set the bot's status, shown until it answers there. Any thread has one, not the panel's alone."""
     if len(p.get("loading_messages", [])) > 10:
         raise Refusal("invalid_arguments", "[ERROR] no more than 10 items allowed [json-pointer:/loading_messages]")
     team.world.statuses.setdefault(_thread(team, p, assistant=False), []).append(p["status"])
@@ -207,13 +207,13 @@ def set_status(team: Teller, p: Json) -> Json:
 
 
 def set_title(team: Teller, p: Json) -> Json:
-    """What the thread is called in the panel's history."""
+    """Set the thread's title in the panel's history."""
     team.world.titles[_thread(team, p)] = p["title"]
     return {}
 
 
 def set_prompts(team: Teller, p: Json) -> Json:
-    """What a person could ask."""
+    """Set the prompts for a person."""
     prompts = p["prompts"]
     if not 1 <= len(prompts) <= PROMPTS_AT_MOST:
         raise Refusal("invalid_arguments", f"[ERROR] 1 to {PROMPTS_AT_MOST} items allowed [json-pointer:/prompts]")
@@ -233,7 +233,7 @@ SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
 
 def set_session(team: Teller, p: Json) -> Json:
-    """How an agent's session stands: https://docs.slack.dev/reference/methods/agents.sessions.setStatus."""
+    """Set the state of an agent's session: https://docs.slack.dev/reference/methods/agents.sessions.setStatus."""
     if p["status"] not in SESSION_STATUSES:
         raise Refusal("invalid_arguments", "[ERROR] must be a status of a session [json-pointer:/status]")
     if not team.app.agent:

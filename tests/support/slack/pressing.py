@@ -26,12 +26,12 @@ class Pressed:
 
     @property
     def done(self) -> bool:
-        """Whether the app acknowledged it, or its time is up."""
+        """Return True once the app acknowledged it, or its time is up."""
         return self.delivery.done
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the app took it in time."""
+        """Return True if the app took it in time."""
         return self.delivery.acknowledged
 
 

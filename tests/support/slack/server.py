@@ -117,17 +117,17 @@ class FakeSlack(Watching, People, Pressing):
 
     @property
     def root(self) -> str:
-        """Where it listens."""
+        """Return the address on which it listens."""
         return f"http://127.0.0.1:{self.hub.port}"
 
     @property
     def api_root(self) -> str:
-        """What a client is told instead of https://slack.com/api/."""
+        """Return the root for a client, in place of https://slack.com/api/."""
         return f"{self.root}/api/"
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which it listens."""
         return self.hub.port
 
     @property

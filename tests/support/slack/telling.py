@@ -110,7 +110,7 @@ class Teller:
         return delivery
 
     def about_user(self, user: str, kind: str) -> Json:
-        """What every interactive payload begins with."""
+        """Return the common part of every interactive payload."""
         person = self.world.people.get(user, {})
         return {
             "type": kind,

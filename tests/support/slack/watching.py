@@ -190,7 +190,7 @@ class Watching:
 
     @property
     def surprises(self) -> list[str]:
-        """What no app of ours should do and the real one may let pass; a test asserts that there is none."""
+        """Return calls that no app of ours should make and Slack may let pass; a test asserts that there are none."""
         return self.hub.surprises
 
     @property

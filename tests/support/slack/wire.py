@@ -171,7 +171,7 @@ _ALWAYS = frozenset({"token", "team_id"})
 
 
 async def read_arguments(request: web.BaseRequest, method: str) -> Json:
-    """What the call says, not looked at yet. Raises `Refusal` when it cannot be read."""
+    """Return the call's arguments, unchecked. Raises `Refusal` when it cannot be read."""
     raw: Json = dict(request.query) if request.query_string else {}
     if request.method == "GET" or not request.body_exists:
         return raw

@@ -92,7 +92,7 @@ class Shown:
 
     @property
     def text(self) -> str:
-        """What people read."""
+        """Return the text that people read."""
         parts = [self.markdown] if self.markdown else []
         parts += texts_of(self.blocks)
         return "\n".join(parts) if parts else self.wire
@@ -181,7 +181,7 @@ class View:
 
     @property
     def text(self) -> str:
-        """What the person reads in it."""
+        """Return the text of it that the person reads."""
         return "\n".join([*texts_of(self.view["title"]), *texts_of(self.view["blocks"])])
 
     @property

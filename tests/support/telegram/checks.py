@@ -54,12 +54,12 @@ class Refusal(Exception):
 
 
 def bad(what: str) -> Refusal:
-    """What the real one answers to a request that cannot be served."""
+    """Return Telegram's error for a request that cannot be served."""
     return Refusal(f"Bad Request: {what}")
 
 
 def odd(what: str) -> Refusal:
-    """What the real one would swallow or answer otherwise, and what no bot of ours should ever send."""
+    """Return the refusal of a call that Telegram would accept or answer otherwise, and no bot of ours should send."""
     return Refusal(f"Bad Request: {what}", surprise=True)
 
 
@@ -183,7 +183,7 @@ def _own_entities(p: Mapping[str, Any], field: str) -> Sequence[Json]:
 
 
 def check_photo(content: bytes) -> None:
-    """What is refused as a photo: https://core.telegram.org/bots/api#sendphoto."""
+    """Raise for a picture that is refused as a photo: https://core.telegram.org/bots/api#sendphoto."""
     if len(content) > PHOTO_AT_MOST:
         raise bad(
             f"file of size {len(content)} bytes is too big for a photo; the maximum size is {PHOTO_AT_MOST} bytes"

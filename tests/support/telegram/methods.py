@@ -295,7 +295,7 @@ def send_draft(chats: Chats, p: Json) -> bool:
 
 
 def answer_query(chats: Chats, p: Json) -> bool:
-    """What the person who pressed sees."""
+    """Show the answer to a press."""
     query = chats.queries.get(p.get("callback_query_id", ""))
     if query is None or time.monotonic() - query.at_s > chats.query_lives_s:
         raise bad(TOO_OLD)
@@ -348,7 +348,7 @@ _GIFTS = dict.fromkeys(
 
 
 def get_file(chats: Chats, p: Json) -> Json:
-    """Where a file can be fetched."""
+    """Return the path from which a file can be fetched."""
     document = chats.files.get(p.get("file_id", ""))
     if document is None:
         raise bad("invalid file_id")

@@ -76,12 +76,12 @@ class FakeTelegram(Watching, People):
 
     @property
     def api_root(self) -> str:
-        """What a client is told instead of https://api.telegram.org."""
+        """Return the root for a client, in place of https://api.telegram.org."""
         return f"http://127.0.0.1:{self.hub.port}"
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which it listens."""
         return self.hub.port
 
     # --- what a test does to it ---

@@ -86,7 +86,7 @@ class Updates:
                     return
 
     def pending(self) -> Sequence[Json]:
-        """What was not confirmed, the repeated ones too."""
+        """Return the unconfirmed updates, the repeated ones too."""
         return [*self._again, *self.waiting]
 
     def end_poll(self) -> None:
@@ -94,7 +94,7 @@ class Updates:
         self._wake(False)
 
     async def take(self, offset: int, limit: int, timeout_s: float) -> list[Json]:
-        """What one getUpdates is answered with."""
+        """Return the answer to one getUpdates."""
         self._wake(False)
         self._confirm(offset)
         if (batch := self._batch(limit)) or timeout_s <= 0:

@@ -105,7 +105,7 @@ class Watching:
 
     @property
     def surprises(self) -> list[str]:
-        """What no bot of ours should do and the real one may let pass; a test asserts that there is none."""
+        """Return calls that no bot of ours should make and Telegram may let pass; a test asserts there are none."""
         return self.hub.surprises
 
     @property

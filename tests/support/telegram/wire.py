@@ -90,7 +90,7 @@ class Upload:
 
 
 async def read_parameters(request: web.BaseRequest) -> Json:
-    """What the call says, not looked at yet. Raises `Refusal` when it cannot be read."""
+    """Return the call's arguments, unchecked. Raises `Refusal` when it cannot be read."""
     raw: Json = dict(request.query) if request.query_string else {}
     if request.method == "GET" or not request.can_read_body:
         return raw

@@ -36,9 +36,7 @@ def fuzzed(reads: Callable[[bytes], None], seconds: float = 0.2) -> tuple[Report
 
 
 def alone(*words: str) -> subprocess.CompletedProcess[bytes]:
-    """What Python says in a process of its own, whose memory is nobody else's: one that ran other tests may have more
-    than the bar.
-    """
+    """Return the output of Python in its own process: one that ran other tests may use more memory than the bar."""
     return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=False)
 
 

@@ -116,7 +116,7 @@ def test_a_program_is_watched(tmp_path: Path, synchronous: str, keeps: bool) -> 
 
 
 def rows(files: dict[str, bytes], folder: Path) -> set[int]:
-    """What is in the database after a cut."""
+    """Return the rows in the database after a cut."""
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()

@@ -96,7 +96,7 @@ def test_the_page_adds_up_counts_and_shows_the_worst_of_times(stated: Path) -> N
 
 
 def measured(*figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What the bench wrote."""
+    """Return the output of the bench."""
     return {"date": "2026-11-23", "commit": "0123456789ab", "machine": "2 cores", "figures": figures}
 
 
@@ -217,7 +217,7 @@ def test_a_file_that_is_not_there_is_refused_with_how_to_make_it(name: str, caps
 
 
 def lost(fault: str, of: int, value: int = 0, kills: int = 0) -> list[dict[str, Any]]:
-    """What tests of a fault stated."""
+    """Return the statements of a fault's tests."""
     made = {"unit": "", "bar": 0, "least": False, "fault": fault, "seed": 7, "test": "test_x.py"}
     killed = [{"fault": fault, "what": KILLS, "count": kills, "test": "test_x.py", "seed": 7}] if kills else []
     return [{**made, "what": LOST, "value": value, "of": of, "held": not value}, *killed]

@@ -40,7 +40,7 @@ def sample(at_s: float, *, life: int = 1, rss_mb: float = 90.0, wal_mb: float = 
 
 
 def rest(life: int, descriptors: int = 22) -> Rest:
-    """What a life holds at rest."""
+    """Return the memory of a life at rest."""
     return Rest(life=life, descriptors=descriptors, files=9, threads=5, tasks=27)
 
 

@@ -19,7 +19,7 @@ row_of = partial(card_row, who=ANN_SLACK)
 
 
 def clean(text: str) -> str:
-    """What a platform would show."""
+    """Return the text as a platform would show it."""
     return text.replace("\x00", "")
 
 

@@ -226,7 +226,7 @@ DOWN = [faults.broken(503), faults.page(), faults.drop()]
 
 
 def waits_s(scene: Scene, outage: list[SendFailed]) -> list[float]:
-    """How long each failure is waited out. All of them are waits of the channel, and none is a create in doubt."""
+    """Return the wait after each failure. All of them are waits of the channel, and none is a create in doubt."""
     assert {(error.outcome, error.scope) for error in outage} == {(SendOutcome.WAIT, f"slack/main/{CHAT}")}
     assert not any(error.creating for error in outage)
     now = scene.clock.now()

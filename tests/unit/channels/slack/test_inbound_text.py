@@ -12,7 +12,7 @@ from channels.slack.inbound_text import names, plain, said_to, unescaped
 
 
 def escaped(text: str) -> str:
-    """What Slack makes of what somebody typed."""
+    """Return typed text as Slack escapes it."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -127,7 +127,7 @@ def validate(block: Mapping[str, Any]) -> None:
 
 
 def check_block(block: Mapping[str, Any]) -> None:
-    """What Slack would refuse, as its documentation and its SDK say."""
+    """Fail for a block that Slack would refuse, by its documentation and its SDK."""
     validate(block)
     match block["type"]:
         case "header":

@@ -15,7 +15,7 @@ def account(**values: object) -> TelegramAccount:
 
 
 def flaws(**values: object) -> list[tuple[str, str]]:
-    """What is wrong and the cure, of each problem."""
+    """Return fault and cure of each problem."""
     with pytest.raises(ValidationError) as caught:
         account(**values)
     return [(one["ctx"]["what"], one["ctx"]["cure"]) for one in caught.value.errors() if "ctx" in one]

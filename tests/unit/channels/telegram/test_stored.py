@@ -28,7 +28,7 @@ KEPT = Artifact(file="s1-1.png", name="page.png", media_type="image/png")
 
 
 def short(value: object) -> str:
-    """What a test is called that has so many bytes."""
+    """Return a short test id for bytes."""
     return repr(value)[:40]
 
 

@@ -23,7 +23,7 @@ class Wall(FakeClock):
         self.off = timedelta()
 
     def now(self) -> datetime:
-        """What it shows."""
+        """Return the time that it shows."""
         return super().now() + self.off
 
 

@@ -293,7 +293,7 @@ async def test_an_upload_of_a_node_that_is_away_is_missing(two: Two) -> None:
 
 
 class _Full(Exception):
-    """What the taker of a file says."""
+    """Error of the taker of a file."""
 
 
 async def test_taker_of_an_upload_may_stop(two: Two) -> None:

@@ -69,7 +69,7 @@ async def finish(engine: Engine, lease: Lease) -> None:
 async def runs_unasked(
     engine: Engine, command: str = "git push", *, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT
 ) -> bool:
-    """Whether a call of the command runs without a question."""
+    """Return True if a call of the command runs without a question."""
     lease = await engine.planned(f"shell:{command}", who=who, where=where)
     settled = await engine.settle(lease)
     await finish(engine, lease)

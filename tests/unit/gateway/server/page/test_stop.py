@@ -24,7 +24,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def stop(page: Served) -> None:
-    """What the daemon does to the channel before it stops the server."""
+    """Stop the channel as the daemon does before it stops the server."""
     async with in_background(page.web.run(page.engine.ingress)):
         pass
 

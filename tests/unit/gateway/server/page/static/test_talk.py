@@ -168,7 +168,7 @@ async def desk(browser: Browser) -> AsyncIterator[Page]:
 
 
 class Rendered(TypedDict):
-    """What `RENDER` finds."""
+    """Result of `RENDER`."""
 
     text: str
     links: list[tuple[str, str]]
@@ -177,7 +177,7 @@ class Rendered(TypedDict):
 
 
 async def rendered(place: Page, text: str) -> Rendered:
-    """What comes of a text, which must be the same in both ways."""
+    """Return the rendering of a text, which must be the same in both ways."""
     whole, live = cast("list[Rendered]", await place.evaluate(RENDER, text))
     assert whole == live
     return whole
