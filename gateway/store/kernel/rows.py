@@ -22,9 +22,12 @@ from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.steps import Step
 from gateway.domain.turns import Turn
 from gateway.domain.waits import Wait
-from gateway.store.constants import FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
 R = TypeVar("R")
+SENDING_AT_MOST = timedelta(seconds=60)
+"""Timeout of sending a slot; then it is taken back from its sender."""
+FILE_SENDING_AT_MOST = timedelta(minutes=15)
+"""Limit for a slot with a file, whose upload may take as long as `file_may_take_s` returns."""
 CLOCKS_DIFFER_AT_MOST = timedelta(seconds=5)
 """Most that clocks of two nodes differ by. A time further ahead is of a clock that was wrong: it orders nothing."""
 

@@ -9,8 +9,9 @@ from typing import Any
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.turns import COMMANDS_AT_ONCE
 from gateway.store.codec import to_us
-from gateway.store.constants import AT_ONCE, FILE_SENDING_AT_MOST, SENDING_AT_MOST
+from gateway.store.constants import AT_ONCE
 from gateway.store.kernel.part import AccountKey
+from gateway.store.kernel.rows import FILE_SENDING_AT_MOST, SENDING_AT_MOST
 from gateway.store.sqlite.queries import claimable
 from gateway.store.sqlite.tx import Tx
 

@@ -13,7 +13,7 @@ from gateway.domain.slots import MAY_TAKE_AT_MOST_S, NewSlot, RenderedSlot, Slot
 from gateway.domain.tools import Artifact, Effect, Risk
 from gateway.errors import FileAway, SendFailed, SendOutcome
 from gateway.outbound.message_actor import SEND_WITHIN_S
-from gateway.store.constants import FILE_SENDING_AT_MOST
+from gateway.store.kernel.rows import FILE_SENDING_AT_MOST
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, file_slot, result
