@@ -41,7 +41,7 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None, proxy:
         ) from error
     limits = Timeout(DEFAULT_TIMEOUTS.stall_s, connect=DEFAULT_TIMEOUTS.connect_s)
     client = AsyncClient(timeout=limits, proxy=proxy.url if proxy else None)
-    model = their_model(name, base_url=base_url, api_key=api_key, client=client)
+    model = their_model(name, base_url=base_url, api_key=api_key, client=client, proxied=proxy is not None)
     return LibraryModel(name, model, close=client.aclose, api_key=api_key, proxy=proxy)
 
 

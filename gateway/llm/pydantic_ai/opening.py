@@ -13,16 +13,19 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from gateway.errors import ConfigError
 
 
-def their_model(name: str, *, base_url: str | None, api_key: str | None, client: AsyncClient) -> Model:
+def their_model(
+    name: str, *, base_url: str | None, api_key: str | None, client: AsyncClient, proxied: bool = False
+) -> Model:
     """Return the model, which uses `client`; the client belongs to the caller. Sends nothing.
 
-    Raises `ConfigError`, also for a provider whose package is missing.
+    `proxied`: the client goes through a proxy, so a provider with a client of its own is refused. Raises `ConfigError`,
+    also for a provider whose package is missing.
     """
     if not name.partition(":")[2].strip():
         raise ConfigError(f"{name} names no model.", cure='Correct [model] name, as in "anthropic:claude-sonnet-5".')
     try:
         URL(base_url or "")
-        return infer_model(name, lambda provider: _provider(provider, base_url, api_key, client))
+        return infer_model(name, lambda provider: _provider(provider, base_url, api_key, client, proxied))
     except ImportError as error:
         raise ConfigError(
             f"The model {name} needs a package that is not installed: {error}.",
@@ -41,7 +44,9 @@ def their_model(name: str, *, base_url: str | None, api_key: str | None, client:
         ) from error
 
 
-def _provider(name: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider[Any]:
+def _provider(
+    name: str, base_url: str | None, api_key: str | None, client: AsyncClient, proxied: bool
+) -> Provider[Any]:
     """Make a provider with the configured values; its package may still read others from the environment."""
     made = infer_provider_class(name)
     known = inspect.signature(made.__init__).parameters
@@ -51,5 +56,10 @@ def _provider(name: str, base_url: str | None, api_key: str | None, client: Asyn
         raise ConfigError(
             f"The provider {name} takes no {' and no '.join(unknown)}.",
             cure="Remove it from [model], and set the provider up in the environment as its own guide says.",
+        )
+    if proxied and "http_client" not in known:
+        raise ConfigError(
+            f"The provider {name} takes no proxy: it connects by itself.",
+            cure="Remove proxy from [model], and set the proxy up in the environment as the provider's own guide says.",
         )
     return made(**given, **({"http_client": client} if "http_client" in known else {}))

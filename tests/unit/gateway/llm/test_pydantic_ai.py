@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -438,6 +439,19 @@ async def test_question_goes_through_proxy() -> None:
             await model.close()
         assert answer.text == "Linux 6.1, I think."
         assert len(proxy.asked) == 1
+
+
+def test_proxy_that_a_provider_would_pass_by_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its package speaks gRPC over connections of its own."""
+    package = ModuleType("xai_sdk")
+    package.__dict__["AsyncClient"] = type("AsyncClient", (), {})
+    monkeypatch.setitem(sys.modules, "xai_sdk", package)
+    sys.modules.pop("pydantic_ai.providers.xai", None)
+    with pytest.raises(ConfigError, match="The provider xai takes no proxy") as refused:
+        open_library("xai:grok-5", base_url=None, api_key=KEY, proxy=Proxy("http://ann:secret@127.0.0.1:9"))
+    assert "Remove proxy from [model]" in refused.value.cure
+    assert "secret" not in str(refused.value)
+    sys.modules.pop("pydantic_ai.providers.xai", None)
 
 
 async def test_proxy_that_is_not_there_is_named() -> None:
