@@ -155,10 +155,12 @@ class SlackChannel(AccountsChannel[SlackConnection]):
         if account is None:
             return ()
         overall_per_s = account.settings.limits.overall_per_min / 60
-        return limits(
+        found = limits(
             (conversation.account_scope, overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
             (conversation.chat_scope, account.settings.limits.per_channel_per_s, BURST),
         )
+        # Slack counts edits by channel, and refuses more than one a second sooner or later.
+        return [replace(one, spaces_edits=one.scope == conversation.chat_scope) for one in found]
 
 
 class _Shown:

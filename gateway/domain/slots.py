@@ -252,3 +252,5 @@ class RateLimit:
     """Average seconds between two messages."""
     burst: int
     """Messages that may be sent at once after a pause."""
+    spaces_edits: bool = False
+    """True when the first edit of a message also comes at least `every_s` after it."""

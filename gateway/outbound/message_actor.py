@@ -151,7 +151,7 @@ class MessageActor:
     _unanswered_at: float = -math.inf
     """Time at which an edit ended without an answer."""
     _quiet_until: float = -math.inf
-    """Earliest time of the next change after an edit."""
+    """Earliest time of the last words after an edit, or after the beginning of an answer."""
 
     def is_needed(self, now: float) -> bool:
         """Return whether anything changes the messages, or did so lately."""
@@ -175,7 +175,7 @@ class MessageActor:
         Otherwise return the seconds after which to ask again: an edit is under way, or one ended unanswered and may
         still take effect. Sent before that, the version would be overwritten and have to be sent again. The chat would
         flicker, and the repeat would have to be sent although its text is equal. The version also waits for the chat's
-        rate limit after an edit, at most `EDIT_EVERY_S`.
+        rate limit after an edit, and where `spaces_edits` after the beginning, at most `EDIT_EVERY_S`.
         """
         self.grows, self._sends_last, retry_s = False, True, 0.0
         if self._edit is not None and not await is_set(self._edit, self.by.edit_patience_s):
@@ -196,6 +196,8 @@ class MessageActor:
         """Note a version that was shown. Call before the write to the store."""
         self._slot, self._path = replace(slot, platform_id=platform_id, sent_version=slot.version), path
         self.grows = self.by.goes_on is not None and self.by.goes_on(self, self._slot)
+        if self.grows and slot.kind is SlotKind.ANSWER:
+            self._quiet_until = self.by.clock.monotonic() + min(path.every_s(created=True), EDIT_EVERY_S)
 
     @property
     def in_doubt(self) -> bool:

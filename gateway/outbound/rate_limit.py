@@ -66,9 +66,13 @@ class SendPath:
         scopes = dict.fromkeys([account, chat, conversation.key, *(limit.scope for limit in rate_limits)])
         return SendPath(account=account, chat=chat, scopes=tuple(scopes), rate_limits=tuple(rate_limits))
 
-    def every_s(self) -> float:
-        """Return the seconds between two messages by the chat's own limit; 0 without one."""
-        return next((limit.every_s for limit in self.rate_limits if limit.scope == self.chat), 0.0)
+    def every_s(self, *, created: bool = False) -> float:
+        """Return the seconds between two messages by the chat's own limit; 0 without one.
+
+        `created`: the seconds from a message to its first edit.
+        """
+        own = (limit for limit in self.rate_limits if limit.scope == self.chat)
+        return next((limit.every_s for limit in own if limit.spaces_edits or not created), 0.0)
 
 
 def seconds_until_room(limit: RateLimit, full_at: float, now: float, *, ahead: int = 0) -> float:

@@ -426,7 +426,7 @@ def test_paces_are_those_of_the_workspace_and_of_the_channel(channel: SlackChann
     here = channel.rate_limits(Conversation(channel="slack", account="main", chat=CHAT, thread="1.2"))
     assert here == [
         RateLimit(scope="slack/main", every_s=0.2, burst=10),
-        RateLimit(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3),
+        RateLimit(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3, spaces_edits=True),
     ]
     assert channel.rate_limits(Conversation(channel="slack", account="nobody", chat=CHAT)) == ()
 

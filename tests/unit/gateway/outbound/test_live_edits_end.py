@@ -99,10 +99,10 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
     assert await world.messages.of(slot.id).finish() == 0
 
 
-def paced(per_s: float) -> FakeChannel:
+def paced(per_s: float, *, spaces_edits: bool = False) -> FakeChannel:
     """Return a channel with a rate limit for each chat; 0 for none."""
-    pace = (RateLimit(scope=CHAT.chat_scope, every_s=1 / per_s, burst=3),) if per_s else ()
-    return FakeChannel(pace=pace)
+    limit = RateLimit(scope=CHAT.chat_scope, every_s=1 / per_s, burst=3, spaces_edits=spaces_edits) if per_s else None
+    return FakeChannel(pace=() if limit is None else (limit,))
 
 
 @pytest.mark.by_the_clock
@@ -114,6 +114,23 @@ async def test_last_words_keep_a_distance_to_the_last_edit(per_s: float, passed_
         await world.writes("a time ")
         await world.passes(1.1)
         assert len(world.edits) == 1
+        world.clock.advance(passed_s)
+        began = time.monotonic()
+        assert await world.messages.of(slot.id).finish() == 0
+        assert time.monotonic() - began == pytest.approx(waits_s, abs=0.1)
+
+
+@pytest.mark.by_the_clock
+@pytest.mark.parametrize(
+    ("per_s", "spaces_edits", "passed_s", "waits_s"),
+    [(1, True, 0.7, 0.3), (4, True, 0.1, 0.15), (1, True, 1.1, 0), (1, False, 0.2, 0), (0, False, 0.2, 0)],
+)
+async def test_last_words_keep_a_distance_to_the_beginning(
+    per_s: float, spaces_edits: bool, passed_s: float, waits_s: float
+) -> None:
+    """Only where the channel wants that: elsewhere a short answer would take a second longer."""
+    async with running(World(paced(per_s, spaces_edits=spaces_edits))) as world:
+        slot = await world.begins()
         world.clock.advance(passed_s)
         began = time.monotonic()
         assert await world.messages.of(slot.id).finish() == 0
