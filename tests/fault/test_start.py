@@ -57,7 +57,8 @@ async def test_a_second_daemon_on_the_same_state(daemon: Daemon, tmp_path: Path)
     """Refused while the first lives, welcome when it was killed."""
     await daemon.start()
     (tmp_path / "second").mkdir()
-    second = Daemon(folder=tmp_path / "second", config=f'[store]\nurl = "sqlite://{daemon.state}/dragoman.db"\n')
+    config = f'[store]\nurl = "sqlite://{daemon.state}/dragoman.db"\n'
+    second = Daemon(folder=tmp_path / "second", config=config, warm=True)
     text = await refuses(second, "in use by process", "--state")
     assert daemon.process is not None
     assert f"process {daemon.process.pid}." in text

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.support.browser import at_the_page, chromium, sign_in
 from tests.support.daemon import Daemon, running
 
 
-@pytest_asyncio.fixture
-async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A daemon with nothing configured, started as people do."""
-    async with running(tmp_path, warm=False) as found:
-        yield found
+async def test_the_link_signs_in_and_leaves_no_trace_in_the_address(tmp_path: Path) -> None:
+    """The code stands in the fragment, which browsers never send, and the page erases it at once.
 
-
-async def test_the_link_signs_in_and_leaves_no_trace_in_the_address(daemon: Daemon) -> None:
-    """The code stands in the fragment, which browsers never send, and the page erases it at once."""
-    async with at_the_page(daemon) as owner:
+    This daemon, and the command that makes the link, start as people start them.
+    """
+    async with running(tmp_path, warm=False) as daemon, at_the_page(daemon) as owner:
         assert "code=" not in owner.page.url
 
 

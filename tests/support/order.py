@@ -14,8 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / ".durations"
 """Seconds that each file took in the last run of `./run test`, as JSON."""
-TOGETHER = ("tests/unit/agent_tools/browser", "tests/unit/gateway/server/page/static")
-"""Folders whose files stand in the line as one, because they share a browser: two seconds of CPU to start."""
+TOGETHER = (
+    "tests/unit/agent_tools/browser",
+    "tests/unit/gateway/llm",
+    "tests/unit/gateway/server/page/static",
+)
+"""Folders whose files stand in the line as one, because they share a browser or the import of a large library: two
+seconds of CPU each.
+"""
 PARTS = {
     "tests/fault/test_takeover.py": 6,
     "tests/contract/test_redis_machine.py": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import re
@@ -24,9 +25,11 @@ from gateway.errors import StoreError
 from gateway.store import check_store
 from gateway.store.redis.checks import SCHEMA
 from gateway.store.redis.connection import connect
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import ROOT, Daemon, environment, running
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.redis_server import until_linked, wait_until_it_answers
+from tests.support.warm import STEM
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 ENV = {
@@ -230,13 +233,16 @@ def test_kubernetes_may_share_the_files_of_all_nodes(tmp_path: Path) -> None:
     assert "components" not in kustomization
 
 
-def test_the_configuration_of_kubernetes_is_taken(tmp_path: Path) -> None:
+async def test_the_configuration_of_kubernetes_is_taken(tmp_path: Path) -> None:
     """On a free port: a daemon may run on this machine."""
-    config = (DEPLOY / "kubernetes" / "config.toml").read_text()
-    command = Daemon(folder=tmp_path).command("check")
-    (tmp_path / "config.toml").write_text(config.replace("[http]\n", f"[http]\nport = {free_port()}\n"))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    text, config, log = (DEPLOY / "kubernetes" / "config.toml").read_text(), tmp_path / "config.toml", tmp_path / "log"
+    config.write_text(text.replace("[http]\n", f"[http]\nport = {free_port()}\n"))
+    words = ("--config", str(config), "--state", str(tmp_path / "state"), "check")
+    with log.open("wb") as said:
+        checked = await STEM.fork(words, cwd=ROOT, env=environment(), log=said.fileno())
+        async with asyncio.timeout(PATIENCE_S):
+            code = await checked.wait()
+    assert code == 0, log.read_text()
 
 
 def test_prometheus_asks_by_allowed_names() -> None:

@@ -23,14 +23,14 @@ def test_computing_and_sleeping_time_is_counted() -> None:
 def test_time_waiting_for_a_processor_is_not_counted() -> None:
     """Two busy processes have one processor between them: each waits as long as it computes."""
     one = min(os.sched_getaffinity(0))
-    busy = f"import os, time; os.sched_setaffinity(0, {{{one}}})\nwhile time.process_time() < 0.4: pass"
+    busy = f"import os, time; os.sched_setaffinity(0, {{{one}}})\nwhile time.process_time() < 0.15: pass"
     began = time.monotonic()
     both = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
     waited = 0.0
     while any(process.poll() is None for process in both):
         waited = max(waited, sum(waited_s(process.pid) for process in both))
         time.sleep(0.01)
-    assert 0.2 < waited < 2 * (time.monotonic() - began)
+    assert 0.08 < waited < 2 * (time.monotonic() - began)
 
 
 def test_a_process_that_is_gone_has_not_waited() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,7 @@ import asyncio, os, sys
 from pathlib import Path
 from tests.unit.gateway.toolcalls.test_file_changes import changes_in, three
 
-left = [int(sys.argv[2])]
+left = [0]
 
 def die(event, _arguments):
     if event in ("os.rename", "os.remove"):
@@ -81,35 +82,50 @@ def die(event, _arguments):
             os._exit(9)
 
 sys.addaudithook(die)
-asyncio.run(changes_in(Path(sys.argv[1])).apply(three()))
+for folder in map(Path, sys.argv[1:]):
+    left[0] = int(folder.name)
+    if os.fork() == 0:
+        asyncio.run(changes_in(folder).apply(three()))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-"""Program that changes the files and dies at its n-th rename or removal."""
+"""Program that changes the files of each folder in a child of its own, which dies at the rename or removal that is the
+folder's name. Prints the exit codes.
+"""
+RENAMES = 12
+"""Renames and removals of the whole change."""
 RENAMES_OF_JOURNAL = 6
 """Renames that store the contents and the journal of `three`. The next one changes the first file."""
 
 
-@pytest.mark.parametrize("writes", range(13))
-@pytest.mark.sampled(5)
-async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Path, writes: int) -> None:
-    changes = made(tmp_path)
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(tmp_path), str(writes))
-    assert await child.wait() == (0 if writes == 12 else 9)
-    assert all(found in (b"old", b"new", None) for found in contents(changes))
-    if await changes.outcome() is ChangeOutcome.NONE:
-        assert contents(changes) == [b"old"] * 3
-    if any(changes.folder.glob("*.t1-1.json")):
-        await changes.resume()
-    else:
-        await changes.apply(three())
-    assert contents(changes) == [b"new", None, b"new"]
-    assert await changes.outcome() is ChangeOutcome.DONE
+def died(folder: Path, *writes: int) -> list[CallFileChanges]:
+    """Return changes that a crash cut after so many renames or removals each."""
+    folders = [folder / str(one) for one in writes]
+    for one in folders:
+        one.mkdir()
+    cut = [made(one) for one in folders]
+    command = [sys.executable, "-c", DIES, *map(str, folders)]
+    codes = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout.split()
+    assert codes == ["0" if one == RENAMES else "9" for one in writes]
+    return cut
+
+
+async def test_a_crash_leaves_old_or_new_and_the_rest_is_completed(tmp_path: Path) -> None:
+    for changes in died(tmp_path, *range(RENAMES + 1)):
+        assert all(found in (b"old", b"new", None) for found in contents(changes))
+        if await changes.outcome() is ChangeOutcome.NONE:
+            assert contents(changes) == [b"old"] * 3
+        if any(changes.folder.glob("*.t1-1.json")):
+            await changes.resume()
+        else:
+            await changes.apply(three())
+        assert contents(changes) == [b"new", None, b"new"], changes.folder
+        assert await changes.outcome() is ChangeOutcome.DONE
 
 
 async def test_undo_passes_over_a_change_that_never_happened(tmp_path: Path) -> None:
     """A crash after the journal, then another content: the change cannot be completed, and undo does not meet it."""
-    changes = made(tmp_path)
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(tmp_path), str(RENAMES_OF_JOURNAL))
-    assert await child.wait() == 9
+    (changes,) = died(tmp_path, RENAMES_OF_JOURNAL)
     (changes.workspace / "c").write_bytes(b"by hand")
     with pytest.raises(BadRequest, match="`c` changed meanwhile; nothing more was changed"):
         await changes.resume()
