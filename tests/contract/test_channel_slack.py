@@ -10,6 +10,7 @@ from time import time
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from markdown_it import MarkdownIt
@@ -385,5 +386,6 @@ class TestSlack(ChannelContract):
     rig_class = SlackRig
 
 
+@pytest.mark.whole("the same contract over sockets stays, and each request over HTTP in the unit tests of the account")
 class TestSlackOverHttp(ChannelContract):
     rig_class = HttpRig

@@ -19,6 +19,7 @@ from gateway.errors import LeaseLost
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
 from tests.support.patience import PATIENCE_S
+from tests.support.proof import times
 
 PRESSES = 1_000
 R = TypeVar("R")
@@ -117,7 +118,7 @@ async def test_a_turn_is_handed_to_one_of_many_runners(scene: Scene) -> None:
 @pytest.mark.conformance
 async def test_a_press_that_meets_the_parking_is_never_lost(scene: Scene) -> None:
     """Either the turn does not park, or the press queues it: never parked with a decision."""
-    for _ in range(30):
+    for _ in range(times(30, 30, small=12)):
         asked = await scene.asked(kind=TurnKind.COMMAND)
         parked, _ = await _at_once([scene.store.park(asked.lease), _pressed(scene, asked)])
         state = await scene.state(asked.turn)
@@ -135,7 +136,7 @@ async def _pressed(scene: Scene, asked: Asked) -> bool:
 @pytest.mark.conformance
 async def test_a_message_that_meets_the_end_is_never_lost(scene: Scene) -> None:
     """Either the turn goes on with it, or it starts a turn of its own."""
-    for _ in range(30):
+    for _ in range(times(30, 30, small=12)):
         lease = await scene.running()
         given = (await scene.view(lease.turn)).inputs
         ended, joined = await _at_once([_finished(scene, lease, given), _steered(scene)])

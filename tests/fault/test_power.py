@@ -21,7 +21,7 @@ from tests.support.proof import dice, figure, times
 
 MAIN = "main:owner"
 LIVES = 2
-MESSAGES = times(45, 150, small=15)
+MESSAGES = times(45, 150, small=6)
 """In each life, one after the other; then as many again by three at once."""
 AT_ONCE = 3
 CUTS = times(40, 2_000, small=6)

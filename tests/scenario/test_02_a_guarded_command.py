@@ -57,6 +57,7 @@ async def test_a_reason_is_told(daemon: Daemon) -> None:
         await owner.shot("02-reason-phone")
 
 
+@pytest.mark.whole("two browsers; a decision is shown wherever its card is: the contract of channels")
 async def test_a_second_page_is_live_and_can_press(daemon: Daemon) -> None:
     """Two browsers show the same session; the second presses what the first asked for, and both see it."""
     async with chromium() as browser:

@@ -223,6 +223,7 @@ def test_each_agents_instructions_have_a_measure_of_their_own(tmp_path: Path) ->
 # --- providers ------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("imports each provider's library; that others are refused at a start stays")
 def test_providers_are_those_of_the_library() -> None:
     """Each provider exists in the library, or lacks its package; no provider of the library's models is missing."""
     for name in PROVIDERS:

@@ -61,6 +61,7 @@ async def test_displayable_download_is_stored(desk: Desk) -> None:
     assert (again.code, again.text) == ("path", "`pictures/one.png` exists already.")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["url", "ref"])
 async def test_a_file_without_an_end_is_stopped(desk: Desk, how: str) -> None:
     desk.settings = BrowserSettings(download_mb=4)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CURE = "Open it: a person is asked first."
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["Link", "Tab", "Post", "Location", "Popup", "Blank"])
 async def test_a_page_cannot_lead_to_another_host(desk: Desk, way: str) -> None:
     await desk.open(f"/lead?to={desk.pages.elsewhere}/other")

@@ -17,8 +17,7 @@ from tests.unit.agent_tools.browser.conftest import Desk
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FIRST = (
-    "drag_list", "canvas_button", "confirm_dialog", "double_click_edit", "steppers", "masked_field",
-    "shadow_closed_by_ref", "runaway_button",
+    "drag_list", "canvas_button", "confirm_dialog", "masked_field", "shadow_closed_by_ref", "runaway_button",
 )  # fmt: skip
 """These stay in a plain run."""
 OTHERS = sorted(path.stem for path in INTERACTIONS.glob("*.html") if path.stem not in FIRST)

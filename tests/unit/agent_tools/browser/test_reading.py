@@ -93,6 +93,7 @@ async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -
         assert await asked(new_desk.session.page, "words", 5.0, limit=8) == "Open one"
 
 
+@pytest.mark.whole("a text that is longer still stays")
 async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
     await desk.open("/plain")
     assert desk.session.page is not None

@@ -344,6 +344,7 @@ class Weighed(FailingStore):
         return found
 
 
+@pytest.mark.whole("hundreds of turns; one more than is read at once stays")
 async def test_a_history_of_any_length_is_not_read_as_a_whole(tmp_path: Path, model: Chatting) -> None:
     """Each round takes up where the one before ended: three of them tell what is in three reads."""
     store = Weighed(FakeClock())

@@ -397,6 +397,7 @@ def test_attached_data_is_dropped_when_it_is_not_strict_json() -> None:
         assert answer.opaque == {}
 
 
+@pytest.mark.whole("a second of CPU; twenty thousand pieces of a block stay")
 def test_reasoning_in_single_words_may_reach_the_usual_length() -> None:
     fields = {"type": "reasoning.text", "id": "rs_0123456789", "format": "openai-responses-v1", "index": 0}
     part = delta(reasoning_details=[{**fields, "text": "word "}])

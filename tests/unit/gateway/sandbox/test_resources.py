@@ -68,7 +68,7 @@ async def _run(
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 async def test_a_program_that_eats_memory_is_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
     own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     limit = max(256, 2 * own_mb)  # the peak of a smaller program cannot be told from that of this process
@@ -81,6 +81,7 @@ async def test_a_program_that_eats_memory_is_stopped(way: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("mode", ["basic", "off"])
+@pytest.mark.sampled(1)
 def test_the_daemons_own_memory_is_not_the_programs(mode: str, tmp_path: Path) -> None:
     """A child process begins with the peak of its parent."""
     argv = [sys.executable, "-c", LARGE_PARENT, mode]

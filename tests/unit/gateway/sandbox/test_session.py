@@ -19,6 +19,8 @@ from gateway.ports import EgressProxy
 from gateway.sandbox import Containment
 from tests.unit.gateway.sandbox.session_rig import ASKS, Bench, ask, printed, started
 
+pytestmark = pytest.mark.sampled(2)  # the other holders stay in `test_sandbox.py`
+
 # --- the program's environment --------------------------------------------------------------------
 
 

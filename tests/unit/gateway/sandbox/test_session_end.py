@@ -19,6 +19,8 @@ from gateway.ports import EgressProxy
 from tests.support.browser import executable
 from tests.unit.gateway.sandbox.session_rig import ROOT, STUBBORN, Bench, Way, living, started, until
 
+pytestmark = pytest.mark.sampled(2)  # the other holders stay in `test_sandbox.py`
+
 
 async def test_close_leaves_nothing(bench: Bench) -> None:
     async with AsyncExitStack() as stack:

@@ -15,6 +15,7 @@ from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.damage import DamageFinding, Tail, judge, refuse_damaged
 from gateway.store.sqlite.wal import HEADER
 from tests.support.clock import FakeClock
+from tests.support.proof import times
 from tests.unit.gateway.store.logs import (
     SIZE,
     Files,
@@ -164,7 +165,7 @@ def test_damage_among_what_was_committed(made: Files, percent: float, count: int
 
 def test_any_flip_before_the_last_transaction_is_told(made: Files) -> None:
     dice, last = random.Random(8), last_transaction(made)
-    for _ in range(60):
+    for _ in range(times(60, 60, small=20)):
         place = dice.randrange(made.end_of(last))
         assert judge(made.flipped(place).log, NO_INDEX).tail is not Tail.WHOLE, f"at {place}"
         assert judge(made.flipped(place).log, made.index).tail is Tail.DAMAGED, f"at {place}"

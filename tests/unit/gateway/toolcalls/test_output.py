@@ -310,6 +310,7 @@ def test_file_full_within_a_secret_has_nothing_of_it(folder: Path) -> None:
     assert (folder / out.full_output).read_bytes()[-200:].endswith(f"xx{FILE_NOTE}".encode())
 
 
+@pytest.mark.whole("64 MB; a flood whose file is capped stays, and secrets that are cut anywhere else")
 def test_a_file_that_is_full_ends_with_its_note(folder: Path) -> None:
     out = of_secret(folder)
     out.write(b"x" * (FILE_BYTES - len(SECRET)) + (SECRET[:-1] + "|" + SECRET).encode())
@@ -477,6 +478,7 @@ def test_a_copy_on_a_full_disk_is_given_up_alone(folder: Path) -> None:
         os.fstat(full)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "cut"), [(COPY_BYTES, False), (COPY_BYTES + 1, True), (FILE_BYTES + 1, True)])
 def test_the_copy_is_made_at_the_end_and_capped(folder: Path, tmp_path: Path, size: int, cut: bool) -> None:
     copy, made = tmp_path / "copy", list[str]()

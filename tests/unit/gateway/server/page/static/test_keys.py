@@ -31,7 +31,7 @@ async def test_enter_in_a_composition_sends_nothing(ann: Person, composed: dict[
 
 
 @pytest.mark.parametrize("composed", COMPOSED, ids=["standard", "safari"])
-@pytest.mark.sampled(1)
+@pytest.mark.whole("a page for a second; Enter in a composition stays")
 async def test_a_composition_keeps_the_keys_of_a_card(page: Served, ann: Person, composed: dict[str, object]) -> None:
     """Escape ends the composition, and not the reason that is being written."""
     page.engine.model.script = [calls("shell:uptime")]
@@ -55,6 +55,7 @@ REOPEN = """dialog => {
 """Press `?` again between the closing of the help and its `close` event."""
 
 
+@pytest.mark.whole("a page for a second; that the help opens and closes stays, where keys are switched off")
 async def test_help_opens_again_at_once(ann: Person) -> None:
     await ann.page.get_by_role("button", name="Keyboard help").click()
     dialog = ann.page.locator("dialog.help")

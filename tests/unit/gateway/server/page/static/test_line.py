@@ -222,6 +222,7 @@ async def test_the_page_opens_where_nothing_can_be_kept(page: Served, browser: B
     await context.close()
 
 
+@pytest.mark.whole("a page for a second; what a person without a sign-in is told of such a link stays")
 async def test_a_link_that_does_not_work_throws_nobody_out(page: Served, ann: Person) -> None:
     place = ann.page
     used = await page.web_access.mint_code(ANN)

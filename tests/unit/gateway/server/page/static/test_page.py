@@ -142,6 +142,7 @@ async def test_a_store_that_may_lose_something_is_named(page: Served, ann: Perso
     await expect(shown).to_have_attribute("title", Durability.ONE_SECOND.warning)
 
 
+@pytest.mark.whole("a page for a second; sub-sessions that end and fold in the list stay")
 async def test_unlisted_session_leaves_the_page(page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, place = page.engine, ann.page
     await spawn(engine, "count the files", "name the kernel")
@@ -350,7 +351,7 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) -> None:
+async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path, browser: Browser) -> None:
     async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
         return ToolResult(status=ResultStatus.OK, text="", pictures=(await ctx.artifacts.picture(DOT, "image/gif"),))
 
@@ -358,7 +359,7 @@ async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) 
     engine.model.script = [calls("read"), Answer(text="\n\n".join(["A long answer."] * 200), model="scripted")]
     await engine.say("Draw.", where=ANN_PAGE)
     await engine.run(await engine.claim())
-    async with served(engine) as page, chromium() as browser:
+    async with served(engine) as page:
         person = Person(await browser.new_page())
         await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
         step = person.page.get_by_test_id("step")
@@ -368,3 +369,4 @@ async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) 
         await step.scroll_into_view_if_needed()
         await expect(step.get_by_test_id("picture")).to_be_visible()
         assert person.complaints == []
+        await person.page.context.close()
