@@ -1,28 +1,24 @@
-"""Names of files that hold secrets, for rules, file tools and the sandbox `full`. Pure.
+"""Names of files that hold secrets, for rules, file tools, commands and the sandbox `full`. Pure.
 
-A new name goes into both lists.
+A new name goes into `SECRET_GLOBS`; everything else follows from it.
 """
 
 from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(
-    r"(?!\.env\.(?:example|sample|template)\Z|id_.*\.pub\Z)"  # made to be read
-    r"(?:\.env.*"  # .env, .env.local, .envrc
-    r"|id_(?:rsa|dsa|ecdsa|ed25519|xmss).*"  # private keys of SSH, and copies of them
-    r"|.*\.(?:pem|key)"
-    r"|\.netrc|\.git-credentials|\.npmrc|\.pypirc|\.pgpass|\.htpasswd|\.vault-token"
-    r"|\.(?:ssh|aws|gnupg|kube|docker)"  # folders of programs' credentials
-    r"|.*\.(?:p12|pfx|kdbx))",
-    re.IGNORECASE | re.DOTALL,
-)
-
 SECRET_GLOBS = (
-    ".env*", "id_*", "*.pem", "*.key", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".htpasswd",
-    ".vault-token", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "*.p12", "*.pfx", "*.kdbx",
+    ".env*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx",
+    ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".vault-token",
+    ".ssh", ".aws", ".gnupg", ".kube", ".docker",
 )  # fmt: skip
-"""Patterns that cover all of these names, for programs that search by patterns. They cover harmless names, too."""
+"""Patterns of these names: files of settings and keys, and folders of programs' credentials. They cover a few harmless
+names, too (`_HARMLESS`), in programs that search by patterns.
+"""
+_HARMLESS = r"\.env\.(?:example|sample|template)|id_.*\.pub"
+"""Names that are made to be read."""
+_ANY = "|".join(re.escape(glob).replace(r"\*", ".*") for glob in SECRET_GLOBS)
+_SECRET = re.compile(rf"(?!(?:{_HARMLESS})\Z)(?:{_ANY})", re.IGNORECASE | re.DOTALL)
 _BEGINS = frozenset(letter for glob in SECRET_GLOBS if glob[0] != "*" for letter in (glob[0].lower(), glob[0].upper()))
 _ENDINGS = [len(glob) - 1 for glob in SECRET_GLOBS if glob[0] == "*"]
 _DOT = slice(-max(_ENDINGS), 1 - min(_ENDINGS))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from gateway.domain.secret_paths import is_secret_path
+from gateway.domain.secret_paths import SECRET_GLOBS, is_secret_path
 from gateway.policy.shell.script import WorkingFolder
 
 NOTHING = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -21,15 +21,11 @@ SHARED = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 - names in commands, not 
 """Folders outside the workspace in which a write is asked about, not refused."""
 NAME_AT_MOST = 255
 """Characters of a file's name."""
-_SECRET_GLOBS = (
-    ".env*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak",
-    "id_*.old", "*.pem", "*.key", ".netrc",
-    ".git-credentials", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "credentials", ".pgpass",
-    ".git", "*.p12", "*.pfx", "*.kdbx", ".htpasswd", ".vault-token",
-)  # fmt: skip
-_SECRET_NAMES = re.compile(
-    r"\.(?:ssh|aws|gnupg|kube|docker|pgpass|htpasswd|vault-token)|credentials|.*\.(?:p12|pfx|kdbx)", re.IGNORECASE
-)
+_KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_*.bak", "id_*.old")
+"""Private keys and their copies, as wildcards of commands mean them: `*.txt` is not asked about for `id_rsa.txt`."""
+_CREDENTIALS = "credentials"
+"""Name of a file with secrets for commands alone: honest files of a project have it, too."""
+_SECRET_GLOBS = (*(glob for glob in SECRET_GLOBS if not glob.startswith("id_")), *_KEYS, _CREDENTIALS, ".git")
 _HISTORY = re.compile(r"(?:^|/)\.git(?:/(?:objects|config|modules|lfs|worktrees).*)?\Z", re.IGNORECASE | re.DOTALL)
 _PIECES = re.compile(r"[=:,@]")
 _WILD = re.compile(r"[*?\[]")
@@ -52,7 +48,7 @@ OPTIONS_AT_MOST = 64
 
 def is_secret(path: str) -> bool:
     """Return whether a path names a file with secrets, or something in a folder of them."""
-    return is_secret_path(path) or any(_SECRET_NAMES.fullmatch(part) for part in path.split("/"))
+    return is_secret_path(path) or _CREDENTIALS in path.lower().split("/")
 
 
 def is_history(path: str) -> bool:
