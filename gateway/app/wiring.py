@@ -38,13 +38,13 @@ from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
 from gateway.server.http import HttpServer
-from gateway.server.http_checks import Address
 from gateway.server.node_files import NodeFiles
 from gateway.server.node_inbox import NodeInbox
 from gateway.server.node_requests import NodeRequests
 from gateway.server.node_uploads import NodeUploads
 from gateway.server.page.adapter import WebChannel
 from gateway.server.page.uploads import Uploads
+from gateway.server.request_guard import Address
 from gateway.server.web_access import WebAccess
 from gateway.store import is_shared
 from gateway.toolcalls.execution import Execution

@@ -3,7 +3,7 @@
 
 Unset, unknown or failing input is a refusal. The order is fixed: availability, arguments, refusals by the owner's
 settings (`refused`), the limits of the preset, the rules of every layer (`layers`) with locked denies first, scopes
-allowed in this session, the default of the risk, exposure.
+allowed in this session, the default of the risk. Exposure will be the last stage; today it changes nothing.
 """
 
 from __future__ import annotations

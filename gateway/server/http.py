@@ -1,6 +1,6 @@
 """HTTP server of the daemon: health, metrics and the routes of channels.
 
-Every request passes the same `http_checks`: Host, then Origin, then sign-in. A route names its needs by `Auth`, so a
+Every request passes the same `request_guard`: Host, then Origin, then sign-in. A route names its needs by `Auth`, so a
 new one is covered by default. Anybody can open connections and send nothing. So each request has a timeout.
 All connections together use at most a part of the process' files, and one address at most a part of these.
 """
@@ -32,8 +32,8 @@ from gateway.domain.waits import Wait
 from gateway.errors import PortInUse, StartError, StoreError
 from gateway.ports import Auth, Clock, Endpoint, SignIns
 from gateway.server.http_answers import Connection, error, on_prepare
-from gateway.server.http_checks import Address, credential, refusal, source_of, speaks_for_others
 from gateway.server.http_clients import ClientCounts, PendingConnection
+from gateway.server.request_guard import Address, credential, refusal, source_of, speaks_for_others
 from gateway.system.logging_setup import LogThrottle, log
 from gateway.system.metrics import Metrics
 

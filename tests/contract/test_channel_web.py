@@ -17,8 +17,8 @@ from gateway.domain.ids import OwnerName, Principal, main_session
 from gateway.domain.messages import Conversation
 from gateway.ports import COOKIE
 from gateway.server.http import HttpServer
-from gateway.server.http_checks import KEY_HEADER, Address
 from gateway.server.page import ids
+from gateway.server.request_guard import KEY_HEADER, Address
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who
 from tests.support.engine import Served

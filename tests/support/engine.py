@@ -50,8 +50,8 @@ from gateway.ports import COOKIE, Channel, ChannelContext
 from gateway.sandbox import Containment
 from gateway.server.channel_host import DaemonChannelHost
 from gateway.server.http import HttpServer
-from gateway.server.http_checks import KEY_HEADER, Address
 from gateway.server.page.adapter import WebChannel
+from gateway.server.request_guard import KEY_HEADER, Address
 from gateway.server.web_access import WebAccess
 from gateway.system.cancellation import Cancellation
 from gateway.system.redaction import Redactor

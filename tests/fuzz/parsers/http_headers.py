@@ -6,11 +6,11 @@ import asyncio
 
 from multidict import CIMultiDict
 
-from gateway.server import http_checks
-from gateway.server.http_checks import Address, credential, refusal, source_of
+from gateway.server import request_guard
+from gateway.server.request_guard import Address, credential, refusal, source_of
 from tests.fuzz import givens
 
-READS = (http_checks,)
+READS = (request_guard,)
 WORDS = (
     *(b"Host: ", b"Origin: ", b"Cookie: dragoman=", b"X-Forwarded-For: ", b"Sec-WebSocket-Protocol: dragoman, "),
     *(b"X-Dragoman-Key: ", b"Upgrade: websocket", b"Sec-Fetch-Site: cross-site", b"127.0.0.1:8470", b"localhost"),

@@ -26,7 +26,7 @@ from gateway.errors import StoreError
 from gateway.ports import Channel, StatefulTool, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
-from gateway.server.http_checks import Address
+from gateway.server.request_guard import Address
 from gateway.store.kernel.facts import ALIVE, NODES
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine

@@ -23,7 +23,7 @@ from gateway.ports import Auth, Endpoint
 from gateway.sandbox import Containment
 from gateway.server.http import HttpServer
 from gateway.server.http_answers import HEADERS
-from gateway.server.http_checks import Address
+from gateway.server.request_guard import Address
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gateway.ports import Auth, Endpoint
 from gateway.server.http import BODY_AT_MOST, HttpServer
-from gateway.server.http_checks import Address
+from gateway.server.request_guard import Address
 from tests.support.engine import Engine
 
 

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from gateway.ports import Auth, Endpoint
 from gateway.server.http import HttpServer
-from gateway.server.http_checks import Address
 from gateway.server.http_clients import ClientCounts, client_of
+from gateway.server.request_guard import Address
 from tests.support.engine import Engine
 
 OF_ONE = 3

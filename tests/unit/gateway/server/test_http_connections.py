@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from gateway.ports import Auth, Endpoint
 from gateway.server.http import ACCEPTED_AT_ONCE, CONNECTIONS_AT_MOST, HttpServer, connections_at_most
-from gateway.server.http_checks import Address
+from gateway.server.request_guard import Address
 from gateway.system.logging_setup import TOLD_AT_MOST
 from tests.support.engine import Engine
 

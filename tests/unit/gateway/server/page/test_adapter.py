@@ -18,8 +18,8 @@ from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, ArtifactKind, ToolContext
 from gateway.server.http_answers import HEADERS
-from gateway.server.http_checks import KEY_HEADER, Address
 from gateway.server.page.adapter import PRESSED
+from gateway.server.request_guard import KEY_HEADER, Address
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from gateway.ports import COOKIE
-from gateway.server.http_checks import KEY_HEADER
+from gateway.server.request_guard import KEY_HEADER
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import in_background
 from tests.support.patience import PATIENCE_S

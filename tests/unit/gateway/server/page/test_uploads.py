@@ -23,10 +23,10 @@ from gateway.domain.steps import Answer
 from gateway.domain.turns import TurnState
 from gateway.errors import BadRequest, FetchFailed, StoreFull
 from gateway.ports import COOKIE
-from gateway.server.http_checks import KEY_HEADER
 from gateway.server.node_uploads import AWAY
 from gateway.server.page import uploads as subject
 from gateway.server.page.uploads import KEPT_FOR, Uploads
+from gateway.server.request_guard import KEY_HEADER
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from gateway.server.http_checks import Address, refusal, source_of
+from gateway.server.request_guard import Address, refusal, source_of
 
 HOSTS = frozenset({"127.0.0.1:8470", "dragoman.example"})
 ORIGINS = frozenset({"http://127.0.0.1:8470", "https://dragoman.example"})

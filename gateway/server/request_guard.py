@@ -1,4 +1,4 @@
-"""Checks of a request before its handler: Host, Origin, client address, credential. Used by `http`. Pure."""
+"""Guard of HTTP requests before their handlers: Host, Origin, client address, credential. Used by `http`. Pure."""
 
 from __future__ import annotations
 
