@@ -15,7 +15,7 @@ from gateway.ports import HistoryLine, ToolContext
 
 SPEC = ToolSpec(
     name="sessions_history",
-    description="Read what a sub-session was told and said.",
+    description="Read the messages of a sub-session.",
     risk=Risk.NONE,
     effect=Effect.PURE,
     availability=Availability.MAIN,

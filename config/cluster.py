@@ -56,7 +56,7 @@ class ClusterSettings(SettingsTable):
     )
     roles: tuple[Role, ...] = Field(
         default=tuple(Role),
-        description='What this node does: "ingress" (receives messages, serves the page), "worker" (runs turns), '
+        description='Roles of this node: "ingress" (receives messages, serves the page), "worker" (runs turns), '
         '"delivery" (sends). Default: all three.',
     )
     turns_at_once: StrictInt = Field(
@@ -67,7 +67,7 @@ class ClusterSettings(SettingsTable):
     )
     address: Annotated[str, AfterValidator(_address)] = Field(
         default="",
-        description="Where the other nodes reach this one's HTTP server, to read files that are here: "
+        description="Address of this node's HTTP server for the other nodes, to read its files: "
         '"http://10.0.0.5:8470". Without it they cannot.',
     )
     workspaces: Annotated[str, AfterValidator(_folder)] = Field(
@@ -77,8 +77,8 @@ class ClusterSettings(SettingsTable):
     )
     home_away_after: timedelta = Field(
         default=HOME_AWAY_AFTER,
-        description="How long a node may be silent, drained or ended before others take the sessions whose files it "
-        "holds. They go on with an empty workspace, and say so.",
+        description="Longest silence of a node before others take its sessions; ten times that after a drain or an "
+        "orderly end. They continue with an empty workspace, and say so.",
     )
 
     @field_validator("home_away_after")

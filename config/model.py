@@ -195,7 +195,7 @@ class ModelSettings(ProviderSettings):
     ] = Field(default=(), description="Text files that follow the system prompt; relative to the configuration file.")
     currency: Annotated[str, AfterValidator(_currency)] = Field(default="USD", description="What prices are in.")
     prices: dict[Annotated[str, AfterValidator(_priced_name)], PriceSettings] = Field(
-        default_factory=dict[str, PriceSettings], description="By a model's name: what it costs."
+        default_factory=dict[str, PriceSettings], description="Prices by a model's name."
     )
 
     @model_validator(mode="after")

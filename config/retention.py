@@ -44,6 +44,6 @@ class AuditSettings(SettingsTable):
 
     keep: AuditKeepSettings = Field(
         default=AuditKeepSettings(),
-        description="What is kept of the audit: { days = 365 }. Older rows are removed once `dragoman audit export` "
-        "has written them to a file. Default: everything.",
+        description="Retention of the audit: { days = 365 }. Older rows are removed once `dragoman audit export` has "
+        "written them to a file. Default: everything.",
     )

@@ -27,11 +27,12 @@ class RuleSettings(BaseModel):
         description='A tool, "group:NAME", "SOURCE:*" for all tools of a source, or "*" for every tool.'
     )
     pattern: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description='What a call touches (a command, a path, a host): "*" is any text, "?" one character.'
+        description='Subject of a call (a command, a path, a host): "*" is any text, "?" one character.'
     )
     decision: Verdict = Field(description='"allow", "ask" or "deny". The last rule that matches decides.')
     kinds: tuple[Kind, ...] | None = Field(
-        default=None, description='Where it holds: ["main", "dm", "non-main"]. "allow" holds in main when not given.'
+        default=None,
+        description='Kinds of session in which it holds: ["main", "dm", "non-main"]. Default for "allow": main.',
     )
     locked: StrictBool = Field(default=False, description='With "deny": no later rule lifts it.')
 

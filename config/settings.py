@@ -178,7 +178,7 @@ class HttpSettings(SettingsTable):
     )
     port: StrictInt = Field(default=8470, ge=0, le=65535, description="The port; 0 takes any free one.")
     public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
-        default=None, description="How people reach the page from outside; sign-in links are made with it."
+        default=None, description="URL of the page from outside; sign-in links use it."
     )
     allowed_hosts: tuple[Annotated[str, AfterValidator(_allowed_host)], ...] = Field(
         default=(), description="Names in the Host header that are answered, besides public_url and loopback."
@@ -203,7 +203,8 @@ class PeopleSettings(SettingsTable):
     """`[people]`."""
 
     allow: tuple[str, ...] = Field(
-        default=(), description='Who may write directly, besides the owners: "telegram:2002"; "telegram:*" is everyone.'
+        default=(),
+        description='People who may write directly, besides the owners: "telegram:2002"; "telegram:*" is everyone.',
     )
 
 
@@ -215,8 +216,8 @@ class ChatsSettings(SettingsTable):
     )
     approvers: dict[str, tuple[str, ...]] = Field(
         default_factory=dict[str, tuple[str, ...]],
-        description="Who decides what is asked in a group or channel, where it is not the owners: "
-        '{ "telegram:-1003" = ["ann", "telegram:2002"] }. The approvers of a tool come before these.',
+        description='Approvers of a group or channel, in place of the owners: { "telegram:-1003" = ["ann", '
+        '"telegram:2002"] }. The approvers of a tool come before these.',
     )
 
 
@@ -225,7 +226,7 @@ class SessionsSettings(SettingsTable):
 
     keep: KeepSettings = Field(
         default=KeepSettings(),
-        description="What is kept of each session's history: { turns = 500, days = 90 }. Older turns are removed with "
+        description="Retention of each session's history: { turns = 500, days = 90 }. Older turns are removed with "
         "their files and sub-sessions. Default: everything.",
     )
 
@@ -235,7 +236,7 @@ class SessionsSettings(SettingsTable):
         '"interrupt" (stops the running turn and is the next one).',
     )
     approval_expiry_main: timedelta = Field(
-        default=APPROVAL_EXPIRY_MAIN, description="How long a card can be pressed in an owner's own session."
+        default=APPROVAL_EXPIRY_MAIN, description="Expiry of cards in an owner's own session."
     )
     preset: dict[SessionKind, str] = Field(
         default_factory=dict[SessionKind, str],
@@ -251,12 +252,10 @@ class SessionsSettings(SettingsTable):
     approval_expiry_other: timedelta = Field(
         default=APPROVAL_EXPIRY_OTHER, description="Expiry of cards of other sessions."
     )
-    question_expiry: timedelta = Field(
-        default=QUESTION_EXPIRY, description="How long a question of the agent can be answered."
-    )
+    question_expiry: timedelta = Field(default=QUESTION_EXPIRY, description="Expiry of questions of the agent.")
     grant_expiry: timedelta = Field(
         default=GRANT_LASTS,
-        description='How long a grant lasts that is given with "Always", or that the approval of a host becomes.',
+        description='Lifetime of a grant that is given with "Always", or made by the approval of a host.',
     )
     escalate_after: Annotated[float, Field(strict=True)] = Field(
         default=ESCALATE_AFTER,
@@ -276,7 +275,7 @@ class LimitsSettings(SettingsTable):
         default=_USUAL.calls, ge=1, le=100_000, description="Tool calls that one turn may make."
     )
     time_per_turn: timedelta = Field(
-        default=_USUAL.active, description="How long one turn may work; waiting for a decision does not count."
+        default=_USUAL.active, description="Time that one turn may work; waiting for a decision does not count."
     )
     tokens_per_turn: StrictInt = Field(
         default=_USUAL.tokens,
@@ -286,7 +285,7 @@ class LimitsSettings(SettingsTable):
     )
     time_per_child: timedelta = Field(
         default=_USUAL.child_active,
-        description="The most that a sub-session may work; one whose spawning names no time gets all of it.",
+        description="Time that a sub-session may work at most, and does without a time of its own.",
     )
     open_approvals: StrictInt = Field(
         default=_USUAL.open_approvals,
@@ -382,7 +381,7 @@ class LogSettings(SettingsTable):
     """`[log]`."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="From which level on log lines are written."
+        default="info", description="Lowest level of log lines that are written."
     )
 
 
@@ -404,11 +403,12 @@ class ToolSettings(SettingsTable):
     )
     trust: StrictBool = Field(
         default=False,
-        description="Whether this file of the tools folder runs in the daemon, with all its rights, in place of a "
+        description="True: this file of the tools folder runs in the daemon, with all its rights, in place of a "
         "contained worker. The table is named as the file, without .py.",
     )
     permission: Annotated[Availability, BeforeValidator(_main_only)] | None = Field(
-        default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
+        default=None,
+        description='Kinds of session that have it: "always", "main", "non-main" (everywhere but main), "blocked".',
     )
     approval: Annotated[
         dict[SessionKind, ApprovalMode], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)
@@ -416,23 +416,19 @@ class ToolSettings(SettingsTable):
         default_factory=dict[SessionKind, ApprovalMode],
         description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
     )
-    timeout: timedelta | None = Field(
-        default=None, description="After which time a call is stopped; no call may ask for more than is set."
-    )
+    timeout: timedelta | None = Field(default=None, description="Time limit of a call; no call may ask for more.")
     approvers: tuple[str, ...] | None = Field(
         default=None,
-        description='Who decides about its calls: names of owners and people\'s ids, ["ann", "telegram:2002"]. '
-        "Default: the approvers of the chat, else the owners.",
+        description='Approvers of its calls: names of owners and people\'s ids, ["ann", "telegram:2002"]. Default: the '
+        "approvers of the chat, else the owners.",
     )
     quorum: StrictInt = Field(
-        default=1, ge=1, le=QUORUM_AT_MOST, description="How many different people must allow a call."
+        default=1, ge=1, le=QUORUM_AT_MOST, description="Number of different people who must allow a call."
     )
-    requester_may_approve: StrictBool = Field(
-        default=True, description="Whether a person may allow a call that was asked for that very person."
-    )
+    requester_may_approve: StrictBool = Field(default=True, description="True: people may allow their own calls.")
     escalate_to: tuple[str, ...] | None = Field(
         default=None,
-        description="Who is asked too when nobody decided in time (`sessions.escalate_after`). Default: the other "
+        description="Further approvers when nobody decided in time (`sessions.escalate_after`). Default: the other "
         "owners, except about an owner's own session.",
     )
     sandbox: SandboxPolicy | None = Field(
@@ -453,9 +449,7 @@ class WebSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: StrictBool = Field(default=True, description="Serve the web page and let owners sign in there.")
-    cookie_lifetime: timedelta = Field(
-        default=timedelta(days=30), description="How long a sign-in on the page lasts, counted from the sign-in."
-    )
+    cookie_lifetime: timedelta = Field(default=timedelta(days=30), description="Lifetime of a sign-in on the page.")
 
 
 class ChannelModule(BaseModel):

@@ -33,20 +33,20 @@ class BrowserSettings(BaseModel):
     hosts: tuple[PrivateHost, ...] = Field(
         default=(),
         max_length=100,
-        description='Hosts of the private network that it may scope, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',
+        description='Hosts of the private network that it may reach, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',
     )
     executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
-        default=None, description="The Chromium to run; found by itself when not given."
+        default=None, description="The Chromium to run. Default: the one that is found."
     )
     evaluate: Literal["blocked", "ask"] = Field(
-        default="blocked", description="Whether scripts may be run in a page: never, or each one asked for."
+        default="blocked", description="Scripts in a page: never run, or each one asked for."
     )
     sessions: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(
         default=6,
-        description="How many sessions have pages open at once; each costs about 70 MB. The oldest gives way.",
+        description="Sessions with open pages at once; each costs about 70 MB. The oldest gives way.",
     )
     idle: Annotated[timedelta, AfterValidator(_idle)] = Field(
-        default=timedelta(minutes=5), description="Unused for so long it is shut down; cookies are kept."
+        default=timedelta(minutes=5), description="Idle time after which it is shut down; cookies are kept."
     )
     download_mb: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
         default=100, description="The largest file that is downloaded, in megabytes."

@@ -85,13 +85,13 @@ class SlackAccount(BaseModel):
         description='The Bot User OAuth Token (xoxb-…): "env:NAME" or "file:PATH".'
     )
     mode: Mode = Field(
-        default="socket", description='How events come: "socket" fetches them, "http" has them sent here.'
+        default="socket", description='Transport of events: "socket" fetches them, "http" has them sent here.'
     )
     app_token: Annotated[SecretStr, AfterValidator(_token("xapp-", "an app-level token", _MAKE_APP))] | None = Field(
         default=None, description='For mode = "socket": the app-level token (xapp-…), "env:NAME" or "file:PATH".'
     )
     signing_secret: Annotated[SecretStr, AfterValidator(_signing_secret)] | None = Field(
-        default=None, description='For mode = "http": what Slack signs with, "env:NAME" or "file:PATH".'
+        default=None, description='For mode = "http": the signing secret of Slack, "env:NAME" or "file:PATH".'
     )
     api_root: Annotated[str, AfterValidator(_api_root)] = Field(
         default=OFFICIAL_API, description="The Web API, when it is not Slack's own."
@@ -99,7 +99,7 @@ class SlackAccount(BaseModel):
     proxy: ProxySetting | None = Field(
         default=None, description='An HTTP proxy on the way there: "http://host:port", "env:NAME" or "file:PATH".'
     )
-    limits: SlackLimits = Field(default=SlackLimits(), description="How fast messages go out; 0 is no limit.")
+    limits: SlackLimits = Field(default=SlackLimits(), description="Rate limits of messages; 0 is no limit.")
 
     @model_validator(mode="after")
     def _has_what_its_mode_needs(self) -> SlackAccount:

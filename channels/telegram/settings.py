@@ -75,12 +75,12 @@ class TelegramAccount(BaseModel):
         default=None, description='An HTTP proxy on the way there: "http://host:port", "env:NAME" or "file:PATH".'
     )
     mode: Literal["polling", "webhook"] = Field(
-        default="polling", description='How messages come: "polling" asks for them, "webhook" has them sent here.'
+        default="polling", description='Transport of updates: "polling" asks for them, "webhook" has them sent here.'
     )
     webhook_secret: Annotated[SecretStr, AfterValidator(_webhook_secret)] | None = Field(
-        default=None, description='What Telegram shows with every webhook: "env:NAME" or "file:PATH".'
+        default=None, description='Secret that Telegram sends with every webhook: "env:NAME" or "file:PATH".'
     )
-    limits: TelegramLimits = Field(default=TelegramLimits(), description="How fast messages go out; 0 is no limit.")
+    limits: TelegramLimits = Field(default=TelegramLimits(), description="Rate limits of messages; 0 is no limit.")
 
     @model_validator(mode="after")
     def _webhooks_are_signed(self) -> TelegramAccount:

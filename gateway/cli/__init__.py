@@ -106,7 +106,7 @@ def cli(context: click.Context) -> int | None:
 
 @cli.command()
 @click.option("--node", metavar="NAME", help="The name of this node among those on the same store: [cluster] node.")
-@click.option("--roles", metavar="ROLES", help="What it does, of ingress,worker,delivery: [cluster] roles.")
+@click.option("--roles", metavar="ROLES", help="Its roles, of ingress,worker,delivery: [cluster] roles.")
 @places
 @click.pass_obj
 def run(options: Options, node: str | None, roles: str | None) -> int:
@@ -205,7 +205,7 @@ def audit(context: click.Context, last: int) -> None:
 
 @cli.command(cls=TextCommand)
 @click.argument("text")
-@click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
+@click.option("--owner", metavar="NAME", help="Owner of the main session it goes to; needed with several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @places
 @click.pass_obj
@@ -337,7 +337,7 @@ def new_tool(options: Options, name: str) -> None:
 @tools.command("run")
 @click.argument("name")
 @click.argument("arguments", default="{}")
-@click.option("--owner", metavar="NAME", help="Whose main session it runs in; needed when there are several owners.")
+@click.option("--owner", metavar="NAME", help="Owner of the main session it runs in; needed with several owners.")
 @places
 @click.pass_obj
 def run_tool(options: Options, name: str, arguments: str, owner: str | None) -> int:
@@ -400,7 +400,7 @@ def test_rules(options: Options, file: Path) -> int:
 
 
 @cli.command("slack-manifest")
-@click.option("--account", metavar="NAME", help="Which [channels.slack.accounts.NAME]; needed when there are several.")
+@click.option("--account", metavar="NAME", help="Account of [channels.slack.accounts.NAME]; needed with several.")
 @places
 @click.pass_obj
 def slack_manifest(options: Options, account: str | None) -> None:

@@ -154,7 +154,7 @@ _NOT_RUN = {
     ResultStatus.DENIED: ("denied", "no reason given"),
     ResultStatus.EXPIRED: ("expired", "nobody decided in time; nothing was run"),
     ResultStatus.CANCELLED: ("cancelled", "nothing was run"),
-    ResultStatus.UNKNOWN: ("outcome unknown", "it may or may not have happened, and is not run again by itself"),
+    ResultStatus.UNKNOWN: ("outcome unknown", "it may or may not have happened, and is not run again automatically"),
 }
 
 

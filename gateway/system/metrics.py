@@ -16,7 +16,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.messages = Counter(
             "dragoman_messages",
-            "Messages taken at ingress, by what became of them.",
+            "Messages taken at ingress, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
@@ -30,7 +30,7 @@ class Metrics:
             "dragoman_tool_seconds", "Seconds a tool call ran.", ["tool"], registry=self.registry
         )
         self.decisions = Counter(
-            "dragoman_decisions", "What was decided of tool calls.", ["decision", "reason"], registry=self.registry
+            "dragoman_decisions", "Decisions about tool calls.", ["decision", "reason"], registry=self.registry
         )
         self.model_seconds = Histogram(
             "dragoman_model_seconds", "Seconds a model answer took.", ["model"], registry=self.registry

@@ -36,7 +36,7 @@ def mark_of(text: str | None) -> AuditMark | None:
     except (ValueError, KeyError, TypeError, OverflowError):
         pass
     raise StoreDamaged(
-        "The audit is damaged: what says which rows were exported or removed differs from what was written.",
+        "The audit is damaged: its mark of exported or removed rows differs from what was written.",
         cure=DAMAGED,
     )
 

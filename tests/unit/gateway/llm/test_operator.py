@@ -215,7 +215,7 @@ async def shown(*results: ToolResult) -> str:
         ),
         (
             ToolResult(status=ResultStatus.UNKNOWN, text=""),
-            "outcome unknown: it may or may not have happened, and is not run again by itself",
+            "outcome unknown: it may or may not have happened, and is not run again automatically",
         ),
         (
             ToolResult(
