@@ -33,14 +33,14 @@ from config.settings import (
     WebSettings,
 )
 from config.tools import table_of
-from config.values import DURATION, spoken
+from config.values import DURATION, ENV_NAME, spoken
 from config.voice import VoiceSettings
 from gateway.ports import ChannelSpec
 
 _DURATION: dict[str, Any] = {
     "anyOf": [{"type": "string", "pattern": f"^{DURATION.pattern}$"}, {"type": "number", "exclusiveMinimum": 0}]
 }
-_SECRET: dict[str, Any] = {"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"}
+_SECRET: dict[str, Any] = {"type": "string", "pattern": f"^(env:{ENV_NAME}|file:/.+)$"}
 _NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 

@@ -17,6 +17,8 @@ from gateway.domain.nesting import levels
 from gateway.domain.text import cut
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+"""Pattern of the name of an environment variable."""
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
@@ -71,7 +73,7 @@ def secret(value: object, environ: Mapping[str, str]) -> SecretStr:
         return _from_environment(value.removeprefix("env:"), environ)
     if isinstance(value, str) and value.startswith("file:"):
         return _from_file(value.removeprefix("file:"))
-    if isinstance(value, str) and re.fullmatch(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?", value):
+    if isinstance(value, str) and re.fullmatch(rf"\$\{{?{ENV_NAME}\}}?", value):
         raise Flaw("variables are not written with $ here", 'Write "env:NAME", with the name of the variable')
     raise Flaw(
         "a secret is not written here itself",
@@ -80,7 +82,7 @@ def secret(value: object, environ: Mapping[str, str]) -> SecretStr:
 
 
 def _from_environment(name: str, environ: Mapping[str, str]) -> SecretStr:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    if not re.fullmatch(ENV_NAME, name):
         raise Flaw('what follows "env:" is not the name of a variable', 'Write, for instance, "env:OPENAI_API_KEY"')
     text = environ.get(name, "").strip()
     if not text:

@@ -26,6 +26,7 @@ RISKS = MappingProxyType(
         Risk.NETWORK: "🌐 network",
     }
 )
+"""Label of a risk. The page has the same words in `views/card.js`."""
 OUTCOMES = MappingProxyType(
     {
         WaitState.APPROVED: "✅",

@@ -1,4 +1,4 @@
-/** Formatting for people: times, durations, sizes, names. Pure. */
+/** Formatting for people: times, durations, sizes, names. Pure. Chats have theirs in gateway/system/figures.py. */
 
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });

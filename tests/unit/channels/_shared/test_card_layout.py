@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 
 import pytest
 
@@ -146,3 +147,9 @@ def test_nothing_is_granted_that_the_card_does_not_show_whole(verb: Verb) -> Non
     assert [button.verb for button in filed.buttons(clean)] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
     hidden = rendered("x" * (ACTION_BYTES + 1))
     assert verb not in verbs(replace(hidden, buttons=granting.buttons))
+
+
+@pytest.mark.parametrize("risk", list(Risk))
+def test_page_names_a_risk_as_chats_do(risk: Risk) -> None:
+    script = (files("gateway.server.page") / "static" / "views" / "card.js").read_text()
+    assert f'{risk.value}: "{RISKS[risk].partition(" ")[2]}"' in script

@@ -11,6 +11,7 @@ import { Icon } from "./icons.js";
 const SETTLE = 400;
 /** Lines of an action before its block scrolls by itself. */
 const TALL = 24;
+/** As in `channels/_shared/card_layout.py`. */
 const RISKS = { none: "this session only", read: "reads", write: "writes", execute: "executes", network: "network" };
 /** Icon of an outcome by its state. @type {Record<string, string>} */
 const ENDS = { approved: "check", consumed: "check", denied: "cross", expired: "clock", cancelled: "stop", superseded: "down" };
