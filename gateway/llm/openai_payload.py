@@ -213,7 +213,9 @@ def result_content(result: ToolResult, mark: str) -> str:
     parts = [_output(result, mark)] if result.text.strip() else []
     if result.dropped_bytes:
         part = "its beginning" if result.output_cut else "all of it"
-        where = f"; {part} is in {result.output_path}" if result.output_path else ""
+        # The note stays in the history longer than the file: it must be true then too.
+        kept = f"; {part} was written to {result.output_path}, where the newest outputs stay"
+        where = kept if result.output_path else ""
         parts.append(f"[{result.dropped_bytes} bytes of output left out{where}]")
     facts = _facts(result)
     if facts or result.hint:

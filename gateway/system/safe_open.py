@@ -5,11 +5,12 @@ tools.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 ENTRIES_AT_MOST = 1_000
@@ -43,12 +44,12 @@ def open_beneath(root: Path, parts: Sequence[str]) -> int:
     return file
 
 
-def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
+def create_beneath(root: Path, parts: Sequence[str], *, newest: int, kept_bytes: float = math.inf) -> int:
     """Create an empty file beneath a folder and open it for writing, at these names. The caller closes it.
 
     Missing folders are created. An older file of the name is replaced. Only the `newest` regular files stay, this one
-    included. No link is followed and no existing file is written to. Raises `OSError`, and `ValueError` for names that
-    no file can have.
+    included, and the others only within `kept_bytes` in all. No link is followed and no existing file is written to.
+    Raises `OSError`, and `ValueError` for names that no file can have.
     """
     if not parts or any(part in ("", ".", "..") or "/" in part for part in parts):
         raise ValueError(f"not the names of a file: {parts!r}")
@@ -62,19 +63,24 @@ def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
             folder = child
         with suppress(FileNotFoundError):
             os.unlink(parts[-1], dir_fd=folder)
-        _make_room(folder, newest)
+        _make_room(folder, newest, kept_bytes)
         return os.open(parts[-1], _NEW, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
 
 
-def _make_room(folder: int, newest: int) -> None:
-    """Remove the oldest regular files until one more fits. Raises `OSError` for a folder with too many entries."""
+def _make_room(folder: int, newest: int, kept_bytes: float) -> None:
+    """Remove the oldest regular files until one more fits, and the rest has at most `kept_bytes`.
+
+    Raises `OSError` for a folder with too many entries.
+    """
     with os.scandir(folder) as found:
         entries = list(islice(found, ENTRIES_AT_MOST + 1))
     if len(entries) > ENTRIES_AT_MOST:
         raise OSError(errno.ENOSPC, "too many files")
-    files = [one for one in entries if one.is_file(follow_symlinks=False)]
-    ages = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.name) for one in files)
-    for _, name in ages[: max(0, len(ages) - newest + 1)]:
-        os.unlink(name, dir_fd=folder)
+    found = [(one.stat(follow_symlinks=False), one.name) for one in entries if one.is_file(follow_symlinks=False)]
+    found.sort(key=lambda one: (one[0].st_mtime_ns, one[1]), reverse=True)
+    sizes = accumulate(about.st_size for about, _ in found)
+    for place, ((_, name), size) in enumerate(zip(found, sizes, strict=True), 1):
+        if place >= newest or size > kept_bytes:
+            os.unlink(name, dir_fd=folder)

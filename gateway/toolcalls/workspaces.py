@@ -35,8 +35,10 @@ JOURNALS = "changes"
 """Folder of the journals of changed files, in the outputs of the session that works there."""
 NAMES_KEPT = 256
 """Sessions whose folders' names are kept: some 50 KB."""
-READABLE_AT_MOST = 5
+READABLE_AT_MOST = 200
 """Files kept in that folder."""
+READABLE_BYTES = 32 << 20
+"""Bytes of the files kept there, besides the newest one."""
 _OWN = READABLE.split("/")
 _UNSEARCHED = (".gitignore", ".ignore")
 """Files in the folder above it that keep git and ripgrep out: a search would find the results of earlier ones."""
@@ -134,11 +136,11 @@ class Workspaces:
         """Create a file for a long output in the workspace's folder `READABLE`, where tools can read it.
 
         Return its descriptor, which the caller closes; None when it cannot be created: a tool may have put anything
-        there. The newest 5 stay.
+        there. The newest ones stay, within `READABLE_AT_MOST` and `READABLE_BYTES`.
         """
         try:
             workspace = self.workspace(session)
-            file = create_beneath(workspace, [*_OWN, name], newest=READABLE_AT_MOST)
+            file = create_beneath(workspace, [*_OWN, name], newest=READABLE_AT_MOST, kept_bytes=READABLE_BYTES)
         except (OSError, ValueError, DragomanError):
             return None
         for unsearched in _UNSEARCHED:

@@ -335,7 +335,8 @@ def test_text_that_cannot_be_encoded_does_not_fail_the_request() -> None:
             ToolResult(
                 status=ResultStatus.OK, text="head … tail", dropped_bytes=9, output_path=".dragoman/output/7.txt"
             ),
-            "head … tail\n[9 bytes of output left out; all of it is in .dragoman/output/7.txt]",
+            "head … tail\n[9 bytes of output left out; all of it was written to .dragoman/output/7.txt, "
+            "where the newest outputs stay]",
         ),
         (
             ToolResult(
@@ -345,7 +346,8 @@ def test_text_that_cannot_be_encoded_does_not_fail_the_request() -> None:
                 output_path=".dragoman/output/7.txt",
                 output_cut=True,
             ),
-            "head\n[9 bytes of output left out; its beginning is in .dragoman/output/7.txt]",
+            "head\n[9 bytes of output left out; its beginning was written to .dragoman/output/7.txt, "
+            "where the newest outputs stay]",
         ),
         (
             # A name that no tool can read is a dead end for a model.

@@ -132,6 +132,15 @@ def test_create_beneath_keeps_the_newest_files(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "a")) == ["2.txt", "3.txt", "4.txt", "folder"]
 
 
+def test_create_beneath_keeps_files_up_to_a_size(tmp_path: Path) -> None:
+    for n, size in enumerate((1, 5, 4)):
+        (tmp_path / f"{n}.txt").write_bytes(bytes(size))
+        os.utime(tmp_path / f"{n}.txt", (n, n))
+    os.close(create_beneath(tmp_path, ["new"], newest=9, kept_bytes=9))
+
+    assert sorted(os.listdir(tmp_path)) == ["1.txt", "2.txt", "new"]
+
+
 def test_create_beneath_refuses_a_crowded_folder(tmp_path: Path) -> None:
     for n in range(ENTRIES_AT_MOST + 1):
         (tmp_path / f"{n}").touch()

@@ -12,7 +12,7 @@ import pytest
 from gateway.domain.ids import SessionId
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import OutputBuffer
-from gateway.toolcalls.workspaces import READABLE, READABLE_AT_MOST, Workspaces
+from gateway.toolcalls.workspaces import READABLE, READABLE_AT_MOST, READABLE_BYTES, Workspaces
 from tests.support.clock import FakeClock
 
 SESSION = SessionId("main:ann")
@@ -75,8 +75,19 @@ def test_an_ignore_file_of_a_tool_is_left_alone(spaces: Workspaces, workspace: P
 
 
 def test_the_newest_copies_stay(spaces: Workspaces, workspace: Path) -> None:
+    """Long outputs of a hundred calls are worth more than the disk that a few large ones would take."""
+    folder = workspace / READABLE
+    folder.mkdir(parents=True)
     for n in range(READABLE_AT_MOST + 2):
-        run(spaces, "cat data.txt", f"t1-{n}.txt")
-        os.utime(workspace / READABLE / f"t1-{n}.txt", (n, n))
-
-    assert sorted(os.listdir(workspace / READABLE)) == [f"t1-{n}.txt" for n in range(2, READABLE_AT_MOST + 2)]
+        (folder / f"t1-{n:03}.txt").touch()
+        os.utime(folder / f"t1-{n:03}.txt", (n, n))
+    run(spaces, "cat data.txt", "t2-0.txt")
+    left = [f"t1-{n:03}.txt" for n in range(3, READABLE_AT_MOST + 2)]
+    assert sorted(os.listdir(folder)) == [*left, "t2-0.txt"]
+    os.truncate(folder / left[-1], READABLE_BYTES // 2)
+    os.truncate(folder / left[-2], READABLE_BYTES // 2 + 1)
+    for n, name in enumerate(left):
+        os.utime(folder / name, (n, n))
+    os.utime(folder / "t2-0.txt", (len(left), len(left)))
+    run(spaces, "echo " + "x" * 10, "t2-1.txt")
+    assert sorted(os.listdir(folder))[-2:] == [left[-1], "t2-0.txt"]
