@@ -74,7 +74,7 @@ SWITCHES = (
 )
 UNUSED = "WebUIOmniboxPopup,WebUIOmniboxAimPopup"
 """Chromium's features that nobody sees without a window. For suggestions of its address bar alone it loads two pages
-beside each new one: more than half of the CPU of opening a page (1.5 s against 0.7 s).
+beside each new one. That is more than half of the CPU of opening a page (1.5 s against 0.7 s).
 """
 READS = tuple(map(Path, ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")))
 """Host paths readable in the sandbox: fonts, without which it draws no text, and the distribution's start settings."""

@@ -31,8 +31,8 @@ SILENT_AT_MOST_S = 20.0
 PIECE_BYTES = 65_536
 """Bytes per chunk of a download."""
 STUCK_AFTER_S = 30.0
-"""Timeout in seconds for an upload without progress. On the slowest supported line, chunks are read at most 11 s apart:
-the kernel buffers 4 MiB, and reads more when a third of that has left."""
+"""Timeout in seconds for an upload without progress. On the slowest supported line, chunks are read at most 11 s apart.
+The kernel buffers 4 MiB, and reads more when a third of that has left."""
 LOOKED_AT_EVERY_S = 1.0
 """Interval in seconds between checks of an upload's progress."""
 

@@ -255,7 +255,7 @@ class Doubt:
 
 
 async def find_sent(client: SlackClient, doubt: Doubt, look: Look) -> tuple[str, bool]:
-    """Return the id of a message that may have been sent, empty if not found, and whether that is certain: in a busy
+    """Return the id of a message that may have been sent, empty if not found, and True if that is certain. In a busy
     channel not all messages are read.
 
     Raises `SlackFailure` if Slack does not answer; `look` then holds the place to continue.

@@ -1,6 +1,6 @@
 """Telegram's principals, conversations and event keys for deduplication. Used by `inbound` and `updates`.
 
-An event key names the event, not its update. Update ids restart at a random number after a quiet week: a new id could
+An event key names the event, not its update. Update ids restart at a random number after a quiet week. A new id could
 equal an old one, and a message would be lost as a duplicate. A redelivered update names the same message, so these keys
 match it too. Only refused events use the update id: a false match with an earlier refusal costs nothing.
 """

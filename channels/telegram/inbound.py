@@ -289,8 +289,8 @@ def _borrowed(message: TelegramFields) -> str:
 def _follows(chat: TelegramFields, place: int, number: int) -> str:
     """Return the key of the preceding message; only a supergroup numbers its own messages.
 
-    In a private chat or a plain group the number counts all messages of the bot in such chats: the next message of
-    this chat may have any higher number.
+    In a private chat or a plain group the number counts all messages of the bot in such chats. The next message of this
+    chat may have any higher number.
     """
     counts = chat.text("type") == "supergroup" and number > 0
     return ids.message_key(place, number - 1) if counts else ""

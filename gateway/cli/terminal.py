@@ -22,7 +22,7 @@ _OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, 
 def use_streams() -> None:
     """Open closed standard streams on /dev/null; escape characters that an output cannot encode.
 
-    All three descriptors are occupied: a file opened later would get a free one, and a library or a tool that writes to
+    All three descriptors are occupied. A file opened later would get a free one, and a library that writes to
     descriptor 2 would write into that file.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _LAST:

@@ -3,8 +3,8 @@
 Each model does its own retries; a chain asks each at most once for one answer. One exception: a first model that failed
 in the middle of its text is asked once more if no fallback is left. It could not retry with text shown.
 
-A cooldown follows failures that other requests would meet too. A failure caused by one request or answer (a content
-filter, an output limit, too many calls, a text that is too long) falls back without a cooldown.
+A cooldown follows failures that other requests would meet too. A failure caused by one request or answer falls back
+without a cooldown: a content filter, an output limit, too many calls, a too long text.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class TurnStatus:
         """Return the slot with the line's last text, for `finish_turn`; empty when the line cannot have a message.
 
         `answer`: the last answer, which is not in the view yet. An earlier holding may have opened the line, or a write
-        without a known outcome: the store knows, and leaves the text of a line out that was never opened.
+        without a known outcome. The store knows, and leaves out the text of a line that was never opened.
         """
         if not self._has_line or not (self._stands or any(step.call for step in view.steps)):
             return []

@@ -56,9 +56,9 @@ DEFAULT_LIMITS = RetryLimits()
 def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits = DEFAULT_LIMITS) -> NextTry:
     """Decide after attempt number `attempt` (from 1) failed; `random` is in [0, 1).
 
-    Without a Retry-After the delay is drawn from the upper half of 2, 4, 8 … times `min_delay_s`, up to `max_delay_s`:
-    clients that failed together come back spread out. A Retry-After is never undercut, and exceeded by a tenth at most.
-    One beyond `max_delay_s` ends the attempts, because an earlier attempt is known to fail.
+    Without a Retry-After the delay is drawn from the upper half of 2, 4, 8 … times `min_delay_s`, up to `max_delay_s`.
+    So clients that failed together come back spread out. A Retry-After is never undercut, and exceeded by a tenth at
+    most. One beyond `max_delay_s` ends the attempts, because an earlier attempt is known to fail.
     """
     if not failure.retryable:
         return GiveUp(because="a retry would not help")

@@ -15,9 +15,9 @@ class Homes(Protocol):
     async def astray(self, node: NodeId) -> Sequence[SessionId]:
         """Return families with unended turns whose home is away, at most 500.
 
-        A home is away when no undrained worker there gave a sign of life for `NodeEntry.away_after` of this node and
-        of each node there, and ten times as long after it was drained or ended.
-        Nothing for a node that is no worker, is drained, or was itself silent within that time.
+        A home is away when no undrained worker there gave a sign of life for `NodeEntry.away_after`, of this node and
+        of each node there. After a drain or an orderly end the time is ten times as long. Nothing for a node that is no
+        worker, is drained, or was itself silent within that time.
         """
         ...
 

@@ -119,10 +119,9 @@ class Intake(Protocol):
         """Store the event with its reason. Return False for a duplicate.
 
         With `drop.told`, store a REFUSAL slot, once in 24 h per principal. For `UNREADABLE` store a REPLY slot each
-        time, for `TOO_FAST` one a minute per principal.
-        `CONTEXT` (with its route) is stored for the session's next model turn: `accept` gives that turn the last 50
-        context messages that no turn was given, as `Received.context`. With `message.album` it joins that album's turn
-        as in `accept`, if there is one.
+        time, for `TOO_FAST` one a minute per principal. `CONTEXT` (with its route) is stored for the session's next
+        model turn. `accept` gives that turn the last 50 context messages that no turn was given, as `Received.context`.
+        With `message.album` it joins that album's turn as in `accept`, if there is one.
         """
         ...
 

@@ -158,7 +158,7 @@ class FileReader(Protocol):
     """Files of the session's workspace, for reading. No link beneath the workspace is followed.
 
     A `path` is relative to the workspace, or absolute and inside it. Each method raises `BadRequest` for any other
-    path and for what is not a regular file, `NotFound` for a missing file, and `TooLarge` for one above `most` bytes.
+    path, and for an irregular file. It raises `NotFound` for a missing file, and `TooLarge` for one above `most` bytes.
     """
 
     @property

@@ -41,8 +41,8 @@ class TurnQueue(Protocol):
         When there is none, wait `wait_s` seconds for one, or until anybody publishes to `TURNS`. A waiting caller may
         get a turn in the very commit that makes it claimable; nobody else is notified of that turn. A turn that becomes
         claimable by time alone is found up to a second late by waiting callers, which must wait again. `history`:
-        return so many ended turns with each MODEL turn, as `Queries.history` gives them at that moment; or None, where
-        much of it would have to be read first.
+        return so many ended turns with each MODEL turn, as `Queries.history` gives them at that moment. None where much
+        of it would have to be read first.
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may run
         when fewer than four command turns of its session are RUNNING or STOPPING.
@@ -99,8 +99,8 @@ class Children(Protocol):
 
     When the turn of a child's task ends (in any state), the same transition notifies the parent. RUN: the CHILD wait of
     step `n` becomes ANSWERED with the payload of `ChildEnd`, and the parent's turn is woken. SESSION: a message is
-    stored in the parent's session, in the conversation of the spawning turn, from the principal `system:child`, with
-    the task and the last text as `quoted`. Nothing is stored when the child was STOPPED or the parent was reset
+    stored in the parent's session, in the conversation of the spawning turn. It is from the principal `system:child`,
+    with the task and the last text as `quoted`. Nothing is stored when the child was STOPPED or the parent was reset
     meanwhile. The message joins a queued turn that holds only such messages, or the parent's own task turn when that is
     a child; else it is a new MODEL turn.
 
@@ -262,8 +262,8 @@ class TurnJournal(Protocol):
         """Store the slot of an answer that still streams, so that its beginning can be shown.
 
         The answer's `plan` or `finish_turn` names the same slot id: its text replaces this one and raises the version.
-        A slot that no answer took over when the turn ends (or asks the model again) gets the turn's last text, or is
-        removed with an empty text. Return False, and change nothing, when the turn is STOPPING.
+        A slot that no answer took over gets the turn's last text when the turn ends or asks the model again. With an
+        empty text it is removed. Return False, and change nothing, when the turn is STOPPING.
 
         A STATUS slot is different: it stays as it is until `finish_turn` (or this method) names it again. A turn that
         ends without naming it leaves it with "Ended."; one that names it without having opened it shows nothing.

@@ -1,7 +1,7 @@
 """Jobs: programs that go on after the call that started them. Used by `processes`, and by ingress for /stop and /new.
 
-A job belongs to the family of one root session. It ends with all its processes at its timeout, at `shell_kill`, at
-/stop and /new of that session, at a stop of the sub-session that began it, and at the end of the daemon. A fact in the
+A job belongs to the family of one root session. It ends with all its processes at its timeout, at `shell_kill`, and at
+/stop and /new of that session. It also ends with the sub-session that began it, and with the daemon. A fact in the
 store records its start, so that a job lost in a crash is reported as lost.
 """
 

@@ -1,8 +1,8 @@
 """Scheduler of the calls of an answer: decide each, ask or run, store the result. Used by `agent`; only entry to tools.
 
 All calls are decided before any runs. Refused ones get their results at once, asked ones share a card. Reading calls
-run in parallel, the rest one at a time, each as soon as it is allowed. Only the calls of a stateful tool run in order:
-each is decided when the one before it has its result, and is not run when that one waits. A wait (for a decision, a
+run in parallel, the rest one at a time, each as soon as it is allowed. Only the calls of a stateful tool run in order.
+Each is decided when the one before it has its result, and is not run when that one waits. A wait (for a decision, a
 sub-session) is a row: when nothing else is left to do, the turn can park.
 """
 

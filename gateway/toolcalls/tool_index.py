@@ -1,7 +1,7 @@
 """Index of the tools that a model is not offered whole: one line each, found and called through `tools`. Pure.
 
-`tools` is no tool of its own: `unfold` turns its calls into calls of the real tools before anything is stored, so that
-rules, cards, limits and the audit see those. What is left, a search or a malformed call, is answered by `answered`.
+`tools` is no tool of its own. `unfold` turns its calls into calls of the real tools before anything is stored: rules,
+cards, limits and the audit see those. What is left, a search or a malformed call, is answered by `answered`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ _SIGNS = frozenset("*?")
 def rule_for_always(script: Script, place: WorkingFolder = ANYWHERE) -> tuple[str, ...] | None:
     """Return the exact text of a script, for a rule that allows it from now on; None when none is to be offered.
 
-    None for wrappers, interpreters, words that are known only when it runs, functions, paths that lead out of the
-    workspace or name secrets, and text that a rule would read as a pattern.
+    None for wrappers, interpreters, functions, and words that are known only when it runs. None for paths that leave
+    the workspace or name secrets, and for text that a rule would read as a pattern.
     """
     if script.why_ask or not script.plain or not script.text.isascii() or _SIGNS.intersection(script.text):
         return None

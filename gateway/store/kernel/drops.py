@@ -118,8 +118,8 @@ def _is_unread(part: Part, found: MessageRow, row: TurnRow | None) -> bool:
 def _is_unasked(part: Part, row: TurnRow, found: MessageRow) -> bool:
     """Return whether no request to a model that is under way can contain the message.
 
-    Nobody holds its turn, or one of the calls has no result, or the message came after the last result and the claim:
-    the next request has it. If the holder read it all the same, its answer says so (`journal`).
+    The next request has it if nobody holds its turn, if a call has no result, or if the message came after the last
+    result and the claim. If the holder read it all the same, its answer says so (`journal`).
     """
     if row.turn.state is not TurnState.RUNNING:
         return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)

@@ -77,8 +77,8 @@ def answered_by(
 ) -> tuple[Wait, Pick] | None:
     """Return the open question that a message answers. `asking`: the turns of its person in its conversation.
 
-    The oldest one of the first such turn and of the sub-sessions that it spawned; for a reply, the one of its card,
-    also of a sub-session that works on after its parent's turn. Only a text answers. Another reply is a message.
+    The oldest one of the first such turn and of the sub-sessions that it spawned. For a reply it is the one of its
+    card, also of a sub-session that works on after its parent's turn. Only a text answers. Another reply is a message.
     """
     forwarded = bool(message.quoted) and not message.reply_to
     if forwarded or not message.text.strip() or message.attachments or message.unread:

@@ -129,7 +129,7 @@ def _sums_alone(chunk: bytes, header: Header) -> Iterator[Sums]:
     """Yield the checksum of each frame of a chunk as if it were the first: over its first 8 bytes and its page.
 
     Number by number, Python would take 1.1 s for 64 MiB. Instead one long integer holds the sums of all frames of the
-    chunk, 64 bits each, and each step adds the next pair of numbers of every frame.
+    chunk, 64 bits each. Each step adds the next pair of numbers of every frame.
     """
     pairs = array("Q", chunk)  # only copied, never read as numbers: their byte order may not be this machine's
     pairs_of_frame = (OF_A_FRAME + header.page) // 8
