@@ -57,12 +57,10 @@ class LocalEventBus:
 
     def publish(self, topic: str, event: LiveEvent) -> None:
         """Hand the event to the topic's current subscribers, in this process: there is no other node."""
-        self.publish_here(topic, event)
-
-    def publish_here(self, topic: str, event: LiveEvent) -> None:
-        """Hand the event to the topic's current subscribers in this process."""
         for subscriber in self._topics.get(topic, ()):
             subscriber.offer(event)
+
+    publish_here = publish
 
     def publish_to_sender(self, where: Conversation, event: LiveEvent) -> None:
         """Hand the event to live edits: this process sends for every account."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_not
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.domain.presets import ONLY_BUILD, Presets
@@ -77,8 +78,8 @@ class Registry:
 
     def snapshot(self) -> ToolSet:
         """Return the current set: the same object until a source changes. A source that fails keeps its last tools."""
-        seen = tuple(self._read(source, last) for source, last in zip(self._sources, self._seen, strict=True))
-        if any(new is not last for new, last in zip(seen, self._seen, strict=True)):
+        seen = tuple(map(self._read, self._sources, self._seen))
+        if any(map(is_not, seen, self._seen)):
             self._seen = seen
             self._current = self._merged(seen)
         return self._current

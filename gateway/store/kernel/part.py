@@ -15,7 +15,7 @@ from gateway.domain.grants import Grant
 from gateway.domain.ids import GrantId, InboundId, NodeId, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot, SlotState
-from gateway.domain.turns import ENDED, LIFE_BITS, TurnKind
+from gateway.domain.turns import ENDED, LIFE_BITS, Turn, TurnKind
 from gateway.domain.views import Spent
 from gateway.errors import NotFound
 from gateway.policy.audit import sealed
@@ -309,10 +309,10 @@ class Part:
         before = self.turns[turn]
         rev = self.next_rev(before.turn.session)
         if of_turn:
-            changes["turn"] = changed(before.turn, **of_turn)
+            after = changes["turn"] = changed(before.turn, **of_turn)
+            if after.state is not before.turn.state and self._moved(before.turn, after):
+                changes.update(ended_rev=rev, head=False)
         row = changed(before, rev=rev, **changes)
-        if row.turn.state is not before.turn.state:
-            row = self._moved(before, row)
         self.turns.put(turn, row)
         return row
 
@@ -322,22 +322,21 @@ class Part:
         self.turns.put(turn, row)
         return row
 
-    def _moved(self, before: TurnRow, row: TurnRow) -> TurnRow:
-        """Return a turn in its new state; its session's lane follows."""
-        turn, changes = row.turn, dict[str, Any]()
+    def _moved(self, before: Turn, turn: Turn) -> bool:
+        """Let its session's lane follow a turn in its new state. Return whether the turn has ended now."""
+        changes, ends = dict[str, Any](), turn.state in ENDED and before.state not in ENDED
         if turn.kind is TurnKind.COMMAND:
-            held = (turn.state in HELD) - (before.turn.state in HELD)
+            held = (turn.state in HELD) - (before.state in HELD)
             if held:
                 changes["held_commands"] = self.sessions[turn.session].held_commands + held
-        if turn.state in ENDED and before.turn.state not in ENDED:
+        if ends:
             lane = "turns" if turn.kind is TurnKind.MODEL else "commands"
             unended = getattr(self.sessions[turn.session], lane)
             changes[lane] = tuple(one for one in unended if one != turn.id)
             changes["last_end"] = not_before(self.sessions[turn.session].last_end, turn.ended_at or self.now)
-            row = changed(row, ended_rev=row.rev, head=False)
         if changes:
             self.set_session(turn.session, **changes)
-        return row
+        return ends
 
     def set_message(self, message: InboundId, /, **changes: Any) -> MessageRow:
         """Change a message."""
@@ -351,9 +350,8 @@ class Part:
     ) -> None:
         """Change a step; `fence` and `audit` are those of its start."""
         before = self.steps[turn, n]
-        row = changed(before, step=changed(before.step, **changes), rev=self.next_rev(before.session))
-        if fence is not None:
-            row = changed(row, fence=fence, audit=audit)
+        start = {} if fence is None else {"fence": fence, "audit": audit}
+        row = changed(before, step=changed(before.step, **changes), rev=self.next_rev(before.session), **start)
         self.steps.put((turn, n), row)
 
     def set_slot(self, slot: SlotId, /, *, of_slot: dict[str, Any] | None = None, **changes: Any) -> SlotRow:

@@ -6,13 +6,11 @@ them when they load the row.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import IntEnum
-from itertools import repeat
-from operator import attrgetter, call
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from gateway.domain.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
@@ -35,20 +33,19 @@ CLOCKS_DIFFER_AT_MOST = timedelta(seconds=5)
 class _Fields:
     """Fields of a dataclass with slots, frozen or not: how to read and to set them."""
 
-    __slots__ = ("setters", "values")
+    __slots__ = ("puts", "setters", "values")
 
     def __init__(self, kind: type) -> None:
         """Take a class of two fields or more."""
         names = [one.name for one in fields(kind)]
         self.setters: dict[str, Callable[[Any, Any], None]] = {name: getattr(kind, name).__set__ for name in names}
+        self.puts = tuple(self.setters.values())
         self.values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
-        """Return the values of a row, in the order of `setters`."""
+        """Return the values of a row, in the order of `puts`."""
 
 
 _FIELDS: dict[type, _Fields] = {}
 """Fields of each type whose rows were changed."""
-_set: Callable[..., object] = call
-"""Call a setter with a row and a value."""
 
 
 def changed(row: R, /, **changes: Any) -> R:
@@ -59,7 +56,8 @@ def changed(row: R, /, **changes: Any) -> R:
     kind = type(row)
     known = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _Fields(kind))
     setters, copy = known.setters, object.__new__(kind)
-    deque(map(_set, setters.values(), repeat(copy), known.values(row)), maxlen=0)  # a loop takes twice as long
+    for put, value in zip(known.puts, known.values(row), strict=True):
+        put(copy, value)
     for name, value in changes.items():
         if name not in setters:
             raise TypeError(f"{kind.__name__} has no {name}")
