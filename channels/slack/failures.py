@@ -49,7 +49,7 @@ class SlackRemedy(StrEnum):
     """Do nothing: the state is right already, or cannot be changed."""
     PLAIN = "plain"
     """Retry as text without blocks."""
-    ANEW = "anew"
+    REPLACE = "replace"
     """Show the content in a new message: the old one is gone or no longer editable."""
 
 
@@ -79,11 +79,11 @@ _LATER = frozenset(
 )
 _REMEDIES: Mapping[tuple[SlackAct, str], SlackRemedy] = MappingProxyType(
     {
-        (SlackAct.EDIT, "cant_update_message"): SlackRemedy.ANEW,
-        (SlackAct.EDIT, "edit_window_closed"): SlackRemedy.ANEW,
-        (SlackAct.EDIT, "message_not_found"): SlackRemedy.ANEW,
-        (SlackAct.EDIT, "message_not_in_streaming_state"): SlackRemedy.ANEW,
-        (SlackAct.EDIT, "msg_too_long"): SlackRemedy.ANEW,  # an edit may be shorter than a new message
+        (SlackAct.EDIT, "cant_update_message"): SlackRemedy.REPLACE,
+        (SlackAct.EDIT, "edit_window_closed"): SlackRemedy.REPLACE,
+        (SlackAct.EDIT, "message_not_found"): SlackRemedy.REPLACE,
+        (SlackAct.EDIT, "message_not_in_streaming_state"): SlackRemedy.REPLACE,
+        (SlackAct.EDIT, "msg_too_long"): SlackRemedy.REPLACE,  # an edit may be shorter than a new message
         (SlackAct.EDIT, "is_inactive"): SlackRemedy.DONE,
         (SlackAct.MARK, "already_pinned"): SlackRemedy.DONE,
         (SlackAct.MARK, "already_reacted"): SlackRemedy.DONE,

@@ -157,7 +157,7 @@ class SlackMessageSync(showing.MessageSync[Part]):
             await self.client.call("chat.update", {"channel": self._place.chat, "ts": message} | content)
             return message
 
-        if await self._call(SlackAct.EDIT, ask, part) is SlackRemedy.ANEW:
+        if await self._call(SlackAct.EDIT, ask, part) is SlackRemedy.REPLACE:
             return False
         self.digests.put(self._key(message), part.digest)
         return True

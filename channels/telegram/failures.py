@@ -43,7 +43,7 @@ class TelegramRemedy(StrEnum):
     """Retry as text without entities."""
     AS_FILE = "as_file"
     """Retry as a document: Telegram does not accept the file as a photo."""
-    ANEW = "anew"
+    REPLACE = "replace"
     """Show the content in a new message: the old one is gone."""
 
 
@@ -68,7 +68,7 @@ _NO_MESSAGE = "The message is gone. Name another one."
 _CANNOT_GO = ("message to delete not found", "message can't be deleted", "message_id_invalid", "message identifier")
 _REMEDIES: tuple[tuple[TelegramAct | None, tuple[str, ...], TelegramRemedy], ...] = (
     (TelegramAct.EDIT, ("message is not modified",), TelegramRemedy.DONE),
-    (TelegramAct.EDIT, _GONE, TelegramRemedy.ANEW),
+    (TelegramAct.EDIT, _GONE, TelegramRemedy.REPLACE),
     (TelegramAct.DELETE, _CANNOT_GO, TelegramRemedy.DONE),
     (TelegramAct.CREATE, _NO_PHOTO, TelegramRemedy.AS_FILE),
     (None, ("can't parse entities", "entity_", "entities_", "entity beginning"), TelegramRemedy.PLAIN),

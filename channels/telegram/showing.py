@@ -116,7 +116,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
             return message
 
         found = await self._call(TelegramAct.EDIT, ask, part.payload())
-        if found is TelegramRemedy.ANEW:
+        if found is TelegramRemedy.REPLACE:
             return False
         self.digests.put(self._key(message), part.digest)
         return True

@@ -200,7 +200,7 @@ const handlers = {
     sessions.value = frame.sessions;
     const known = frame.sessions.some((/** @type {any} */ line) => line.id === current.value);
     if (!current.value || !known) current.value = frame.main;
-    following.anew();
+    following.reset();
     resend();
   },
   /** @param {any} frame */

@@ -16,7 +16,7 @@ export class Following {
   }
 
   /** Resets after a connect: the server follows nothing yet. */
-  anew() {
+  reset() {
     this.followed.clear();
     this.fit();
   }

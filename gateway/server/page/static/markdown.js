@@ -188,7 +188,7 @@ const MARKS = {
 };
 /** Tokens in which backslashes and URLs are plain text. @type {Set<number>} */
 const VERBATIM = new Set([smd.CODE_BLOCK, smd.CODE_FENCE, smd.CODE_INLINE, smd.RAW_URL, smd.EQUATION_BLOCK, smd.EQUATION_INLINE]);
-/** Before an underscore within a word, of which no word has more at once than are looked at. */
+/** Position within a word, among at most 20 underscores. */
 const IN_A_WORD = /(?<=[\p{L}\p{N}]_{0,20})(?=_{1,20}[\p{L}\p{N}])/u;
 const BEFORE_AN_ADDRESS = /(?=https?:\/\/)/;
 /** The last word or address, until what follows says whether it has ended; of one without end a part is enough. */

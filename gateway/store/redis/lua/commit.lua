@@ -4,7 +4,7 @@
 -- description of the store.
 -- ARGV: the life that the node knows, what it knows of its lane, numbers, lengths; then nine lists.
 -- Numbers, packed: number of the request in its lane (0: it only checks), revisions that it needs, the highest revision
--- that the node was told of, the one that the last request of its lane left, 1 to be told the time; then how long each
+-- that the node knows, the one that the last request of its lane left, 1 to be told the time; then how long each
 -- list is:
 --   small: keys, then how the value of each begins; '' for a key that must be absent
 --   large: a key and how its value begins; these values are not read as a whole
@@ -16,7 +16,7 @@
 --   commands: the words of a command
 --   freed: sorted sets; when one is not empty, `message` is published on `channel` (the last two arguments then)
 -- Lengths, packed in two bytes each: members of each of `places`, words of each of `commands`. No longer than AT_ONCE.
--- The number of a commit is the revision that the store has then. The node writes the highest that it was told of, which is
+-- The number of a commit is the revision that the store has then. The node writes the highest that it knows, which is
 -- mostly right; here it is corrected.
 -- Nothing but reads comes before the first write, and nothing but data after it: a script that fails is not rolled back.
 -- Each call costs more than what it does, so what can share one does, up to AT_ONCE at a time. So does each argument

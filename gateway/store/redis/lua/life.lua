@@ -1,11 +1,11 @@
 -- Begin another life of the store, or end the time in which what is void is taken back.
 --
 -- KEYS: description of the store, counter of revisions.
--- ARGV: the life that is known, the one that follows, revisions that a node was told of; how far the counter jumps
+-- ARGV: the life that is known, the one that follows, revisions that a node knows; how far the counter jumps
 -- ('0': by one where the life changes, so that every node sees that something changed); the server that is met now
 -- ('': the same as before), the time, and that server's process; revisions that lives left out which the server
 -- does not know.
--- Without a jump the counter stays below what a node was told of: only so does the next commit see that it was lost.
+-- Without a jump the counter stays below the revisions that a node knows: only so does the next commit detect the loss.
 local known = redis.call('HGET', KEYS[1], 'life') or ''
 if known ~= ARGV[1] then
     return known

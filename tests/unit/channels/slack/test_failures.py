@@ -98,10 +98,10 @@ def test_a_missing_scope_is_named_with_its_cure() -> None:
 @pytest.mark.parametrize(
     ("act", "error", "remedy"),
     [
-        (SlackAct.EDIT, "message_not_found", SlackRemedy.ANEW),
-        (SlackAct.EDIT, "edit_window_closed", SlackRemedy.ANEW),
-        (SlackAct.EDIT, "cant_update_message", SlackRemedy.ANEW),
-        (SlackAct.EDIT, "msg_too_long", SlackRemedy.ANEW),
+        (SlackAct.EDIT, "message_not_found", SlackRemedy.REPLACE),
+        (SlackAct.EDIT, "edit_window_closed", SlackRemedy.REPLACE),
+        (SlackAct.EDIT, "cant_update_message", SlackRemedy.REPLACE),
+        (SlackAct.EDIT, "msg_too_long", SlackRemedy.REPLACE),
         (SlackAct.DELETE, "message_not_found", SlackRemedy.DONE),
         (SlackAct.DELETE, "cant_delete_message", SlackRemedy.DONE),
         (SlackAct.CREATE, "invalid_blocks", SlackRemedy.PLAIN),

@@ -23,7 +23,7 @@ export function SignIn() {
 
 function Unreachable() {
   return html`<h1>The server does not answer</h1>
-    <p role="alert">Check that Dragoman runs (<code>dragoman check</code> tells) and that this device reaches it, then try again.</p>
+    <p role="alert">Check that Dragoman runs (<code>dragoman check</code> shows it) and that this device reaches it, then try again.</p>
     <button type="button" class="verb once" onClick=${boot}>Try again</button>`;
 }
 
