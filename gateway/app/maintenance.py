@@ -1,4 +1,7 @@
-"""Periodic sweeps of the store: expired waits, leases of dead holders, timers. Each sweep is one transition."""
+"""Start of a life of the store, and its periodic sweeps: expired waits, leases of dead holders, timers.
+
+After a long downtime the start shows open cards again (`DOWNTIME`). Each sweep is one transition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to Redis: one address, explicit timeouts, no retries of the library, errors with a cure."""
+"""Connections to Redis: one address, explicit timeouts, our own retries (`until_answered`), errors with a cure."""
 
 from __future__ import annotations
 
