@@ -161,8 +161,10 @@ class PromptBuilder:
 
     def _agents(self, offered: ToolSet, tools: Sequence[ToolOffer]) -> str:
         """Return the list of agents that a session may spawn; empty where it may spawn none."""
+        if not self.agents:
+            return ""
         spawns = [tool.name for tool in tools if (found := offered.get(tool.name)) and found.spec.returns_child_text]
-        if not self.agents or not spawns:
+        if not spawns:
             return ""
         known = (f"- {name}: {one.description}" for name, one in self.agents.items())
         return "\n".join([f"Agents that {' and '.join(spawns)} can be given:", *known])

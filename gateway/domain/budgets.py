@@ -34,13 +34,16 @@ class Allowance:
         return self.tokens if measure is Measure.TOKENS else self.micros
 
 
+NO_LIMIT = Allowance()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
     """Configured budgets."""
 
-    person: Allowance = Allowance()
+    person: Allowance = NO_LIMIT
     """Budget of one person for one day (UTC), sub-sessions included."""
-    session: Allowance = Allowance()
+    session: Allowance = NO_LIMIT
     """Budget of one session and its sub-sessions, until its history is reset."""
     people: Mapping[str, Allowance] = field(default_factory=dict[str, Allowance])
     """Budgets of single persons, in place of `person`: by owner's name or principal."""
@@ -48,7 +51,7 @@ class BudgetLimits:
     @property
     def any(self) -> bool:
         """Return whether there is any budget."""
-        return any(one != Allowance() for one in (self.person, self.session, *self.people.values()))
+        return any(one != NO_LIMIT for one in (self.person, self.session, *self.people.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,12 +59,18 @@ class ToolJsonCache:
     """
 
     def __init__(self) -> None:
-        """Start empty; at most one text is cached for each tool and flavour."""
+        """Start empty; at most one text is cached for each tool and flavour, and one of a whole list."""
         self._made: dict[tuple[str, Flavour], tuple[ToolOffer, str]] = {}
+        self._last: tuple[Sequence[ToolOffer], Flavour, str] | None = None
 
     def json(self, offers: Sequence[ToolOffer], flavour: Flavour) -> str:
         """Return the tools of a request as a JSON list, in order."""
-        return f"[{','.join(self._one(offer, flavour) for offer in offers)}]"
+        last = self._last
+        if last is not None and last[0] is offers and last[1] is flavour:
+            return last[2]
+        text = f"[{','.join(self._one(offer, flavour) for offer in offers)}]"
+        self._last = offers, flavour, text
+        return text
 
     def _one(self, offer: ToolOffer, flavour: Flavour) -> str:
         offer_before, text = self._made.get((offer.name, flavour), (None, ""))

@@ -142,8 +142,11 @@ def answered(arguments: str, visible: Sequence[ToolOffer]) -> ToolResult:
 
 def promoted(called: Iterable[str], indexed: Sequence[ToolOffer]) -> list[ToolOffer]:
     """Return the tools of the index that earlier turns called, in order of their first call, at most 8."""
+    names = dict.fromkeys(called)
+    if not names:
+        return []
     by_name = {one.name: one for one in indexed}
-    return [by_name[name] for name in dict.fromkeys(called) if name in by_name][:PROMOTED_AT_MOST]
+    return [by_name[name] for name in names if name in by_name][:PROMOTED_AT_MOST]
 
 
 # --- search -------------------------------------------------------------------------------------

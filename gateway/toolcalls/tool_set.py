@@ -209,7 +209,8 @@ class ToolSet:
         `called`: names of the tools that earlier turns of this history called; those of the index are whole, too.
         """
         seen = self._seen_by(session)
-        return (*seen.shown, *promoted(called, seen.indexed))
+        more = promoted(called, seen.indexed)
+        return (*seen.shown, *more) if more else seen.shown
 
     def offer_of(self, tool: Tool) -> ToolOffer:
         """Return the offer of one of these tools; the same object each time."""
