@@ -34,7 +34,7 @@ async def hear(token: str, root: str) -> None:
 
 
 async def _nothing(update: object, context: Any) -> None:
-    """What is done about a message."""
+    """Ignore a message."""
 
 
 async def send(token: str, root: str, count: int, chats: range) -> None:

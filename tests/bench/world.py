@@ -316,7 +316,7 @@ async def open_bench(counts: Counts, folder: Path | None = None, against: Path |
 
 
 def _rules(counts: Counts) -> list[Rule]:
-    """How the model answers, by the beginning of the question; the first rule that fits holds."""
+    """Return the model's answers, by the beginning of the question; the first rule that fits holds."""
     usual = Reply(text=ANSWER, chunks=8)
     events = max(int(counts.stream_s * STREAM_EVENTS_A_S), 1)
     stream = Reply(text="One word after the other. " * events + THE_END, chunks=events, delay_s=1 / STREAM_EVENTS_A_S)

@@ -259,7 +259,7 @@ class Evening:
         self.hold("F02", TWICE, twice.total(), 0, of=said.total(), see=twice)
 
     def _commands(self, wanted: Mapping[str, int]) -> None:
-        """What was allowed ran once, what was denied never did, and no call is left without its result."""
+        """Check calls: allowed ones ran once, denied ones never did, and each call has its result."""
         ran = {name: len(lines_of(self.day.wire.daemon.state, name)) for name in wanted}
         self.hold("F02", RAN_TWICE, sum(count > 1 for count in ran.values()), 0, of=len(ran), see=ran)
         wrong = sum(ran[name] != times for name, times in wanted.items())
@@ -280,7 +280,7 @@ class Evening:
         self.hold("F14", "edits in the busiest 10 s of a chat", busiest, 10)
 
     def _callbacks(self) -> None:
-        """Whoever pressed was told something, at once; by a dead daemon: as soon as it lived."""
+        """Check presses: each got an answer, at once; from a dead daemon: as soon as it lived."""
         told = {call.chat: call.at_s for call in reversed(self.day.telegram.calls("answerCallbackQuery")) if call.ok}
         queries = self.day.telegram.chats.queries.values()
         silent = [query.id for query in queries if query.id not in told]

@@ -60,7 +60,7 @@ def _made(most: int) -> Path | None:
 
 
 def _without_swap(group: Path, most: int) -> None:
-    """What is full is full: no disk in place of memory, where the kernel counts that at all."""
+    """Set no swap, where the kernel counts it: a full limit is full, without a disk in place of memory."""
     for name, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", most)):
         with suppress(OSError):
             (group / name).read_text()
@@ -68,7 +68,7 @@ def _without_swap(group: Path, most: int) -> None:
 
 
 def _places() -> Iterator[tuple[Path, str]]:
-    """Where a group could be made, and the name of its limit: below our own, or beside it."""
+    """Yield possible groups with the name of their limit: below our own, or beside it."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:

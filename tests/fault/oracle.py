@@ -74,7 +74,7 @@ def tell_shown(fault: str, evidence: Evidence) -> None:
 
 
 def _answered_twice(evidence: Evidence) -> int:
-    """How many answers there are beyond one for each model answer of a turn."""
+    """Return the number of answers beyond one for each model answer of a turn."""
     answers = Counter((slot.turn, slot.n) for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER)
     return sum(count - 1 for count in answers.values())
 

@@ -102,7 +102,7 @@ def _nothing_runs_without_its_start(world: World) -> Iterator[str]:
 
 
 def _late(world: World) -> Iterator[str]:
-    """What ran although its result was stored, by a machine that was there to know."""
+    """Yield calls that ran although their result was stored, by a machine that was there to know."""
     finished: dict[str, float] = {}
     for act in world.acts:
         if act.what == "finish_step" and act.outcome is True:

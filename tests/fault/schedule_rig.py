@@ -184,7 +184,7 @@ class World:
         self.loop.at(OUTSIDE, dice.uniform(12, 24), lambda: self._anyway(one))
 
     def _anyway(self, one: tuple[str, int, int, Callable[[], None]]) -> None:
-        """What it was to come behind did not happen."""
+        """Run an event although the act before it did not happen."""
         if one in self.due:
             self.due.remove(one)
             one[3]()

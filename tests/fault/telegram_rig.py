@@ -347,9 +347,7 @@ def _on_their_way(telegram: FakeTelegram, chat: int, deaths: Sequence[float]) ->
 
 
 def _was_marked(telegram: FakeTelegram, orphan: Shown) -> bool:
-    """Whether the same stands below, or stood when it was made, with the mark. What a turn does may be another thing by
-    then.
-    """
+    """Return True if a marked copy is below it, or was when it was made: a status may have changed."""
     after = [one for one in telegram.shown(orphan.chat) if one.id > orphan.id]
     first = [one.history[0] if one.history else one.text for one in after]
     begins = "" if orphan.text.startswith(DOES) else words(_decided(orphan.text))[:40]

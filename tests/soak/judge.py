@@ -151,7 +151,7 @@ class Judge:
     # --- what was run -----------------------------------------------------------------------------
 
     def _commands(self) -> None:
-        """What was allowed ran once, what was not never did, and each call has its result."""
+        """Check calls: allowed ones ran once, others never did, and each call has its result."""
         calls = [step for step in self._of(Step) if step.call is not None]
         self._bar("calls left without a result", [one for one in calls if one.result is None], of=len(calls))
         shells = [(one, _file_of(one)) for one in calls if one.call is not None and one.call.tool == "shell"]
@@ -195,7 +195,7 @@ class Judge:
         self._bar("what Slack gave up telling", [one for one in slack.app.lost if one.retried])
 
     def _shown(self, judged: Callable[[], list[T]], where: str) -> list[T]:
-        """What stands there besides; a broken promise is a figure."""
+        """Check the messages shown besides; a broken promise is a figure."""
         try:
             again = judged()
         except (AssertionError, LookupError) as error:
@@ -235,8 +235,8 @@ class Judge:
         return [one for items in self.rows.values() for one in _only(kind, items)]
 
     def _shown_on(self, channel: str) -> list[Slot]:
-        """What stands on a platform; not what was withdrawn, such as the beginning of an answer that the model broke
-        off and then gave otherwise.
+        """Return the shown slots of a platform, without withdrawn ones, such as the beginning of a broken answer that
+        another model gave again.
         """
         mine = [slot for slot in self._of(Slot) if slot.conversation.channel == channel]
         return [slot for slot in mine if slot.text or slot.waits or slot.file]
@@ -247,7 +247,7 @@ def _only(kind: type[T], items: Sequence[object]) -> list[T]:
 
 
 def _file_of(step: Step) -> str:
-    """Where the command of a call leaves its line."""
+    """Return the file in which the command of a call leaves its line."""
     return file_of(str(json.loads(step.call.arguments)["command"])) if step.call is not None else ""
 
 

@@ -230,7 +230,7 @@ class People:
                 await page.press(page.handles[row["id"], fate.lower()])
 
     def _chosen(self, where: str, buttons: Sequence[tuple[str, str]]) -> list[str]:
-        """What to press now of a card's buttons, given as label and data."""
+        """Return the next button to press of a card's buttons, given as label and data."""
         found: list[str] = []
         for number, (label, data) in enumerate(buttons):
             if "Once" in label and (fate := self._fate((where, data))):
@@ -244,7 +244,7 @@ class People:
         return self._fates.setdefault(key, fate)
 
     def _due(self, key: tuple[str, str]) -> bool:
-        """Whether to press: now, or once more because the button is still there."""
+        """Return True if a press is due: now, or once more because the button is still there."""
         now = time.monotonic()
         again_s = PRESSES_AGAIN_S / self.times
         if now - self._pressed.get(key, -again_s) < again_s:

@@ -144,7 +144,7 @@ class Sampler:
 
 
 def _descriptors(pid: int) -> list[str]:
-    """What a process has open."""
+    """Return the open files of a process."""
     found: list[str] = []
     for one in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -164,7 +164,7 @@ def connections(pid: int) -> list[str]:
 
 
 def _children(pid: int) -> tuple[int, float]:
-    """How many processes a process started that live, and their memory in MB."""
+    """Return the number of live descendants of a process, and their memory in MB."""
     count, memory = 0, 0.0
     for one in tree(pid):
         with suppress(OSError, LookupError):  # it ended meanwhile

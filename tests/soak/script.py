@@ -95,7 +95,7 @@ class Script:
 
 
 def _answer(number: str, kind: str, times: float) -> Reply:
-    """What it says in the end."""
+    """Return the final answer."""
     if kind == "story":
         return Reply(text=f"The story of {number}. {SENTENCE * 12}", chunks=24, delay_s=0.12 / times)
     if kind == "long":
@@ -104,7 +104,7 @@ def _answer(number: str, kind: str, times: float) -> Reply:
 
 
 def _calls(number: str, kind: str, nap_s: int) -> tuple[Call, ...]:
-    """What it wants done first."""
+    """Return the calls before the answer."""
     match kind:
         case "look":
             return tuple(_call("peek", what=f"{number}.{n}") for n in (1, 2))

@@ -126,7 +126,7 @@ class Daemon:
         raise AssertionError(f"the daemon is not ready:\n{self.log[-4000:]}")
 
     def _listens(self) -> bool:
-        """Whether anybody takes connections: a question that costs 20 µs and not a millisecond."""
+        """Return True if a program takes connections: a check of 20 µs and not a millisecond."""
         with socket.socket() as sock:
             sock.settimeout(0.05)
             return sock.connect_ex(("127.0.0.1", self.port)) == 0

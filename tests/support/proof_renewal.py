@@ -141,7 +141,7 @@ def _is_of(miss: str, anew: set[str]) -> bool:
 
 
 def _stays(line: str, anew: set[str]) -> bool:
-    """Whether a line tells of a larger run that still has a section."""
+    """Return True for a line of a larger run that still has a section."""
     found = _TAKEN_OVER.match(line)
     return found is not None and not set(re.findall(r"[A-Z]\w+", found["command"])) <= anew
 

@@ -49,7 +49,7 @@ def of_soak(soak: Json | None) -> list[str]:
 
 
 def _hours_worth(soak: Json) -> str:
-    """What it stands for when people wrote faster than once a second, a message of each counted."""
+    """Return the equivalent hours at one message a second, if people wrote faster."""
     per_s = soak.get("per_s", 1)
     hours = short(soak["minutes"] * per_s / 60)
     return "" if per_s == 1 else f" at {short(per_s)} a second, as many as {hours} hours have at one a second"
@@ -167,7 +167,7 @@ def of_bench(bench: Json | None) -> list[str]:
 
 
 def _budget(line: Json) -> str:
-    """What is allowed, by itself, as a multiple of the floor, and by a decision."""
+    """Return the budget: alone, as a multiple of the floor, and by a decision."""
     if line["budget"] is None:
         return ""
     decided: Json | None = line.get("decided")

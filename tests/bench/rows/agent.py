@@ -123,7 +123,7 @@ async def calls(bench: Bench) -> list[Figure]:
 
 
 async def _doze() -> float:
-    """What the tool does, without a gateway; the seconds it takes, a timer's lateness among them."""
+    """Do the work of the tool without a gateway; return its seconds, a timer's lateness among them."""
     began = time.perf_counter()
     await asyncio.sleep(DOZE_S)
     return time.perf_counter() - began

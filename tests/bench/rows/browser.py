@@ -199,7 +199,7 @@ async def _timed_bare(pages: Pages, count: int) -> tuple[float, list[list[float]
 
 
 async def _open(page: BarePage, pages: Pages) -> None:
-    """What the tool's `open` answers with is the page as it was loaded."""
+    """Load the page and take its snapshot, which is the answer of the tool's `open`."""
     await page.goto(f"{pages.here}{PAGE}")
     await page.aria_snapshot(mode="ai")
 

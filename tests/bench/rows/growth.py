@@ -174,7 +174,7 @@ async def _at_most(bench: Bench, sizes: Sequence[int]) -> list[Figure]:
 
 
 async def _one_more(bench: Bench, sizes: Sequence[int]) -> list[Took]:
-    """What it takes the store to accept a message where so many turns are queued: each in turn, on the same disk."""
+    """Return the time to accept a message where so many turns are queued: each in turn, on the same disk."""
     folders = [bench.new_folder() for _ in sizes]
     found: list[list[tuple[float, float]]] = [[] for _ in sizes]
     async with AsyncExitStack() as stack:

@@ -150,7 +150,7 @@ async def transitions(bench: Bench) -> list[Figure]:
 
 
 async def _a_turn(bench: Bench) -> list[Figure]:
-    """What a plain turn of a daemon asks of Redis, without what a daemon asks that does nothing.
+    """Return the commands of a plain turn to Redis, without those of an idle daemon.
 
     Beside it, scripts that only do its writes, as far apart: caches are as cold. Then many people at once, who find
     them warm.

@@ -91,7 +91,7 @@ def target(data: bytes) -> None:
 
 
 def _asked(action: Action) -> None:
-    """What is asked for is stored, and read again as the same."""
+    """Check that the request is stored, and reads back as the same."""
     request = ApprovalRequest(
         action=action,
         risk=Risk.EXECUTE,

@@ -114,7 +114,7 @@ def _bearer(request: web.BaseRequest) -> str:
 
 
 async def _token(request: web.BaseRequest) -> str:
-    """Where a token may stand: a header, or an argument of a form; in a URL it would be logged everywhere."""
+    """Return the token of a request: in a header, or an argument of a form; in a URL it would be logged everywhere."""
     if token := _bearer(request):
         return token
     if request.content_type != "application/x-www-form-urlencoded":

@@ -17,7 +17,7 @@ _RESPONSE_URL_LIVES_S = 1_800.0
 
 
 def _content(team: Teller, p: Json) -> Json:
-    """What a post shows, checked: the fields of `Shown`."""
+    """Return the content of a post, checked: the fields of `Shown`."""
     if p.get("attachments"):
         raise odd("this fake shows no attachments: they are legacy")
     blocks: list[Json] = p.get("blocks") or []

@@ -226,7 +226,7 @@ class People:
         return place
 
     def _origin(self, user: str) -> Json:
-        """What a message says of somebody from another workspace: https://docs.slack.dev/apis/slack-connect."""
+        """Return a message's fields for somebody from another workspace: https://docs.slack.dev/apis/slack-connect."""
         person = self.person(user)
         home: str = person["team_id"]
         if home == self.world.team:

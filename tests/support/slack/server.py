@@ -264,7 +264,7 @@ class FakeSlack(Watching, People, Pressing):
         return {"x-oauth-scopes": ",".join(sorted(self.world.scopes)), "x-accepted-oauth-scopes": accepted}
 
     def _outcome(self, call: Call, refusal: Refusal | None) -> Json:
-        """What the call does by itself, and the body that it has earned."""
+        """Return the call's own effect, and the body of its answer."""
         try:
             self._permitted(call.method)
             if refusal is not None:

@@ -131,7 +131,7 @@ def _entity(entity: Json) -> Json:
 
 
 def _in_a_pair(units: bytes, at: int) -> bool:
-    """Whether a position is between the two halves of one symbol."""
+    """Return True for a position between the two halves of one symbol."""
     return 0 < at * 2 < len(units) and 0xDC <= units[at * 2 + 1] <= 0xDF
 
 

@@ -157,7 +157,7 @@ class FakeTelegram(Watching, People):
         return web.Response(status=status, body=body, content_type="application/json")
 
     async def _outcome(self, call: Call, refusal: Refusal | None) -> tuple[int, Json]:
-        """What the call does by itself, and the status and body that it has earned."""
+        """Return the call's own effect, and the status and body of its answer."""
         try:
             if refusal is not None:
                 raise refusal

@@ -139,7 +139,7 @@ class Webhook:
 
 
 def _lane(update: Json) -> tuple[str, int]:
-    """What is delivered in one order: a chat, or the presses of a person."""
+    """Return the name of one ordered delivery: a chat, or the presses of a person."""
     whole: Json = update.get(kind_of(update)) or {}
     if "chat" in whole:
         return ("chat", whole["chat"].get("id", 0))
