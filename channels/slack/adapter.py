@@ -7,8 +7,9 @@ messages cannot carry the metadata for finding an uncertain send.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from channels._shared.accounts import AccountsChannel, limits
 from channels._shared.showing import Digests
@@ -35,8 +36,13 @@ STREAMED_PER_MIN = 40.0
 """Partial edits a minute and workspace. `chat.update` allows 50 (tier 3): ten are left for edits that must arrive."""
 STREAMED_BURST = 20
 """Partial edits that pass at once."""
-TEXTS = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.POST, SlotKind.REPLY})
-"""Slots whose text may go as a file."""
+_SHORTEST: Mapping[SlotKind, Form] = MappingProxyType(
+    {
+        SlotKind.CARD: Form.BEGINNING,  # its buttons stay in a message
+        **dict.fromkeys((SlotKind.ANSWER, SlotKind.NOTE, SlotKind.POST, SlotKind.REPLY), Form.FILE),
+    }
+)
+"""Last form of slots that may go as a file."""
 PAUSES = SlackPauses()
 TIMING = Timing()
 
@@ -99,7 +105,7 @@ class SlackChannel(AccountsChannel[SlackConnection]):
             try:
                 return await (sync.grow(parts, before) if showing.partial else sync.show(parts, before, so_far))
             except TooLong:
-                if slot.kind not in TEXTS or tries.form is Form.FILE:
+                if tries.form >= _SHORTEST.get(slot.kind, Form.WHOLE) or showing.question is not None:
                     raise
                 tries.form = Form(tries.form + 1)
 

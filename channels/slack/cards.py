@@ -1,8 +1,9 @@
 """Rendering of an approval card as messages. Used by `outbound`.
 
 A row can be allowed only if its action is shown whole. A row too long for a message is sent as a file before the card;
-the card shows its beginning and names the file. The layout does not depend on decisions: space for each outcome is
-reserved. `channels._shared.card_layout` limits the lines and characters of a card.
+the card shows its beginning and names the file. When Slack finds a card too long, every row is sent so. The layout does
+not depend on decisions: space for each outcome is reserved. `channels._shared.card_layout` limits the lines and
+characters of a card.
 Each row has its own buttons, directly below it.
 """
 
@@ -34,12 +35,12 @@ ROW_BLOCKS = 7
 """Blocks of one row, at most."""
 
 
-def card(rows: Sequence[CardRow]) -> list[Part]:
+def card(rows: Sequence[CardRow], *, filed: bool = False) -> list[Part]:
     """Return the messages of a card: the files, then the rows, each with its buttons.
 
-    Number and order do not depend on decisions, and the files never change.
+    Number and order do not depend on decisions, and the files never change. `filed`: every row has a file.
     """
-    plan = _plan(rows)
+    plan = [row.filed() for row in rows_of(rows)] if filed else _plan(rows)
     parts: list[Part] = [row.file for row in plan if row.file is not None]
     messages, until, common = _packed(plan), answer_by(plan), plain(in_common(plan))
     for n, message in enumerate(messages, 1):

@@ -11,6 +11,7 @@ from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text
 from channels._shared.showing import shown_by
 from channels.slack.blocks import markdown, small
 from channels.slack.cards import card
+from channels.slack.files import FILE
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
 from channels.slack.markup import SlackMarkup, safe
 from channels.slack.parts import ROOM, Part, SlackStoredPart, SlackTextPart
@@ -52,7 +53,7 @@ class SlackRenderer:
         if showing.slot.kind is SlotKind.STATUS:
             parts = _status(showing.text)
         elif showing.slot.kind is SlotKind.CARD:
-            parts = card(showing.rows) if showing.question is None else question(showing.question)
+            parts = _card(showing, form) if showing.question is None else question(showing.question)
         elif showing.slot.kind is SlotKind.FILE:
             parts = self._stored(showing)
         elif not visible(clean(showing.text)):
@@ -115,6 +116,13 @@ class SlackRenderer:
         source = _lines(text, SAID_CHARS)
         said = self._markup.plain(source)
         return said if visible(said) else source
+
+
+def _card(showing: RenderedSlot, form: Form) -> list[Part]:
+    """Return a card in its form; once its rows went as files, they stay so."""
+    parts, there = card(showing.rows), shown_by(showing.slot.platform_id)
+    more = sum(one.startswith(FILE) for one in there) > sum(isinstance(part, FilePart) for part in parts)
+    return card(showing.rows, filed=True) if more or form is not Form.WHOLE else parts
 
 
 def _status(text: str) -> list[Part]:

@@ -37,7 +37,7 @@ class Form(IntEnum):
     WHOLE = 0
     """Text in messages, unless it needs too many by our own limits."""
     BEGINNING = 1
-    """The beginning in a message, the whole in a file."""
+    """The beginning in a message, the whole in a file. On a card: of each row."""
     FILE = 2
     """The whole in a file, with a message that says so."""
 

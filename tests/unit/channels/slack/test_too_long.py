@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from channels.slack.adapter import SlackChannel
+from channels.slack.adapter import SlackChannel, build
 from gateway.domain.slots import SlotKind
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.slack import Call, FakeSlack, Fault, faults
 from tests.support.surroundings import refusing
-from tests.unit.channels.slack.scene import showing
+from tests.unit.channels.slack.scene import Scene, showing
 from tests.unit.channels.slack.showings import row
 from tests.unit.channels.slack.test_adapter import ANN, CHAT, Kept, after
 
@@ -94,11 +94,34 @@ async def test_file_stays_when_it_is_shown_once_more(slack: FakeSlack, channel: 
     assert len(slack.shown(CHAT)) == 2
 
 
-@pytest.mark.parametrize("kind", [SlotKind.CARD, SlotKind.STATUS])
-async def test_only_text_is_cut_when_too_long(slack: FakeSlack, channel: SlackChannel, kind: SlotKind) -> None:
+@pytest.mark.parametrize("commands", [(WORDS[:5_000],), (WORDS[:2_500], WORDS[1:2_500])], ids=["one", "two"])
+async def test_card_that_is_too_long_goes_as_files(
+    slack: FakeSlack, scene: Scene, channel: SlackChannel, commands: tuple[str, ...]
+) -> None:
+    """What will run can be read whole, and the buttons are there. A later version goes the same way."""
+    slack.script(above(4_500))
+    rows = tuple(row(command, n=n) for n, command in enumerate(commands, 1))
+    first = replace(showing("", CHAT, kind=SlotKind.CARD), rows=rows)
+    shown = await channel.show(first, Kept())
+    uploads = slack.uploads(CHAT)
+    assert shown.split(",")[:-1] == [one.id for one in uploads]
+    assert all(command.encode() in (one.content or b"") for command, one in zip(commands, uploads, strict=True))
+    card = slack.shown(CHAT)[-1]
+    assert card.text.count("Only its beginning") == len(commands)
+    assert [button["text"]["text"] for button in card.buttons].count("Once") == len(commands)
+    calls = len(slack.calls("chat.postMessage"))
+    again = await build(scene.context()).show(after(first, shown, ""), Kept())
+    assert again == shown
+    assert (len(slack.uploads(CHAT)), len(slack.calls("chat.postMessage"))) == (len(commands), calls)
+
+
+@pytest.mark.parametrize(("kind", "tries"), [(SlotKind.CARD, 2), (SlotKind.STATUS, 1)])
+async def test_message_in_its_shortest_form_is_dead(
+    slack: FakeSlack, channel: SlackChannel, kind: SlotKind, tries: int
+) -> None:
     slack.script(refusing("chat.postMessage", TOO_LONG))
     shown = replace(showing("⏳ shell", CHAT, kind=kind), rows=(row("echo hello"),))
     with pytest.raises(SendFailed) as failed:
         await channel.show(shown, Kept())
     assert failed.value.outcome is SendOutcome.DEAD
-    assert len(slack.calls("chat.postMessage")) == 1
+    assert len(slack.calls("chat.postMessage")) == tries
