@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
+from tests.support.nursery import BARE, Request, forked
 from tests.support.order import FILE, PARTS, line_up, measured, seconds_by_file
 from tests.support.proof import LARGE, SMALL
 from tests.support.sharing import PROCESS, Line
@@ -228,41 +229,48 @@ def pytest(
     The output of a process is shown when one of its tests failed. `traced`: measure the coverage. `remembered`: store
     how long each file took. `behind`: leave the CPU to what runs beside them.
     """
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(processes) as pool:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
         line = Line(folder / "line")
         entries = line_up(files, measured(), DAEMONS, PARTS if traced else {})
         line.fill(entries)
-        command = [*(BEHIND if behind else ()), sys.executable, "-m", "pytest", "-q", "-p", Line.__module__]
-        command += [f"--line={line.path}", *options]
+        arguments = ["-q", "-p", Line.__module__, f"--line={line.path}", *options]
         if traced:
-            command += ["--cov", "--cov-report=", "--cov-fail-under=0"]
-        begun = [
-            pool.submit(
-                captured,
-                [*command, f"--take-from={END[number % 2]}", f"--junit-xml={folder / str(number)}.xml"],
-                seconds=TESTS_S,
-                environment={
-                    **inherited(),
-                    **environment,
-                    PROCESS: f"{number}/{processes}",
-                    "COVERAGE_FILE": str(ROOT / f".coverage.process-{number}"),
-                },
+            arguments += ["--cov", "--cov-report=", "--cov-fail-under=0"]
+        asked = [
+            Request(
+                arguments=[*arguments, f"--take-from={END[n % 2]}", f"--junit-xml={folder / str(n)}.xml"],
+                environment={PROCESS: f"{n}/{processes}", "COVERAGE_FILE": str(ROOT / f".coverage.process-{n}")},
+                log=str(folder / f"{n}.log"),
             )
-            for number in range(processes)
+            for n in range(processes)
         ]
-        while wait(begun, PROGRESS_S).not_done:
+        command = [*(BEHIND if behind else ()), sys.executable, "-m", forked.__module__, *([BARE] if traced else ())]
+        ended = beside.submit(
+            captured, command, seconds=TESTS_S, environment=inherited() | dict(environment), given=json.dumps(asked)
+        )
+        while wait([ended], PROGRESS_S).not_done:
             print(f"        {len(entries) - line.left()} of {len(entries)} files of tests have begun", flush=True)
-        ended = [one.result() for one in begun]
+        failures = failed_processes(*ended.result(), asked)
         results = sorted(folder.glob("*.xml"))
         passed, failed = counted(results)
         if remembered:
             remember_durations(results)
-    # A process that came too late for a file has code 5, "nothing collected".
-    failures = [text for code, text in ended if code not in (0, NOTHING_COLLECTED)]
     if not passed:
         failures.append("No test ran.")
     return Outcome(ok=not failures, text="\n".join(failures), passed=passed, failed=max(failed, len(failures)))
+
+
+def failed_processes(code: int, text: str, asked: Sequence[Request]) -> list[str]:
+    """Return what the processes of tests said in which something failed; or what the one said that forks them.
+
+    A process that came too late for a file has code 5, "nothing collected".
+    """
+    if code != 0:
+        return [text]
+    codes: list[int] = json.loads(text)
+    bad = [one for one, ended in zip(asked, codes, strict=True) if ended not in (0, NOTHING_COLLECTED)]
+    return [Path(one["log"]).read_text(errors="replace") for one in bad]
 
 
 def coverage() -> Outcome:
@@ -292,15 +300,18 @@ def counted(results: Sequence[Path]) -> tuple[int, int]:
 
 
 def captured(
-    command: Sequence[str], *, seconds: float, environment: Mapping[str, str] | None = None
+    command: Sequence[str], *, seconds: float, environment: Mapping[str, str] | None = None, given: str = ""
 ) -> tuple[int, str]:
-    """Run a command without a terminal. Return its exit code and all it said; 127 and the reason when it cannot run."""
+    """Run a command without a terminal. Return its exit code and all it said; 127 and the reason when it cannot run.
+
+    `given`: what it can read.
+    """
     try:
         done = subprocess.run(
             command,
             cwd=ROOT,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=seconds,

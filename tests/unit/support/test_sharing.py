@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.support.nursery import BARE, Request, forked
+from tests.support.patience import PATIENCE_S
 from tests.support.sharing import Line
 
 ROOT = Path(__file__).parents[3]
@@ -30,20 +34,25 @@ def test_it(n, whole):
 """
 
 
-def share(folder: Path, line: Line, end: str) -> subprocess.Popen[bytes]:
-    options = [
-        f"--line={line.path}",
-        f"--take-from={end}",
-        f"--junit-xml={folder / end}.xml",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "filterwarnings",
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.sharing", f"--rootdir={folder}", *options]
-    # To import plugins that these files do not use takes half of the time.
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.DEVNULL)
+def share(folder: Path, line: Line, ends: Sequence[str]) -> list[int]:
+    """Run a process for each end. Return the exit codes."""
+    asked = [
+        Request(
+            arguments=[
+                "-q", "-p", "tests.support.sharing", f"--rootdir={folder}", f"--line={line.path}", f"--take-from={end}",
+                f"--junit-xml={folder / end}.xml", "-p", "no:cacheprovider", "-m", "filterwarnings",
+            ],
+            environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # to import what is not used takes half of the time
+            log=str(folder / f"{end}.log"),
+        )
+        for end in ends
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", forked.__module__, BARE], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=json.dumps(asked), stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    codes: list[int] = json.loads(done.stdout)
+    return codes
 
 
 def run(folder: Path, files: dict[str, str], ends: tuple[str, ...]) -> tuple[list[int], Counter[str]]:
@@ -53,7 +62,7 @@ def run(folder: Path, files: dict[str, str], ends: tuple[str, ...]) -> tuple[lis
         (folder / name.partition("#")[0]).write_text(text)
     line = Line(folder / "line")
     line.fill(list(files))
-    codes = [process.wait() for process in [share(folder, line, end) for end in ends]]
+    codes = share(folder, line, ends)
     assert line.left() == 0
     cases = [case for end in ends for case in ElementTree.parse(folder / f"{end}.xml").getroot().iter("testcase")]
     return codes, Counter(f"{case.get('classname')}.{case.get('name')}" for case in cases)
