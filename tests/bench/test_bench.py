@@ -72,7 +72,7 @@ async def test_row_of_a_question() -> None:
 
 @pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_on_slacks_wire() -> None:
-    """What is heard, sent and streamed beside the bare SDK. How fast is for the bench; how often for tests/fault."""
+    """Events, messages and streams beside the bare SDK. Speed is for the bench; counts are for tests/fault."""
     rows = [figures async for _, figures in run_rows(["slack-events", "slack-sends", "slack-stream"], TINY, None)]
     figures = [figure for found in rows for figure in found]
     assert len(figures) == 6

@@ -145,7 +145,7 @@ async def test_there_and_back_each_row_is_the_same(turns: int, redis_server: Red
 
 
 async def test_old_rows_of_a_moved_store_go_as_well(redis_server: RedisServer, tmp_path: Path) -> None:
-    """Whatever ids their messages got where they came from: those of no turn, too."""
+    """Messages of no turn go too, for any ids that they had in the old store."""
     clock, url, file = FakeClock(), f"{redis_server.url}?prefix={mint('old')}", f"sqlite://{tmp_path}/moved.db"
     before = open_store(url, clock)
     await Scene(before, clock).stop()

@@ -273,7 +273,7 @@ async def test_the_owners_are_told_of_a_loss_once(world: World) -> None:
 
 
 async def test_a_node_that_knows_of_more_counts_a_loss_again(world: World) -> None:
-    """Who notices it knows of the least. Owners and figures are told of the rest once another node comes."""
+    """The first node to notice knows least. Owners and figures get the rest once another node comes."""
     one, other = world.node(), world.node()
     await one.say("before")
     back, rev = world.copied(), world.rev

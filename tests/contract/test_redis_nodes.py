@@ -338,7 +338,7 @@ def own_server() -> Iterator[RedisServer]:
 
 
 async def test_a_restarted_server_is_found_again(own_server: RedisServer, clock: FakeClock) -> None:
-    """What was asked meanwhile is done once, and subscribers are told that events may be lost."""
+    """Requests of the meantime are done once, and subscribers learn that events may be lost."""
     async with _nodes(own_server, 2, clock) as stores:
         one, other = [Scene(store, clock) for store in stores]
         async with other.store.event_bus.subscribe(SESSIONS) as events:
@@ -449,7 +449,7 @@ async def test_a_full_server_refuses_and_goes_on(own_server: RedisServer, clock:
 
 
 async def test_a_cancelled_caller_loses_nothing(pair: list[Scene]) -> None:
-    """Whatever a cancelled request did is whole, and the connection goes on."""
+    """The effect of a cancelled request is whole, and the connection goes on."""
     scene = pair[0]
     for number in range(20):
         said = asyncio.ensure_future(scene.say(f"m{number}", kind=TurnKind.COMMAND))

@@ -87,7 +87,7 @@ async def test_a_write_waits_for_its_replica(clock: FakeClock, monkeypatch: pyte
 async def test_a_server_that_takes_no_writes_is_waited_for(
     refuses: str, allows: str, says: str, cure: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was said meanwhile is stored once it takes them again. After a time the cure is named; nothing is lost."""
+    """Later messages are stored once it takes writes again. After a time the cure is named; nothing is lost."""
     with RedisServer(tmp_path / "redis") as server:
         store = open_redis(server.url, clock)
         scene = Scene(store, clock)
@@ -210,7 +210,7 @@ def _promote(first: RedisServer, second: RedisServer) -> None:
 
 
 async def test_a_promotion_without_replicas_voids_approvals(clock: FakeClock) -> None:
-    """What it did not know yet may have been used by a node that is gone: nobody can tell."""
+    """A node that is gone may have used approvals that the new primary does not know."""
     async with _pair() as (first, second):
         store = open_redis(first.url, clock)
         scene = Scene(store, clock)

@@ -45,7 +45,7 @@ async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
 
 
 async def test_a_rule_is_named_with_its_place(scene: Scene) -> None:
-    """Who reads the audit finds the line that let the call run, also after a restart, and not beside an approval."""
+    """A reader of the audit finds the line that let the call run, also after a restart, and not beside an approval."""
     place = "config.toml:41 (rules[2])"
     lease = await scene.planned()
     await scene.store.start_step(lease, 1, None, beginning(1, rule=place))
@@ -154,7 +154,7 @@ async def _numbers(store: Store, most: int = 10) -> list[int]:
 
 @pytest.mark.conformance
 async def test_only_old_rows_behind_an_export_are_removed(scene: Scene, clock: FakeClock) -> None:
-    """What stays is whole from the mark on that they leave, calls of removed rows need none, and the chain goes on."""
+    """The remaining rows are whole from the mark on, calls of removed rows need none, and the chain goes on."""
     store = scene.store
     lease = await scene.planned(6)
     for n in (1, 2, 3, 4):

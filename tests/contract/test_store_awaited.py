@@ -102,7 +102,7 @@ async def test_a_group_does_not_read_the_name_of_the_node(scene: FamilyScene) ->
 
 
 async def test_a_long_wait_for_a_home_is_told_as_soon(scene: FamilyScene) -> None:
-    """Where homes are waited for during hours, as well: a node that lives says so every ten seconds."""
+    """A home that is awaited for hours has a notice as soon: a live node gives a sign of life every ten seconds."""
     for node in (NODE, OTHER_NODE):
         await join(scene, node, away_s=7200)
     asked = await parked_at_home(scene)

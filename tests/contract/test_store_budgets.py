@@ -55,7 +55,7 @@ async def _used(scene: Scene) -> dict[str, int]:
 
 
 async def test_an_answer_adds_what_it_used_to_each_budget(scene: Scene) -> None:
-    """Whatever was reserved."""
+    """The reservation does not count."""
     lease = await _lease(scene)
     assert await _reserve(scene, lease, ANNS, MONEY, SESSION, tokens=900) is RESERVED
     assert set((await _used(scene)).values()) == {0}

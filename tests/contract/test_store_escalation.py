@@ -80,7 +80,7 @@ async def test_an_open_approval_is_shown_to_further_approvers_once(scene: Scene,
 
 
 async def test_the_first_press_wins_and_every_showing_is_edited(scene: Scene, clock: FakeClock) -> None:
-    """Whoever presses, on whichever card."""
+    """The presser and the card do not matter."""
     await _wrote(scene, CLEO_TELEGRAM, CLEO_CHAT)
     asked = await _asked(scene, [[CLEO_TELEGRAM]])
     clock.advance(AFTER_S)
@@ -93,7 +93,7 @@ async def test_the_first_press_wins_and_every_showing_is_edited(scene: Scene, cl
 
 
 async def test_somebody_removed_meanwhile_is_shown_nothing(scene: Scene, clock: FakeClock) -> None:
-    """Who may decide is read when the timer fires, not when it was set."""
+    """The approvers are read when the timer fires, not when it was set."""
     await _wrote(scene, CLEO_TELEGRAM, CLEO_CHAT)
     await _wrote(scene, BOB, BOB_CHAT)
     asked = await _asked(scene, [[CLEO_TELEGRAM], [BOB]])

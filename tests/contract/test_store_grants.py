@@ -392,7 +392,7 @@ async def test_a_grant_given_again_begins_anew_under_its_id(scene: FamilyScene, 
 async def test_a_grant_is_another_one_when_it_allows_other_calls(
     scene: FamilyScene, clock: FakeClock, place: GrantPlace, kind: GrantKind, change: str, is_the_same: bool
 ) -> None:
-    """What is one for people is one row, or it would have to be revoked twice."""
+    """One grant for people is one row, or it would have to be revoked twice."""
     asked, grant = await granted(scene, place, kind=kind)
     assert await scene.finish(asked.lease, TurnState.FAILED)
     if change == "history":

@@ -33,7 +33,7 @@ async def test_a_stored_outcome_is_read_as_it_was(scene: Scene, outcome: HookOut
 
 
 async def test_the_first_outcome_stays(scene: Scene) -> None:
-    """Whatever a later holder would write: hooks run once."""
+    """A later holder writes nothing: hooks run once."""
     lease = await scene.planned()
     await scene.store.store_hook_outcome(lease, 1, CHANGED)
     await scene.store.store_hook_outcome(lease, 1, REFUSED)
@@ -41,7 +41,7 @@ async def test_the_first_outcome_stays(scene: Scene) -> None:
 
 
 async def test_an_outcome_outlives_the_holder(scene: Scene) -> None:
-    """Who takes the turn over finds it, and a holder without a lease writes nothing."""
+    """The next holder finds it, and a holder without a lease writes nothing."""
     lease = await scene.planned(2)
     await scene.store.store_hook_outcome(lease, 1, CHANGED)
     await scene.lapse()

@@ -48,7 +48,7 @@ async def test_the_second_person_decides(scene: Scene, clock: FakeClock) -> None
 
 
 async def test_one_person_counts_once(scene: Scene) -> None:
-    """Whatever accounts they press with, and however often."""
+    """Several accounts and repeated presses of one person are one vote."""
     asked = await scene.parked()
     await scene.press(asked.wait, vote("ann"), who=ANN_TELEGRAM)
     before = await scene.rows()
@@ -81,7 +81,7 @@ async def test_approval_needs_its_quorum(scene: Scene, quorum: int) -> None:
 
 
 async def test_a_vote_of_somebody_removed_counts_no_longer(scene: Scene) -> None:
-    """Who may decide is read at each press, for the votes before it too."""
+    """The deciders are read at each press, for the votes before it too."""
     asked = await scene.parked()
     await scene.press(asked.wait, vote("ann"), who=ANN_TELEGRAM)
     left = ("cleo", "telegram:2002")

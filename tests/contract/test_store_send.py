@@ -133,7 +133,7 @@ async def test_further_task_answers_the_waiting_call(scene: FamilyScene) -> None
 
 
 async def test_further_task_follows_the_limits_of_its_parent(scene: FamilyScene) -> None:
-    """What was switched off meanwhile stays off, and a preset of the parent's holds below it."""
+    """Tools switched off meanwhile stay off, and a preset of the parent's holds below it."""
     lease, child = await ended(scene)
     limits = SessionChange(preset="plan", tools_off=frozenset({"shell"}))
     await scene.stop(with_=replace(control(ControlEffect.NONE), change=limits))
@@ -275,7 +275,7 @@ async def test_session_without_a_parent_writes_to_none(scene: FamilyScene) -> No
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_two_that_write_to_each_other_end(scene: FamilyScene, answers: bool) -> None:
-    """Whether the parent answers or not: a word of a person is needed after so many messages of a child at work."""
+    """A person must speak after so many messages of a child at work, with or without answers of the parent."""
     lease = await scene.at_work()
     child = await scene.born(lease, 1, SESSION)
     await scene.finish(lease)

@@ -189,7 +189,7 @@ async def test_the_last_word_does_not_take_its_place(scene: Scene) -> None:
 
 
 async def test_an_end_makes_no_line(scene: Scene) -> None:
-    """Who ends a turn need not know whether it had one."""
+    """An ending turn need not know whether it had a line."""
     lease = await scene.running()
     assert await _end(scene, lease, TurnState.DONE, said(), status(lease, "2 s"))
     assert await scene.slots(kind=SlotKind.STATUS) == []

@@ -102,7 +102,7 @@ async def test_a_name_that_changes_its_address_leads_nowhere(siege: Siege) -> No
 @contained
 @pytest.mark.parametrize("lie", LIES)
 async def test_forged_page_text_is_marked_untrusted(siege: Siege, lie: str) -> None:
-    """What stands outside of the block of strangers' words is ours: an error's text had the page's words in it."""
+    """Text outside the block of strangers' words is ours: an error's text had the page's words in it."""
     ann = siege.session()
     for result in [
         await ann.done("open", url=f"http://{siege.page}/lies?n={quote(lie)}"),
@@ -171,7 +171,7 @@ async def test_download_above_the_artifact_limit_is_in_the_workspace(siege: Sieg
 @contained
 @pytest.mark.whole("a browser for seconds; test_nothing_inside_is_reached stays")
 async def test_a_file_is_not_given_to_a_frame_of_another_host(siege: Siege) -> None:
-    """Who allows an upload has the page in mind that is open, not what an advertisement in it shows."""
+    """An approver of an upload has the open page in mind, not an advertisement in it."""
     ann = siege.session()
     ann.scopes = Scopes(frozenset({siege.page}))
     (ann.workspace / "secret.txt").write_text("secret")

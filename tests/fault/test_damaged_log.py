@@ -208,7 +208,7 @@ async def test_log_torn_by_a_power_cut_opens_with_a_note(daemon: Daemon) -> None
 
 
 async def test_damage_while_it_runs_is_told(daemon: Daemon) -> None:
-    """What is taken meanwhile is kept or refused in words; /readyz and the log name the damage and the cure."""
+    """Later messages are kept or refused in words; /readyz and the log name the damage and the cure."""
     async with visiting(daemon, "owner") as page:
         for text in SAID:
             assert (await page.answered(await page.say(text)))["ok"]

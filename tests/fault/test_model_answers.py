@@ -436,7 +436,7 @@ async def test_stop_ends_a_stream_and_a_call(tmp_path: Path) -> None:
 
 
 async def test_a_message_interrupts_where_it_is_set(tmp_path: Path) -> None:
-    """What runs is stopped within a second, and the message begins a turn of its own."""
+    """The running turn is stopped within a second, and the message begins its own turn."""
     took: dict[str, float] = {}
     async with crowd(tmp_path, ["cut-stream", "cut-tool"], MEANWHILE, running="interrupt") as people:
         await people.start()

@@ -64,7 +64,7 @@ async def check(one: Wire) -> None:
 @pytest.mark.parametrize("passage", [1, 3])
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_post_outlives_a_kill(point: str, passage: int, tmp_path: Path) -> None:
-    """What was asked for arrives, and only what was on its way when the daemon died may arrive again."""
+    """Each requested post arrives, and only one under way at the daemon's death may arrive again."""
     async with wire(tmp_path, rules=RULES, chats=[KITCHEN], channel=OPEN, limits=NO_LIMITS) as one:
         one.telegram.supergroup("Kitchen", chat=KITCHEN)
         await one.start(f"{point}:kill:{passage}", ready=False)

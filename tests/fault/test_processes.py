@@ -191,7 +191,7 @@ async def test_nothing_escapes_a_timeout(page: Visitor) -> None:
 
 @pytest.mark.sampled(1)
 async def test_nothing_outlives_the_command(page: Visitor) -> None:
-    """What is left in the background ends with the command; the result does not wait for it."""
+    """Background processes end with the command; the result does not wait for them."""
     for escape in ("setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "env sleep {n} &"):
         marker = fresh()
         began = time.monotonic()

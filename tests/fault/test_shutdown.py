@@ -216,7 +216,7 @@ port = {port}
 
 
 async def test_shutdown_while_name_servers_are_silent(tmp_path: Path) -> None:
-    """What the system looks up cannot be cut short; nobody waits for it."""
+    """A lookup by the system cannot be cut short; nobody waits for it."""
     async with FakePlatform().serve() as platform:
         daemon = Daemon(folder=tmp_path, config=SILENT.format(port=platform.port))
         await daemon.start()

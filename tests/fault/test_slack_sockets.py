@@ -87,7 +87,7 @@ async def test_hanging_sockets_that_cannot_be_replaced(hanging: int) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("hanging", [SOCKETS, 1], ids=["both", "one"])
 async def test_hanging_sockets_are_replaced(hanging: int) -> None:
-    """What Slack writes into them is told again over those that take their place."""
+    """Slack delivers the events of these sockets again over their replacements."""
     async with an_account() as (slack, scene, account):
         hung = slack.sockets[:hanging]
         for socket in hung:
@@ -179,7 +179,7 @@ ENDS: Sequence[tuple[str, Ends]] = (
 
 @pytest.mark.whole("waits 18 s; sockets that hang stay")
 async def test_sockets_that_end(tmp_path: Path) -> None:
-    """Whatever ends them, they are replaced while somebody goes on talking; all of it is taken, once."""
+    """A socket that ends for any reason is replaced while people go on talking; each event is taken once."""
     async with wire(tmp_path) as one:
         slack, said = one.slack, list[str]()
         await one.start()

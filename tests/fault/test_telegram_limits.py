@@ -295,7 +295,7 @@ async def deny_second(one: Wire) -> Shown:
 
 
 async def test_nobody_there_is_no_doubt(tmp_path: Path) -> None:
-    """Where the connection is refused nothing can have appeared: the message comes later, once and unmarked."""
+    """A refused connection has shown nothing: the message comes later, once and unmarked."""
     slow = [Rule(text="later", reply=Reply(text="Here it is.", think_s=1.0))]
     async with wire(tmp_path, rules=slow) as one:
         await one.start()

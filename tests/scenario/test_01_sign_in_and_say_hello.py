@@ -33,7 +33,7 @@ async def test_plain_text_is_answered_with_how_to_attach_a_model(daemon: Daemon)
 
 @pytest.mark.whole("the contract suite redeems a code twice")
 async def test_a_link_works_once(daemon: Daemon) -> None:
-    """Whoever opens the same link later is told how to get a new one."""
+    """A later visitor of the same link reads how to get a new one."""
     async with chromium() as browser:
         link = await daemon.link()
         first = await browser.new_context()
@@ -47,7 +47,7 @@ async def test_a_link_works_once(daemon: Daemon) -> None:
 
 
 async def test_the_cookie_outlives_a_restart(daemon: Daemon) -> None:
-    """Who is signed in stays signed in when the daemon is started again."""
+    """A signed-in owner stays signed in when the daemon is started again."""
     async with chromium() as browser:
         context = await browser.new_context()
         owner = await sign_in(context, daemon)

@@ -82,7 +82,7 @@ async def test_an_answer_streams(with_model: Daemon, model: ScriptedModel) -> No
 
 @pytest.mark.whole("test_model_answers has a message that steers")
 async def test_a_message_meanwhile_steers(with_model: Daemon, model: ScriptedModel) -> None:
-    """What the same person says while a turn waits is given to the model after the results."""
+    """A message of the same person while a turn waits is given to the model after the results."""
     model.replies.extend((Reply(calls=(call("shell", command="env true"),)), Reply(text="Noted.")))
     async with page_of(with_model) as page:
         await page.say("go")

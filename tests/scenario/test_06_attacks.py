@@ -163,7 +163,7 @@ async def test_a_sign_in_that_is_nonsense(daemon: Daemon) -> None:
 
 @pytest.mark.whole("the rule has unit tests of the server; other attacks stay")
 async def test_a_call_of_megabytes_does_not_weigh_on_the_page(tmp_path: Path, model: ScriptedModel) -> None:
-    """What a model calls is shown as far as a person would read it."""
+    """A model's call is shown as far as a person would read it."""
     model.replies.extend((Reply(calls=(Call(name="x" * 100_000, arguments="y" * 2_000_000),)), Reply(text="Done.")))
     config = f'[model]\nname = "openai:scripted"\nbase_url = "{model.base_url}"\n'
     async with running(tmp_path, config) as daemon, page_of(daemon) as page:

@@ -198,7 +198,7 @@ async def test_two_commands_share_a_card_and_run_once_each(world: World) -> None
 
 
 async def test_turn_is_steered_and_stopped(world: World) -> None:
-    """What is said meanwhile is in its next request; /stop ends an endless answer, and a long command, in a second."""
+    """A message during a turn is in its next request; /stop ends an endless answer, and a long command, in a second."""
     telegram, model = world.telegram, world.model
     model.rules += [
         when("tidy the house", 0, calls=(call("shell", command="env echo tidying; sleep 3"),)),

@@ -119,7 +119,7 @@ def when(asked: str, answer: str, think_s: float = 0) -> Rule:
 
 @pytest.mark.sampled(1)
 async def test_owner_has_one_session_everywhere_and_a_friend_another(world: World) -> None:
-    """What is said in one workspace is known in the other and on the page; each answer goes where it was asked for."""
+    """Words of one workspace are known in the other and on the page; each answer goes where it was asked for."""
     slack, garden, model = world.slack, world.garden, world.model
     async with page_of(world.daemon) as page:
         model.replies.append(Reply(text="You said **blue**."))
@@ -390,7 +390,7 @@ async def test_card_and_unacknowledged_message_survive_a_kill(world: World) -> N
 
 @pytest.mark.sampled(1)
 async def test_the_daemon_is_down_and_then_slack(world: World) -> None:
-    """What was said meanwhile is answered, and what was to be said is shown, once, when both are back."""
+    """Messages of the meantime are answered, and pending answers are shown, once, when both are back."""
     slack, model = world.slack, world.model
     model.rules += [when("one", "First."), when("two", "Second."), when("three", "Third.", 0.5)]
     await world.daemon.kill()

@@ -413,7 +413,7 @@ async def test_stop_ends_a_page_that_never_loads(by_hand: World) -> None:
 
 @pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
 async def test_a_browser_that_crashes_is_started_anew(by_hand: World) -> None:
-    """What was open is not, and that is said; the next page opens."""
+    """The open page is gone, and the model learns that; the next page opens."""
     await by_hand.by_hand("snapshot", "No page is open.")
     await by_hand.opened("/plain", "A plain page")
     for pid in named(by_hand.daemon.state) & tree(pid_of(by_hand.daemon)):

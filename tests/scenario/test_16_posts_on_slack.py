@@ -61,7 +61,7 @@ async def test_an_agent_posts_where_it_may(tmp_path: Path, model: ScriptedModel)
 @pytest.mark.whole("two lives of a daemon; the points on Telegram, and a life in Slack, stay")
 @pytest.mark.parametrize("point", ["J13", "J14", "J18"])
 async def test_posts_outlive_a_kill(point: str, tmp_path: Path, model: ScriptedModel) -> None:
-    """What was asked for is there, and twice only where its sending was cut: then it says so."""
+    """Each requested post is there, and twice only where its sending was cut: then it is marked."""
     model.rules.append(Rule(text="plan the supper", results=0, reply=Reply(calls=CALLS[1:4])))
     model.rules.append(Rule(text="plan the supper", reply=Reply(text="It is planned.")))
     config, workspaces = CONFIG.format(model=model.base_url), (("acme", "T0AA"),)

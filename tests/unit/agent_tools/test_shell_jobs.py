@@ -159,7 +159,7 @@ def test_specs_of_the_job_tools() -> None:
 
 
 def test_poll_is_a_read_and_typing_is_asked() -> None:
-    """What is typed reaches a program that one press started: it may do as much as a command of its own."""
+    """Typed text reaches a program that one press started: it may do as much as a command of its own."""
     args = shell_poll.Args.model_validate
     assert shell_poll.scope(args({"job": "j1"}), None) == CallScope(risk=Risk.READ)
     typed = shell_poll.scope(args({"job": "j1", "input": "rm -rf ~\n"}), None)

@@ -81,7 +81,7 @@ def test_an_input_that_takes_too_long_is_one() -> None:
 
 
 def test_memory_is_of_this_parser_alone() -> None:
-    """What an earlier one took is forgotten."""
+    """The memory of an earlier parser is forgotten."""
     held: list[bytearray] = []
 
     def reads(_: bytes) -> None:

@@ -68,7 +68,7 @@ async def test_a_mark_that_was_cut_off_keeps_no_other(slack: FakeSlack, scene: S
 
 @pytest.mark.parametrize("command", ["stop", "new"])
 async def test_a_stop_takes_the_marks_of_its_chat(slack: FakeSlack, scene: Scene, command: str) -> None:
-    """What it stops is not answered: the reply to the command is the last word."""
+    """The stopped turn is not answered: the reply to the command is the last word."""
     slack.channel("C0CC", members=[ANN])
     scene.host.of_owners = ("stop", "new")
     async with running(scene):

@@ -142,7 +142,7 @@ async def test_a_short_history_costs_nothing(engine: Engine, model: Chatting) ->
 
 
 async def test_a_history_of_more_turns_than_are_given_is_summed_up_too(tmp_path: Path, model: Chatting) -> None:
-    """What falls out of the window must not be forgotten without a word."""
+    """Turns that fall out of the window must not be forgotten without a word."""
     engine = Engine(tmp_path)
     engine.models.model = model
     async with in_background(engine.worker().run()):
@@ -305,7 +305,7 @@ async def test_text_too_long_for_a_summary_is_tried_with_fewer_turns(engine: Eng
 
 
 async def test_turns_in_no_summary_stay_in_the_history(engine: Engine, model: Chatting) -> None:
-    """Where none could be written for long, the oldest turns are told first, some rounds after each turn."""
+    """The oldest turns are summarised first after a long time without a summary, some rounds after each turn."""
     for n in range(20):
         await engine.say(words(f"n{n}"))
         await engine.run(await engine.claim())

@@ -311,7 +311,7 @@ async def test_more_than_one_sweep_takes_is_taken_back_at_start(tmp_path: Path) 
 
 
 async def test_a_full_disk_does_not_close_the_page(tmp_path: Path) -> None:
-    """What is stored can still be read; only visits are not dated."""
+    """Stored rows can still be read; only visits are not dated."""
     store = Brittle(1, 10_000, only="saw_page")
     async with (
         served(Engine(tmp_path, store=store)) as found,

@@ -219,7 +219,7 @@ def test_overheard_messages_are_one_block_before_the_text() -> None:
 
 @pytest.mark.parametrize("kind", SessionKind)
 def test_request_with_cache_equals_request_without(kind: SessionKind) -> None:
-    """Whatever a turn holds: what depends on more than the turn is never taken from an earlier question."""
+    """Values that depend on more than the turn are never taken from an earlier question."""
     turns = [
         [received("plain", 0)],
         [heard("Bob", "lunch?"), received("with talk", 0)],

@@ -14,7 +14,7 @@ from tests.unit.gateway.agent.test_transcript import MARK, block, of, users, vie
 @pytest.mark.parametrize("context", [False, True])
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_notice_of_the_gateway_is_no_persons_word(kind: SessionKind, context: bool) -> None:
-    """Whether it came to a turn, or was kept for the next one; in a main session the owner is not named."""
+    """It may have come to a turn, or be kept for the next one; in a main session the owner is not named."""
     told = replace(of(replace(inbound("The files are away.", who=SYSTEM_HOME), name="Dragoman")), context=context)
     found = view([told, of(inbound("next"))], [], kind=kind)
     first, second = users(messages([], found, MARK, message_cache()))

@@ -106,7 +106,7 @@ async def test_file_sent_during_a_turn_is_fetched_for_the_next_step(engine: Engi
 
 
 async def test_a_crash_between_the_file_and_its_row_fetches_it_again(engine: Engine, channel: FakeChannel) -> None:
-    """Who was to store it has lost the turn: the next holder knows of no file, and fetches it anew."""
+    """The holder lost the turn before storing it: the next holder knows of no file, and fetches it again."""
     await sends(engine, "look", PHOTO)
     stale, lease = await engine.claim_twice()
     with pytest.raises(LeaseLost):

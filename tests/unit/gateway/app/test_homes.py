@@ -89,7 +89,7 @@ async def homes(store: OldListStore) -> list[str]:
 
 
 async def test_a_session_is_taken_with_an_empty_workspace(store: OldListStore, tmp_path: Path) -> None:
-    """What this node has of it from an earlier time is kept under another name."""
+    """Files of the session from an earlier time are kept under another name."""
     spaces = Workspaces(tmp_path)
     (spaces.workspace(MAIN) / "old").write_text("from before")
     await keeper(store, tmp_path).look()

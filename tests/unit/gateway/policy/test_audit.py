@@ -127,7 +127,7 @@ class Rows:
 
 
 def test_hash_is_stable_across_versions() -> None:
-    """Whoever noted a head elsewhere compares it years later."""
+    """A noted head may be compared years later."""
     (first,) = written(1)
     assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
     assert first.hash == "328f7fd85cd9139dab773310187b43fb43f0c2901a627c08b89213ecb6281e5d"
@@ -334,7 +334,7 @@ async def test_verify_sees_that_all_behind_the_mark_is_gone() -> None:
 
 
 async def test_verify_begins_anew_when_rows_go_meanwhile() -> None:
-    """What is missing then is no damage; with the same mark it is."""
+    """Missing rows are then no damage; with the same mark they are."""
     rows = written(5)
     audit = Rows(rows[3:], [])
     audit.marks = [mark_at(rows[0]), mark_at(rows[2])]

@@ -355,7 +355,7 @@ def test_no_rule_leaves_a_plan_without_a_person() -> None:
 
 
 def test_child_is_as_strict_as_the_presets_above_it() -> None:
-    """What a parent's preset denies or asks about is no looser in its child, whose own preset says nothing of it."""
+    """A deny or ask of a parent's preset is no looser in its child, whose own preset says nothing of it."""
     above = (rule(Layer.PRESET, ALLOW, "*"), rule(Layer.PRESET, ASK, "push"), rule(Layer.PRESET, DENY, "rm"))
     preset = Preset(name="build", rules=(rule(Layer.PRESET, ALLOW, "*"),), above=(above,))
 

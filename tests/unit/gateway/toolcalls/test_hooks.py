@@ -222,7 +222,7 @@ async def test_changed_arguments_are_validated_anew(tmp_path: Path) -> None:
 
 
 async def test_a_hook_cannot_lift_a_deny(tmp_path: Path) -> None:
-    """Whatever it makes of the arguments is decided by the rules, and a hook has no word for allow."""
+    """The rules decide about its arguments, and a hook has no word for allow."""
     tool = FakeTool(name="shell", approval={"main": ApprovalMode.DENY})
     engine = engine_with(tmp_path, tool, (BEFORE, says({"arguments": {"text": "ok"}})))
     _, result = await settled(engine)

@@ -252,7 +252,7 @@ async def test_a_job_that_a_crash_took_is_told_as_lost(daemon: Daemon) -> None:
 
 
 async def test_a_job_of_another_node_is_not_lost(daemon: Daemon) -> None:
-    """Where nodes share their workspaces, a later turn may run on another one: it can end the job, and no more."""
+    """A later turn may run on another node that shares the workspaces: it can end the job, and no more."""
     await daemon.store.join(NodeEntry(node=daemon.node, key=None))
     other = Daemon(daemon.folder, daemon.machine, daemon.store, node=THERE)
     async with daemon.runs(), other.runs():

@@ -365,7 +365,7 @@ def test_a_character_that_comes_in_two_pieces_of_a_flood_is_one(folder: Path) ->
 
 
 def test_the_end_of_a_secret_of_many_lines_is_not_there(folder: Path) -> None:
-    """What is kept of the end begins with a line, and that may be one of a key."""
+    """The kept end begins with a line, and that may be one of a key."""
     lines = [f"{n:02d}MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" for n in range(20)]
     out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor(["\n".join(lines)]))
     out.write(("head\n" * 1_500 + "\n".join(lines) + "\n" + "tail\n" * (HALF_LINES - 10)).encode())

@@ -154,7 +154,7 @@ async def test_a_preview_that_hangs_ends_at_its_timeout(tmp_path: Path) -> None:
 
 
 def test_an_unasked_edit_that_a_crash_cut_is_unknown(tmp_path: Path) -> None:
-    """What it had seen was stored nowhere: done again, it could not tell its own edit from another's."""
+    """The content that it had seen was stored nowhere: done again, it could not tell its own edit from another's."""
     made = editing(effect=Effect.IDEMPOTENT)
     allowed = replace(made, spec=replace(made.spec, name="shell", risk=Risk.NONE))
     one = step(state=StepState.STARTED)

@@ -30,7 +30,7 @@ async def stop(page: Served) -> None:
 
 
 async def test_no_page_is_taken_while_the_daemon_stops(page: Served) -> None:
-    """What it said there was refused, and for good; as it is, the page keeps it and comes again."""
+    """A refusal there would be final; as it is, the page keeps its text and comes again."""
     cookie = await page.cookie()
     async with opened(page, cookie=cookie) as socket:
         await stop(page)

@@ -109,7 +109,7 @@ async def test_sub_sessions_end_in_their_parent_and_fold_in_the_list(page: Serve
 async def test_a_store_that_went_back_to_a_backup_is_read_anew(
     page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the page knows of it has higher revisions than anything that comes."""
+    """The page's rows have higher revisions than anything that comes."""
     engine, place = page.engine, ann.page
     await page.engine.say("Look around", where=ANN_PAGE)
     await expect(place.get_by_text("Look around")).to_be_visible()
