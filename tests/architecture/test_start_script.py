@@ -156,7 +156,7 @@ def test_an_interpreter_that_vanished_is_replaced(checkout: Checkout) -> None:
     assert checkout.run().stdout == "started -P -m gateway run\n"
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_words(checkout: Checkout) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_in_words(checkout: Checkout) -> None:
     (checkout.root / ".venv").write_text("in the way")
     done = checkout.run("check")
     assert (done.returncode, done.stdout) == (1, "")

@@ -154,7 +154,7 @@ class ChannelContract(CardContract, FileContract):
         assert rig.asked() == ["hello"]
         assert len(rig.shown(where)) == 1
 
-    async def test_an_event_that_is_told_again_does_nothing(self, rig: Rig) -> None:
+    async def test_a_redelivered_event_does_nothing(self, rig: Rig) -> None:
         where = rig.direct(Who.ANN)
         rig.script("Once is enough.")
         event = await rig.say(Who.ANN, "hello", where)
@@ -324,7 +324,7 @@ class ChannelContract(CardContract, FileContract):
         await rig.until(lambda: rig.channel.trouble() == "")
 
     @needs(Can.ALONE)
-    async def test_trouble_is_told_while_it_lasts(self, rig: Rig) -> None:
+    async def test_trouble_is_reported_while_it_lasts(self, rig: Rig) -> None:
         async with rig.unreachable():
             await rig.until(rig.channel.trouble)
             assert not rig.task.done()

@@ -73,7 +73,7 @@ async def test_an_export_has_its_name_on_the_disk(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("calls", "says"), [(2, "ends at row 2"), (4, "rewritten")])
-async def test_an_audit_that_was_written_anew_shows(
+async def test_an_audit_that_was_rewritten_shows(
     calls: int, says: str, place: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Its own chain is whole; the file tells that it is another one."""

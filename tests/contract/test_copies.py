@@ -359,7 +359,7 @@ async def test_a_full_target_is_seen_whichever_key_comes_first(redis_server: Red
         await store.close()
 
 
-async def test_a_killed_copy_is_refused_and_begins_anew(redis_server: RedisServer, tmp_path: Path) -> None:
+async def test_a_killed_copy_is_refused_and_restarts(redis_server: RedisServer, tmp_path: Path) -> None:
     """A daemon refuses what a copy left half full; the same copy given again removes that and is whole."""
     file, url, clock = f"sqlite://{tmp_path}/dragoman.db", f"{redis_server.url}?prefix={mint('half')}", FakeClock()
     await _filled(file, clock, 60)

@@ -161,7 +161,7 @@ async def test_a_restart_without_the_last_writes_is_a_loss(world_alone: World, *
     assert least <= loss.revisions <= told - rev
 
 
-async def test_a_node_that_was_told_less_hides_no_loss(world_alone: World) -> None:
+async def test_a_node_that_knows_less_hides_no_loss(world_alone: World) -> None:
     """It is the first to meet the server that was restarted, and knows of nothing that is missing."""
     world = world_alone
     one, other = world.node(), world.node()
@@ -211,7 +211,7 @@ async def test_an_allowed_call_that_may_have_run_is_in_doubt(world: World, *, le
     assert [row.basis for row in await other.store.audit_rows(0, 9)] == [StartBasis.AGAIN]
 
 
-async def test_open_approvals_are_asked_anew_after_a_loss(world: World) -> None:
+async def test_open_approvals_are_asked_again_after_a_loss(world: World) -> None:
     """Their decision was lost: a card in a chat may show it already."""
     one = world.node()
     asked = await one.parked()
@@ -337,7 +337,7 @@ async def test_no_node_works_on_an_emptied_store(world: World) -> None:
     assert [one.message.text for one in await other.items(Received)] == ["before", "before too", "after"]
 
 
-async def test_a_store_that_was_begun_anew_is_another_one(world: World) -> None:
+async def test_a_store_that_was_recreated_is_another_one(world: World) -> None:
     one = world.node()
     await one.say()
     world.empty()

@@ -72,7 +72,7 @@ async def test_an_album_cut_in_two_by_a_crash_is_whole(scene: Scene, clock: Fake
 
 
 @pytest.mark.parametrize("more", [OF_ONE, {"cut": True}])
-async def test_a_restart_waits_anew_for_the_rest(scene: Scene, clock: FakeClock, more: dict[str, Any]) -> None:
+async def test_a_restart_waits_again_for_the_rest(scene: Scene, clock: FakeClock, more: dict[str, Any]) -> None:
     """The platform tells it again as soon as it is asked, so the turn does not begin before."""
     first = await scene.say("a", **more)
     clock.advance(5)

@@ -101,7 +101,7 @@ async def test_a_group_does_not_read_the_name_of_the_node(scene: FamilyScene) ->
     assert await said(scene, GROUP) == [(OTHER_CHAT, files_awaited(Away.SILENT, "", for_owners=False))]
 
 
-async def test_a_long_wait_for_a_home_is_told_as_soon(scene: FamilyScene) -> None:
+async def test_a_long_wait_for_a_home_has_a_notice_as_soon(scene: FamilyScene) -> None:
     """A home that is awaited for hours has a notice as soon: a live node gives a sign of life every ten seconds."""
     for node in (NODE, OTHER_NODE):
         await join(scene, node, away_s=7200)

@@ -194,7 +194,7 @@ async def _all_notes(scene: Scene) -> list[Slot]:
     return found
 
 
-async def test_a_raised_limit_is_told_anew(scene: Scene) -> None:
+async def test_a_raised_limit_is_reported_again(scene: Scene) -> None:
     """The owner gave more; that is used up too."""
     for n, (limit, used) in enumerate(((1_000, 1_000), (10_000, 1), (10_000, 9_000))):
         lease = await _lease(scene, n)

@@ -249,7 +249,7 @@ async def test_the_end_comes_as_a_message_behind_those_that_wait(scene: FamilySc
     assert (await scene.claim()).turn == turn.id
 
 
-async def test_the_message_comes_once_and_reaches_nobody_anew(scene: FamilyScene, clock: FakeClock) -> None:
+async def test_the_message_comes_once_and_reaches_nobody_again(scene: FamilyScene, clock: FakeClock) -> None:
     """A report does not change a person's last contact."""
     child = await scene.child(SESSION)
     await scene.say("elsewhere", where=OTHER_CHAT)

@@ -99,7 +99,7 @@ async def test_stop_is_answered_once_in_its_conversation(scene: Scene, effect: C
 
 
 @pytest.mark.parametrize("effect", [ControlEffect.STOP, ControlEffect.RESET])
-async def test_a_stop_from_elsewhere_is_told_once_in_a_chat(scene: Scene, effect: ControlEffect) -> None:
+async def test_a_stop_from_elsewhere_is_announced_once_in_a_chat(scene: Scene, effect: ControlEffect) -> None:
     """Three commands of a chat are stopped from another one: it is told once, by the first of them."""
     leases = [await scene.running(kind=TurnKind.COMMAND) for _ in range(3)]
     for lease in leases[1:]:

@@ -218,7 +218,7 @@ async def test_a_queued_turn_that_is_stopped_says_so_in_its_place(scene: Scene) 
     assert (slot.id, slot.text) == (EARLY, "Stopped.")
 
 
-async def test_an_answered_turn_that_is_stopped_says_so_anew(scene: Scene) -> None:
+async def test_an_answered_turn_that_is_stopped_says_so_again(scene: Scene) -> None:
     """Its answer stands; the word comes below it."""
     lease = await scene.running()
     await scene.store.open_slot(lease, early())

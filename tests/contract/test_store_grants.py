@@ -365,7 +365,7 @@ async def test_a_command_revokes_in_its_own_transition(scene: FamilyScene) -> No
     assert [one.id for one in await scene.store.live_grants()] == [again_.id]
 
 
-async def test_a_grant_given_again_begins_anew_under_its_id(scene: FamilyScene, clock: FakeClock) -> None:
+async def test_a_grant_given_again_is_renewed_under_its_id(scene: FamilyScene, clock: FakeClock) -> None:
     asked, grant = await granted(scene, GrantPlace.CHAT)
     assert re.fullmatch("g[0-9a-f]{16}", grant.id)
     assert await scene.finish(asked.lease, TurnState.FAILED)

@@ -272,7 +272,7 @@ async def taken_over(scene: FamilyScene) -> None:
     assert await scene.store.take_over(OTHER_NODE, MAIN)
 
 
-async def test_approvals_for_the_old_home_are_asked_anew(scene: FamilyScene) -> None:
+async def test_approvals_for_the_old_home_are_asked_again(scene: FamilyScene) -> None:
     """Open ones, and those that were given and not used; a press on the old card decides nothing."""
     await both(scene)
     asked = await parked_at_home(scene, 2)

@@ -103,7 +103,7 @@ async def test_only_the_given_principals_are_told(store: Store, scene: Scene) ->
     assert await _due(store) == []
 
 
-async def test_the_same_thing_is_said_once_an_hour(store: Store, scene: Scene, clock: FakeClock) -> None:
+async def test_the_same_notice_is_sent_once_an_hour(store: Store, scene: Scene, clock: FakeClock) -> None:
     """Another thing at once."""
     assert await store.tell_owners("token", "a", OWNERS)
     clock.advance(3599)

@@ -210,7 +210,7 @@ async def test_runners_hear_when_the_rest_came(scene: Scene) -> None:
         assert await anext(heard) == TurnsDue()
 
 
-async def test_waiting_is_said_once_for_one_text(scene: Scene) -> None:
+async def test_waiting_is_announced_once_for_one_text(scene: Scene) -> None:
     """Its beginning was told to wait behind the decision; the rest reports it only."""
     await scene.parked()
     first = await scene.say("a", cut=True, say_if_waiting=WAITING)

@@ -118,7 +118,7 @@ async def test_a_late_vote_is_none(scene: Scene, clock: FakeClock) -> None:
     assert await scene.wait_state(asked.wait) is WaitState.EXPIRED
 
 
-async def test_a_vote_shows_every_card_anew(scene: Scene) -> None:
+async def test_a_vote_shows_every_card_again(scene: Scene) -> None:
     """People see who has allowed it so far."""
     lease = await scene.planned()
     wait = new_wait(1, expires_in=seconds(60))

@@ -433,7 +433,7 @@ async def test_approval_expired_in_a_downtime_is_superseded(scene: Scene, clock:
     assert (shown.version, shown.state) == (2, SlotState.DUE)
 
 
-async def test_a_call_is_asked_anew_once(scene: Scene, clock: FakeClock) -> None:
+async def test_a_call_is_asked_again_once(scene: Scene, clock: FakeClock) -> None:
     """The second downtime that swallows it expires it."""
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
@@ -448,7 +448,7 @@ async def test_a_call_is_asked_anew_once(scene: Scene, clock: FakeClock) -> None
     assert await scene.state(first.turn) is TurnState.QUEUED
 
 
-async def test_a_new_approval_of_a_call_asked_anew_counts(scene: Scene, clock: FakeClock) -> None:
+async def test_a_new_approval_of_a_call_asked_again_counts(scene: Scene, clock: FakeClock) -> None:
     """The old one is worthless, the new one starts the call."""
     first = await scene.parked(ttl_s=60)
     clock.advance(60)
@@ -459,7 +459,7 @@ async def test_a_new_approval_of_a_call_asked_anew_counts(scene: Scene, clock: F
     assert await scene.start(second.lease, 1, second.wait) is StartOutcome.STARTED
 
 
-async def test_an_approval_that_was_given_is_not_asked_anew(scene: Scene, clock: FakeClock) -> None:
+async def test_an_approval_that_was_given_is_not_asked_again(scene: Scene, clock: FakeClock) -> None:
     """A decision stands, however long ago its card would have expired."""
     asked = await scene.parked(ttl_s=60)
     await scene.press(asked.wait)

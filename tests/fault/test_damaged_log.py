@@ -144,7 +144,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.mark.timeout(times(120, 300))
-async def test_a_damaged_log_is_told(daemon: Daemon) -> None:
+async def test_a_damaged_log_is_reported(daemon: Daemon) -> None:
     """The start is refused, with what is lost and what to do, and again; the files stay; mended, all is there."""
     files = await killed_after(daemon, SAID)
     untold: list[str] = []
@@ -207,7 +207,7 @@ async def test_log_torn_by_a_power_cut_opens_with_a_note(daemon: Daemon) -> None
 # --- the database, at run time --------------------------------------------------------------------
 
 
-async def test_damage_while_it_runs_is_told(daemon: Daemon) -> None:
+async def test_damage_while_it_runs_is_reported(daemon: Daemon) -> None:
     """Later messages are kept or refused in words; /readyz and the log name the damage and the cure."""
     async with visiting(daemon, "owner") as page:
         for text in SAID:

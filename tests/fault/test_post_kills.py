@@ -81,7 +81,7 @@ async def test_a_post_outlives_a_kill(point: str, passage: int, tmp_path: Path) 
 
 
 @pytest.mark.whole("the channel's own test of a chat that was left stays")
-async def test_a_poll_in_a_chat_that_was_left_is_told(tmp_path: Path) -> None:
+async def test_a_poll_in_a_chat_that_was_left_is_reported(tmp_path: Path) -> None:
     """The call is stored, Telegram refuses it, and the owner is told why."""
     poll = posts(action="poll", text="Which day?", options=["Monday", "Friday"], chat=str(KITCHEN))
     rules = (

@@ -47,7 +47,7 @@ async def test_an_approval_outlives_daemon_and_redis(tmp_path: Path) -> None:
         assert runs == ["ran"]
 
 
-async def test_a_loss_is_told_and_an_emptied_store_is_not_joined(tmp_path: Path) -> None:
+async def test_a_loss_is_reported_and_an_emptied_store_is_not_joined(tmp_path: Path) -> None:
     """On the page, in /readyz and as a figure; nothing is written to a Redis without the rows that the daemon knew."""
     (folder := tmp_path / "redis").mkdir()
     opened: Any = redis.Redis

@@ -149,7 +149,7 @@ def judge(one: Fleet, said: Said, rows: Mapping[str, Sequence[Item]]) -> None:
 # --- a replica that lags --------------------------------------------------------------------------
 
 
-async def test_a_loss_by_a_replica_that_lags_is_told(tmp_path: Path) -> None:
+async def test_a_loss_by_a_replica_that_lags_is_reported(tmp_path: Path) -> None:
     """Nothing waits for the replica, and it is cut off: what it has not got is counted, and is not run again."""
     async with one_daemon(tmp_path, replicas=0) as one:
         with one.redis.replica(tmp_path / "redis-0") as replica:

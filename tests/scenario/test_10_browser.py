@@ -412,7 +412,7 @@ async def test_stop_ends_a_page_that_never_loads(by_hand: World) -> None:
 
 
 @pytest.mark.whole("a real Chromium; test_guard, test_files and the task from the web page stay")
-async def test_a_browser_that_crashes_is_started_anew(by_hand: World) -> None:
+async def test_a_browser_that_crashes_is_restarted(by_hand: World) -> None:
     """The open page is gone, and the model learns that; the next page opens."""
     await by_hand.by_hand("snapshot", "No page is open.")
     await by_hand.opened("/plain", "A plain page")

@@ -160,7 +160,7 @@ async def test_a_voice_message_from_telegram_is_a_file(
 
 
 @pytest.mark.whole("the same path; a document, a photo and files of a thread stay")
-async def test_a_file_that_is_too_large_is_told_and_not_fetched(
+async def test_a_file_that_is_too_large_is_reported_and_not_fetched(
     telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel
 ) -> None:
     """The words are answered all the same."""

@@ -87,7 +87,7 @@ async def test_a_job_outlives_its_turn_and_ends_by_stop(tmp_path: Path, model: S
         await page.until_row("slot", lambda row: row["text"] == "Stopped.")
 
 
-async def test_a_job_ends_with_the_daemon_and_is_told_as_lost(tmp_path: Path, model: ScriptedModel) -> None:
+async def test_a_job_ends_with_the_daemon_and_is_reported_as_lost(tmp_path: Path, model: ScriptedModel) -> None:
     """Killed by SIGKILL, the daemon leaves no process; the next life says that the job is lost."""
     mark = f"4{secrets.randbelow(10**9):09d}"
     model.replies.extend((served(mark), Reply(text="It runs.")))

@@ -197,7 +197,7 @@ def test_arguments_that_cannot_be_used(given: dict[str, Any]) -> None:
         shell_poll.Args.model_validate(given)
 
 
-def test_a_job_elsewhere_is_told_as_it_stands() -> None:
+def test_a_job_elsewhere_is_reported_as_it_stands() -> None:
     """Nobody here knows for how long it has run."""
     job = JobState(id="j1", end=JobEnd.RUNNING, exit_code=None, output="", why="It is far.", seconds=0, output_path="")
     assert result_of(job).hint == "The job j1 goes on. It is far."

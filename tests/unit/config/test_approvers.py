@@ -92,7 +92,7 @@ def test_a_chats_approvers_are_kept_by_chat(tmp_path: Path) -> None:
         ('approvers = { "telegram:-1003" = ["bob"] }', "there is no owner 'bob'"),
     ],
 )
-def test_a_mistake_is_told_with_its_cure(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_cure(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         loaded(tmp_path, text + "\n")
     assert told in str(error.value)

@@ -69,7 +69,7 @@ def test_without_a_table_there_are_none_and_a_rate(tmp_path: Path) -> None:
         ("people = 5", "budgets.people"),
     ],
 )
-def test_a_mistake_is_told_with_its_cure(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_cure(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         loaded(tmp_path, f"[budgets]\n{text}\n")
     assert told in str(error.value)

@@ -62,7 +62,7 @@ def test_no_hooks_are_the_default(tmp_path: Path) -> None:
         ((BEFORE + TRUE) * 21, "hooks: there are 21 hooks. Write at most 20"),
     ],
 )
-def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_place(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert told in f"{caught.value.message} {caught.value.cure}"

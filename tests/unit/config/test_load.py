@@ -193,7 +193,7 @@ def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> Non
 
 
 @pytest.mark.whole("tries every setting; each mistake has a test of its own")
-def test_no_problem_is_told_at_length(tmp_path: Path) -> None:
+def test_no_problem_is_reported_at_length(tmp_path: Path) -> None:
     lines = "\n".join(f"k{n} = 1" for n in range(200))
     told = refusal(tmp_path, f"[channels.slack.accounts.{'a' * 50_000}]\n{lines}\n")
     assert "aaa…: unknown key. " in told
@@ -353,7 +353,7 @@ def test_every_problem_is_told_at_once_with_file_key_and_cure(tmp_path: Path) ->
     assert "very-secret" not in told
 
 
-def test_one_problem_is_told_with_its_cure_apart(tmp_path: Path) -> None:
+def test_one_problem_is_reported_with_its_cure_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, "[tools.browser]\nsandbox = 'basic'\n")
     assert caught.value.message.startswith(f"{tmp_path}/config.toml: tools.browser.sandbox: browser starts no process")

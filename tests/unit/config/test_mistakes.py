@@ -237,7 +237,7 @@ def test_a_mark_at_the_beginning_is_no_mistake(tmp_path: Path) -> None:
         ("[http]\nport = []", "http.port: it is not a whole number"),
     ],
 )
-def test_one_mistake_is_told_once(tmp_path: Path, toml: str, problem: str) -> None:
+def test_one_mistake_is_reported_once(tmp_path: Path, toml: str, problem: str) -> None:
     told = refusal(tmp_path, toml)
     assert problem in told
     assert "problems" not in told

@@ -102,7 +102,7 @@ def test_own_preset_has_rules_and_limits(tmp_path: Path) -> None:
         (f"{OWN}prompt = '{'x' * 4001}'", "prompt: "),
     ],
 )
-def test_malformed_preset_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_malformed_preset_is_reported_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     assert told in problems(tmp_path, careful=text)
 
 
@@ -123,7 +123,7 @@ def test_own_preset_has_a_plain_name(tmp_path: Path) -> None:
     assert "My Preset.toml cannot be a preset's name" in problems(tmp_path, **{"My Preset": OWN})
 
 
-def test_missing_folder_of_presets_is_told(tmp_path: Path) -> None:
+def test_missing_folder_of_presets_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[sessions]\npreset_folder = "nowhere"')
 
@@ -151,7 +151,7 @@ def test_missing_folder_of_presets_is_told(tmp_path: Path) -> None:
         ('[agents.one]\ndescription = "x"\ngeneration = 9', "agents.one.generation: it is too large"),
     ],
 )
-def test_wrong_name_of_a_preset_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_wrong_name_of_a_preset_is_reported(tmp_path: Path, text: str, told: str) -> None:
     assert told in problems(tmp_path, text, careful=f'{OWN}mode = "subagent"')
 
 

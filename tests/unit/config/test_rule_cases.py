@@ -47,13 +47,13 @@ def test_a_case_has_its_place_and_defaults(tmp_path: Path) -> None:
         (ONE + 'session = "main:ann"\nkind = "dm"\n', "case[0].session: a session has its own kind and preset"),
     ],
 )
-def test_a_malformed_file_is_told_with_line_and_cure(tmp_path: Path, text: str, told: str) -> None:
+def test_a_malformed_file_is_reported_with_line_and_cure(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert told in f"{caught.value.message} {caught.value.cure}"
     assert caught.value.cure
 
 
-def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_cases(tmp_path / "nothing.toml")

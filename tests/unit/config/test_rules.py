@@ -61,7 +61,7 @@ def test_an_allow_holds_elsewhere_only_when_it_says_so(tmp_path: Path) -> None:
         (GIT * 501, "there are 501 rules"),
     ],
 )
-def test_mistakes_are_told_with_their_place(tmp_path: Path, text: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_place(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     line = "config.toml:1: " if "there are" not in told and "list of tables" not in told else "config.toml: "

@@ -127,7 +127,7 @@ def test_webhooks_come_through_tls_or_from_this_machine(tmp_path: Path, url: str
     assert loaded.warnings == ()
 
 
-def test_a_wrong_public_url_is_told_once(tmp_path: Path) -> None:
+def test_a_wrong_public_url_is_reported_once(tmp_path: Path) -> None:
     assert "public_url" in refusal(tmp_path, f'{WEBHOOK}[http]\npublic_url = "x"\n')
     assert "channels.telegram" not in refusal(tmp_path, f'{WEBHOOK}[http]\npublic_url = "x"\n')
 

@@ -116,7 +116,7 @@ def test_a_source_has_a_policy_of_its_own(read: Read, tmp_path: Path) -> None:
         ('"builtin:*" = {permission = "sometimes"}', "tools.builtin:*.permission", ""),
     ],
 )
-def test_mistakes_are_told_with_their_key(read: Read, text: str, key: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_key(read: Read, text: str, key: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(f"[tools]\n{text}\n")
 

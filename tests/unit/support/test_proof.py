@@ -223,7 +223,7 @@ def lost(fault: str, of: int, value: int = 0, kills: int = 0) -> list[dict[str, 
     return [{**made, "what": LOST, "value": value, "of": of, "held": not value}, *killed]
 
 
-def test_a_page_with_a_fault_seen_anew_says_where_that_was() -> None:
+def test_a_page_with_a_fault_seen_again_says_where_that_was() -> None:
     red = ("I06", "an approval counts twice", True)
     old = page(
         proof([*lost("F01", 5, kills=2), *lost("F14", 3, 1)], failed=["test_x died"], bench=measured(), twins=[red])

@@ -83,7 +83,7 @@ def test_the_parts_of_a_file_are_all_its_tests(tmp_path: Path) -> None:
     assert ran == Counter({f"test_a.test_it[{n}]": 1 for n in range(3)})
 
 
-def test_a_session_lasts_over_files_and_a_failure_is_told(tmp_path: Path) -> None:
+def test_a_session_lasts_over_files_and_a_failure_is_reported(tmp_path: Path) -> None:
     names = ("test_a.py", "below/test_b.py", "below/test_c.py")
     files = {name: FILE.format(at_most=8).replace("whole", Path(name).parent.name or "whole") for name in names}
     codes, ran = run(tmp_path, files, ("front",))

@@ -238,7 +238,7 @@ async def test_a_persons_id_is_their_direct_conversation(slack: FakeSlack, api: 
     assert (await api.ok("conversations.info", channel="D0ANN"))["channel"]["user"] == ANN
 
 
-async def test_guests_and_strangers_are_told_apart_by_users_info(slack: FakeSlack, api: Api) -> None:
+async def test_guests_and_strangers_are_distinguished_by_users_info(slack: FakeSlack, api: Api) -> None:
     slack.person("U0GUEST", guest="single")
     slack.person("U0FAR", team="T0FAR")
     guest = (await api.ok("users.info", user="U0GUEST"))["user"]

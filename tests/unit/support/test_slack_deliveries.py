@@ -93,7 +93,7 @@ async def test_an_event_arrives_once_it_is_acknowledged(slack: FakeSlack, sessio
     assert slack.surprises == []
 
 
-async def test_a_mention_is_told_twice_and_others_once(slack: FakeSlack, session: aiohttp.ClientSession) -> None:
+async def test_a_mention_is_delivered_twice_and_others_once(slack: FakeSlack, session: aiohttp.ClientSession) -> None:
     slack.mention(ANN, "hello", channel=GENERAL)
     slack.say(ANN, "to nobody", channel=GENERAL)
     async with connected(slack, session) as client:

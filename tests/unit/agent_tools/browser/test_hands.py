@@ -22,7 +22,7 @@ chromium = pytest.mark.whole("a real Chromium; the first pages of test_interacti
 
 
 @chromium
-async def test_a_drawing_is_told_with_the_cure(desk: Desk) -> None:
+async def test_a_drawing_is_reported_with_the_cure(desk: Desk) -> None:
     seen = (await desk.open("/hands")).text
     assert HEADING in seen
     assert "- drawing <canvas>" in seen

@@ -46,7 +46,7 @@ async def test_more_popups_than_a_session_may_have(desk: Desk) -> None:
     await desk.open("/plain")
 
 
-async def test_dialogs_ask_the_model_and_alerts_are_told(desk: Desk) -> None:
+async def test_dialogs_ask_the_model_and_alerts_are_reported(desk: Desk) -> None:
     await desk.open("/dialogs")
     result = await desk.click("Ask")
     assert result.status is ResultStatus.OK

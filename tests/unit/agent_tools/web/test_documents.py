@@ -131,7 +131,7 @@ def test_an_office_document_becomes_text(data: bytes, text: str) -> None:
     assert office_text.read_office(data, 100_000) == {"text": text, "title": "", "note": ""}
 
 
-def test_cells_far_to_the_right_of_a_sheet_are_told() -> None:
+def test_cells_far_to_the_right_of_a_sheet_are_reported() -> None:
     def row(*cells: tuple[str, int]) -> str:
         said = (
             f'<table:table-cell table:number-columns-repeated="{times}"><text:p>{text}</text:p></table:table-cell>'

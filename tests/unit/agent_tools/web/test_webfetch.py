@@ -142,7 +142,7 @@ async def test_an_unknown_kind_is_named(fetch: Desk, the_web: Web) -> None:
         await fetch("http://example.org/x.zip")
 
 
-async def test_an_error_of_the_server_is_told(fetch: Desk) -> None:
+async def test_an_error_of_the_server_is_reported(fetch: Desk) -> None:
     result = await fetch("http://example.org/none")
     assert (result.status, result.code, result.hint) == (ResultStatus.ERROR, "http", "The server answered 404.")
 

@@ -88,7 +88,7 @@ async def test_codesearch_asks_for_code(search: Desk, the_web: Web) -> None:
         ("", 200, "no JSON"),
     ],
 )
-async def test_an_answer_that_is_none_is_told(search: Desk, the_web: Web, body: str, status: int, why: str) -> None:
+async def test_an_answer_that_is_none_is_reported(search: Desk, the_web: Web, body: str, status: int, why: str) -> None:
     the_web.page("/search", body, "application/json", status)
     with pytest.raises(BadRequest, match=why) as refused:
         await search("searxng")

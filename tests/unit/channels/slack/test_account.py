@@ -321,7 +321,7 @@ async def test_a_denial_with_a_reason_opens_a_form(slack: FakeSlack, scene: Scen
     assert denied.conversation == asked.conversation
 
 
-async def test_a_form_that_cannot_be_opened_is_said(slack: FakeSlack, scene: Scene) -> None:
+async def test_a_form_that_cannot_be_opened_is_reported(slack: FakeSlack, scene: Scene) -> None:
     slack.script(refusing("views.open", faults.error("expired_trigger_id")))
     async with running(scene) as account:
         shown = await card(account, slack, slack.direct(ANN))
@@ -345,7 +345,7 @@ async def test_sockets_and_requests_go_through_proxy(slack: FakeSlack, scene: Sc
     assert len(proxy.asked) >= 4, "the sockets too"
 
 
-async def test_proxy_that_is_not_there_is_told(scene: Scene) -> None:
+async def test_proxy_that_is_not_there_is_reported(scene: Scene) -> None:
     scene.proxy = "http://ann:secret@127.0.0.1:9"
     async with running(scene, ready=False) as account:
         await until(lambda: "The proxy http://127.0.0.1:9 cannot be reached" in account.trouble())

@@ -37,7 +37,7 @@ async def test_slack_out_of_reach_is_trouble_until_it_is_back(slack: FakeSlack, 
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
 @pytest.mark.parametrize("error", ["invalid_auth", "account_inactive", "token_revoked", "org_login_required"])
-async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
+async def test_a_bad_token_is_reported_with_its_cure_and_tried_again(
     slack: FakeSlack, scene: Scene, method: str, error: str
 ) -> None:
     slack.script(refusing(method, faults.error(error)))
@@ -59,14 +59,14 @@ async def test_missing_scopes_are_named(slack: FakeSlack, scene: Scene) -> None:
     assert scene.host.alerts[0][0] == "slack/main/scopes"
 
 
-async def test_an_app_token_without_its_scope_is_said(slack: FakeSlack, scene: Scene) -> None:
+async def test_an_app_token_without_its_scope_is_reported(slack: FakeSlack, scene: Scene) -> None:
     slack.app.token_scopes.clear()
     async with running(scene, ready=False) as account:
         await until(lambda: "connections:write" in account.trouble())
     assert scene.host.alerts[0][0] == "slack/main/scopes"
 
 
-async def test_an_app_that_is_removed_is_said(slack: FakeSlack, scene: Scene, mode: str) -> None:
+async def test_an_app_that_is_removed_is_reported(slack: FakeSlack, scene: Scene, mode: str) -> None:
     async with running(scene, mode) as account:
         slack.uninstall()
         await until(lambda: "removed from its workspace" in account.trouble())
@@ -131,7 +131,7 @@ async def test_disabled_socket_mode_is_reported_with_its_cure(slack: FakeSlack, 
         await until(lambda: not account.trouble())
 
 
-async def test_connections_that_are_refused_are_said(
+async def test_connections_that_are_refused_are_reported(
     slack: FakeSlack, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     slack.line.sockets.behaviour = "refuses"

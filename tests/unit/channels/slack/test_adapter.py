@@ -115,7 +115,7 @@ async def test_growing_answer_continues_its_message(slack: FakeSlack, channel: S
     assert [message.text for message in slack.shown(CHAT)] == ["Short."]
 
 
-async def test_a_message_that_is_gone_is_shown_anew(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_a_message_that_is_gone_is_shown_again(slack: FakeSlack, channel: SlackChannel) -> None:
     first = showing("one", CHAT)
     ts = await channel.show(first, Kept())
     slack.shown(CHAT)[0].deleted = True

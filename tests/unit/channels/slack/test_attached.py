@@ -107,7 +107,7 @@ def test_ten_are_taken_and_the_others_counted(more: int, told: str) -> None:
     assert unread == told
 
 
-def test_each_kind_of_trouble_is_said_once() -> None:
+def test_each_kind_of_trouble_is_reported_once() -> None:
     gone: dict[str, Any] = {**FILE, "mode": "tombstone"}
     assert sent(gone, {**FILE, "mode": "external"}, gone)[1] == (
         "2 times a file that was deleted and a file that is kept outside of Slack"

@@ -84,7 +84,7 @@ async def test_missing_scope_is_reported_to_the_owners_with_its_cure(
 
 
 @pytest.mark.parametrize("error", sorted(BAD_TOKEN))
-async def test_a_bad_token_is_said_with_its_cure(slack: FakeSlack, channel: SlackChannel, error: str) -> None:
+async def test_a_bad_token_is_reported_with_its_cure(slack: FakeSlack, channel: SlackChannel, error: str) -> None:
     slack.script(refusing("files.info", faults.error(error)))
     found = await failed(channel, named(slack.attach(ANN)))
     assert f"the bot_token ({error})" in found.message

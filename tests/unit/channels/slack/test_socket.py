@@ -216,7 +216,7 @@ async def test_closing_connection_is_replaced_after_acknowledging(place: Place, 
     assert place.borne[0][0] is None
 
 
-async def test_a_link_that_was_switched_off_is_said(place: Place) -> None:
+async def test_a_link_that_was_switched_off_is_reported(place: Place) -> None:
     async with place.running():
         await until(lambda: place.resets == 2)
         await place.server.say(1, type="disconnect", reason="link_disabled")

@@ -85,7 +85,7 @@ async def test_telegram_out_of_reach_is_trouble_until_it_is_back(telegram: FakeT
 
 
 @pytest.mark.parametrize(("code", "words"), [(401, "Unauthorized"), (404, "Not Found")])
-async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
+async def test_a_bad_token_is_reported_with_its_cure_and_tried_again(
     telegram: FakeTelegram, scene: Scene, code: int, words: str
 ) -> None:
     telegram.script(refusing("getMe", faults.error(code, words)))
@@ -99,7 +99,7 @@ async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
         await until(lambda: not bot.trouble())
 
 
-async def test_a_token_that_is_revoked_later_is_said_too(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_a_token_that_is_revoked_later_is_reported_too(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene) as bot:
         await until(lambda: telegram.calls("getUpdates"))
         telegram.script(refusing("getUpdates", faults.error(401, "Unauthorized")))
@@ -144,7 +144,7 @@ async def test_poll_after_an_empty_answer_sends_no_offset(telegram: FakeTelegram
         await until(lambda: None in offsets(telegram)[before:])
 
 
-async def test_updates_whose_ids_begin_anew_lower_are_heard(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_updates_whose_ids_restart_lower_are_heard(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene):
         telegram.say(ANN, "one")
         await telegram.jump(-(10**8))
@@ -454,7 +454,7 @@ async def test_polls_go_through_proxy(telegram: FakeTelegram, scene: Scene) -> N
         assert len(telegram.log) <= len(proxy.asked)
 
 
-async def test_proxy_that_is_not_there_is_told(scene: Scene) -> None:
+async def test_proxy_that_is_not_there_is_reported(scene: Scene) -> None:
     scene.proxy = "http://ann:secret@127.0.0.1:9"
     async with running(scene) as found:
         await until(lambda: "The proxy http://127.0.0.1:9 cannot be reached" in found.trouble())

@@ -41,7 +41,7 @@ async def test_short_poll_after_a_failure_clears_the_trouble(telegram: FakeTeleg
         await until(lambda: not bot.trouble())
 
 
-async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_somebody_else_with_the_token_is_reported_and_waited_out(telegram: FakeTelegram, scene: Scene) -> None:
     telegram.script(refusing("getUpdates", faults.error(409, "Conflict: terminated by other getUpdates request")))
     async with running(scene) as bot:
         await until(lambda: len(telegram.calls("getUpdates")) >= 3)

@@ -233,7 +233,7 @@ async def test_too_long_text_is_a_file_that_is_not_sent_again(telegram: FakeTele
     assert len(telegram.calls("sendDocument")) == 1
 
 
-async def test_a_message_that_somebody_deleted_is_shown_anew(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_a_message_that_somebody_deleted_is_shown_again(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     slot = Shower(channel)
     first = await slot.show("one")
     telegram.shown(ANN)[0].deleted = True

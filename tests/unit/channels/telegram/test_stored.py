@@ -213,7 +213,7 @@ async def test_shown_file_stays_when_the_stored_one_is_removed(
     assert telegram.shown(ANN) == []
 
 
-async def test_a_message_that_somebody_took_away_is_shown_anew(
+async def test_a_message_that_somebody_took_away_is_shown_again(
     telegram: FakeTelegram, channel: TelegramChannel, picture: Path
 ) -> None:
     slot = Shower(channel, picture)

@@ -93,7 +93,7 @@ async def test_a_person_may_have_a_budget_of_their_own(tmp_path: Path, who: Prin
     assert await ask(engine, who, where) is TurnState.DONE
 
 
-async def test_a_session_has_its_budget_until_it_begins_anew(tmp_path: Path) -> None:
+async def test_a_session_has_its_budget_until_it_is_reset(tmp_path: Path) -> None:
     engine = engine_of(tmp_path, BudgetLimits(session=Allowance(micros=5_000_000)), using(10, micros=5_000_000))
     await ask(engine)
     assert await notes(engine) == ["This session has used all of its $5.00. You can begin a new history with `/new`."]

@@ -317,7 +317,7 @@ async def test_turns_in_no_summary_stay_in_the_history(engine: Engine, model: Ch
     assert [one.inputs[0].message.text.split(" ")[0] for one in history] == [f"n{n}" for n in range(6, 20)]
 
 
-async def test_the_oldest_turns_are_told_however_many_there_are(tmp_path: Path, model: Chatting) -> None:
+async def test_the_oldest_turns_are_summarised_however_many_there_are(tmp_path: Path, model: Chatting) -> None:
     engine = Engine(tmp_path)
     engine.models.model = model
     for n in range(READ_TURNS + 5):
@@ -382,7 +382,7 @@ async def test_turn_ended_during_a_summary_is_not_in_it(engine: Engine, model: C
     ]
 
 
-async def test_a_turn_that_alone_is_too_long_is_told_head_and_tail(tmp_path: Path, model: Chatting) -> None:
+async def test_a_too_long_turn_is_summarised_by_head_and_tail(tmp_path: Path, model: Chatting) -> None:
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(tmp_path, [read], context_tokens=1_000)
     engine.model.script = [*(calls(f"read:c{n} {'z' * 600}") for n in range(12)), Answer(text="Read it all.")]

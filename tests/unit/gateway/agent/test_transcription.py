@@ -164,7 +164,7 @@ async def test_without_a_server_the_person_is_told_once(engine: Engine, channel:
         (ModelError(f"Key {SECRET}."), NOTE, OGG, f"Key {HIDDEN}."),
     ],
 )
-async def test_the_reason_for_no_transcript_is_told(
+async def test_the_reason_for_no_transcript_is_reported(
     engine: Engine,
     channel: FakeChannel,
     ear: Ear,

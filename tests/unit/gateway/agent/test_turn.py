@@ -137,7 +137,7 @@ async def test_a_turn_that_ends_is_counted_once(engine: Engine, script: list[Ans
     assert counted == {state: 1}
 
 
-async def test_a_model_that_fails_is_said_without_its_secrets(engine: Engine) -> None:
+async def test_a_model_that_fails_is_reported_without_its_secrets(engine: Engine) -> None:
     engine.model.script = [ModelError(f"401 for {SECRET}.", cure="Correct the key.")]
     lease = await ran(engine)
 

@@ -292,7 +292,7 @@ async def test_the_mark_is_not_told_either_when_a_word_is_cut_in_it(streaming: E
     assert not any(request.mark[:n] in told for n in range(len(request.mark) // 2, len(request.mark) + 1))
 
 
-async def test_a_text_without_a_break_is_told_but_for_its_end(streaming: Engine) -> None:
+async def test_a_text_without_a_break_is_streamed_but_for_its_end(streaming: Engine) -> None:
     streaming.models.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 14)
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
@@ -412,7 +412,7 @@ class Stumbling:
 NEW_TALE = [(0.5, "There was "), (0.6, "a queen "), (0.1, "once. ")]
 
 
-async def test_a_text_that_is_void_is_told_anew_from_its_start(streaming: Engine) -> None:
+async def test_a_void_text_is_streamed_again_from_its_start(streaming: Engine) -> None:
     streaming.models.model = Stumbling(streaming.clock, [(0.6, "Once upon "), (0.6, "a time ")], *NEW_TALE)
     await streaming.say()
     lease = await streaming.claim()

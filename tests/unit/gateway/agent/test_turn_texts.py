@@ -35,7 +35,7 @@ def test_why_another_answered_is_told_to_owners_alone(of: Session, shown: str) -
     assert told(of, Answer(text="Hi.", note=NOTE)) == [f"Hi.\n\n*{shown}*"]
 
 
-def test_a_note_that_looks_the_same_is_told_once_a_turn() -> None:
+def test_a_note_that_looks_the_same_is_shown_once_a_turn() -> None:
     later = Answer(text="Hi.", note="b answered: a failed (something else)")
 
     assert told(GROUP, later, Answer(text="", note=NOTE)) == ["Hi."]

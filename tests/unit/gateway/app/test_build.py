@@ -130,7 +130,7 @@ def test_the_state_folder_is_for_this_user_alone(tmp_path: Path) -> None:
     assert list(state.iterdir()) == []
 
 
-def test_a_state_folder_that_is_a_file_is_said_with_the_cure(tmp_path: Path) -> None:
+def test_a_state_folder_that_is_a_file_is_reported_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
 
     with pytest.raises(StartError, match=r"is not a folder\. Correct that, or name another one with --state"):

@@ -63,7 +63,7 @@ def told(tmp_path: Path, kind: SessionKind, tool: str, text: str, config: str = 
         (MAIN, "nothing", "x", "deny", "", "There is no tool 'nothing'"),
     ],
 )
-def test_the_decision_is_told_with_its_rule(
+def test_the_decision_is_reported_with_its_rule(
     tmp_path: Path, kind: SessionKind, tool: str, text: str, decision: str, rule: str, because: str
 ) -> None:
     found = told(tmp_path, kind, tool, text)

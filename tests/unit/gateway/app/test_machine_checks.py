@@ -68,7 +68,7 @@ def test_state_folder_that_can_be_made_is_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "cure"), [(errno.ENOSPC, "Free space on its disk"), (errno.EROFS, "Make it writable")]
 )
-def test_why_nothing_can_be_written_is_said(
+def test_why_nothing_can_be_written_is_reported(
     monkeypatch: pytest.MonkeyPatch, state: Path, tmp_path: Path, number: int, cure: str
 ) -> None:
     def refuse(**_: object) -> None:

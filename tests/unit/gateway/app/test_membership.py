@@ -66,7 +66,7 @@ async def test_a_drained_node_closes_its_gates_at_once() -> None:
             assert opened(here) == left
 
 
-async def test_another_configuration_is_told_while_it_differs() -> None:
+async def test_another_configuration_is_reported_while_it_differs() -> None:
     store = MemoryStore(FakeClock())
     here, there = member(store), member(store, "there", owners="b")
     await there.join()

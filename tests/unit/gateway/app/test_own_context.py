@@ -90,7 +90,7 @@ async def test_a_worker_gives_session_and_workspace(tmp_path: Path) -> None:
         assert told == f'["main:ann", "{at.workspace}", false]'
 
 
-async def test_progress_is_told_and_is_no_result(tmp_path: Path) -> None:
+async def test_progress_is_reported_and_is_no_result(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
         at.save("tells.py", TELLS)
 

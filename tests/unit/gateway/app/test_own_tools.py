@@ -356,7 +356,7 @@ async def test_a_worker_sees_no_secrets_and_no_network(tmp_path: Path, monkeypat
         ("bytearray(2_000_000_000)", "MemoryError"),
     ],
 )
-async def test_a_call_that_fails_is_told_and_the_next_works(tmp_path: Path, code: str, told: str) -> None:
+async def test_a_call_that_fails_is_reported_and_the_next_works(tmp_path: Path, code: str, told: str) -> None:
     async with place(tmp_path) as at:
         at.save("returns.py", RETURNS)
 

@@ -124,7 +124,7 @@ def loaded(tmp_path: Path) -> Loaded:
         ("dragoman.db.lock", ""),
     ],
 )
-def test_a_pipe_in_the_place_of_something_is_said_at_once(loaded: Loaded, name: str, says: str) -> None:
+def test_a_pipe_in_the_place_of_something_is_reported_at_once(loaded: Loaded, name: str, says: str) -> None:
     assert list(refusals(loaded)) == []
     os.mkfifo(loaded.state / name)
     assert [str(one) for one in refusals(loaded)] == ([f"{told(loaded, name)} {says}"] if says else [])

@@ -64,7 +64,7 @@ def test_own_or_empty_state_folder_is_closed(tmp_path: Path, names: tuple[str, .
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_key_that_cannot_be_read_is_said_with_its_cure(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_is_reported_with_its_cure(tmp_path: Path) -> None:
     (tmp_path / "state.key").symlink_to("state.key")
 
     with pytest.raises(StartError, match=r"state\.key cannot be read") as refused:
@@ -74,7 +74,7 @@ def test_a_key_that_cannot_be_read_is_said_with_its_cure(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_a_key_that_is_no_file_is_said_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_a_key_that_is_no_file_is_reported_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
     """Nobody ever writes into the pipe."""
     make(tmp_path / "state.key")
 
@@ -84,7 +84,7 @@ def test_a_key_that_is_no_file_is_said_at_once(tmp_path: Path, make: Callable[[P
     assert "Move it away" in refused.value.cure
 
 
-def test_a_new_key_beside_an_old_store_is_told_once(tmp_path: Path) -> None:
+def test_a_new_key_beside_an_old_store_is_reported_once(tmp_path: Path) -> None:
     with capture_logs() as told:
         state_key(tmp_path)
         state_key(tmp_path, known=True)

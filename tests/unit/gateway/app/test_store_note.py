@@ -57,7 +57,7 @@ def test_a_note_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> Non
     assert "Remove it" in refused.value.cure
 
 
-def test_a_note_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / f"{NOTE}.partial").mkdir()
     with pytest.raises(StartError, match=r"store\.json cannot be written"):
         note_store(tmp_path, URL, "s1")

@@ -138,7 +138,7 @@ def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
         (WaitState.ANSWERED, None, "", ""),
     ],
 )
-def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
+def test_the_outcome_is_reported_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
     assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
 
 

@@ -219,7 +219,7 @@ async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path,
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "check"])
 @pytest.mark.whole("starts a process; other mistakes that the check finds stay")
-async def test_a_model_whose_package_is_missing_is_said_in_words(state: Path, command: str) -> None:
+async def test_a_model_whose_package_is_missing_is_reported_in_words(state: Path, command: str) -> None:
     environ = {"DRAGOMAN_MODEL__NAME": "groq:llama", "DRAGOMAN_MODEL__API_KEY": "env:KEY", "KEY": "k"}
     done = await dragoman(state, command, environ=environ)
     assert done.code == 1

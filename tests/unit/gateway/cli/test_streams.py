@@ -57,7 +57,7 @@ async def test_the_daemon_runs_with_closed_streams(state: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("words", ["--help", pytest.param("check", marks=pytest.mark.whole("the help stays"))])
-async def test_a_full_disk_under_the_output_is_said(state: Path, words: str) -> None:
+async def test_a_full_disk_under_the_output_is_reported(state: Path, words: str) -> None:
     done = await shell(state, f"DRAGOMAN {words} > /dev/full")
     assert (done.code, done.err) == (1, NOT_WRITTEN)
 

@@ -79,7 +79,7 @@ async def test_an_answer_is_shown_once_though_its_mark_stays(tmp_path: Path) -> 
     assert [one.state for one in await engine.slots()] == [SlotState.SENT]
 
 
-async def test_marks_go_where_a_stop_from_elsewhere_is_told(tmp_path: Path) -> None:
+async def test_marks_go_where_a_stop_from_elsewhere_is_announced(tmp_path: Path) -> None:
     """One of the two commands tells of it."""
     engine, channel = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)]), MarkingChannel()
     for word in ("one", "two"):

@@ -80,7 +80,7 @@ async def test_the_line_follows_what_is_done_at_most_once_a_second(world: World)
     assert (one.partial, one.slot.id, one.slot.platform_id, one.slot.kind) == (True, slot.id, "m9", SlotKind.STATUS)
 
 
-async def test_time_alone_is_told_ever_more_rarely(world: World) -> None:
+async def test_time_alone_is_shown_ever_more_rarely(world: World) -> None:
     await at_work(world)
     for _ in range(600):
         world.clock.advance(1)
@@ -277,7 +277,7 @@ async def test_ended_turn_adds_nothing_before_its_summary(world: World) -> None:
     assert world.edits == []
 
 
-async def test_a_line_that_a_later_holding_wrote_anew_goes_on(world: World) -> None:
+async def test_a_line_that_a_later_holding_rewrote_goes_on(world: World) -> None:
     slot = await at_work(world, "waits for a decision")
     await world.messages.of(slot.id).finish()
     world.shows(line("▸ thinking", version=2), "m9")

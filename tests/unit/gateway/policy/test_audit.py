@@ -333,7 +333,7 @@ async def test_verify_sees_that_all_behind_the_mark_is_gone() -> None:
     assert (found.broken.why, found.rows) == (Why.REMOVED, 0)
 
 
-async def test_verify_begins_anew_when_rows_go_meanwhile() -> None:
+async def test_verify_restarts_when_rows_go_meanwhile() -> None:
     """Missing rows are then no damage; with the same mark they are."""
     rows = written(5)
     audit = Rows(rows[3:], [])

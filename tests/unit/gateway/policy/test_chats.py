@@ -76,7 +76,7 @@ def test_another_chat_is_closed_until_a_rule_is_about_it(
     assert type(found) is expected, found
 
 
-def test_no_rule_is_told_with_the_rule_to_write() -> None:
+def test_no_rule_is_reported_with_the_rule_to_write() -> None:
     notes: list[str] = []
     scope = CallScope(risk=Risk.NETWORK, subjects=("chat:-1003",))
     found = decide(SPEC, POLICY, session(), scope, askable=True, note=notes.append)

@@ -280,7 +280,7 @@ async def test_a_path_that_is_too_long_for_a_socket_works(tmp_path: Path) -> Non
     assert not path.exists()
 
 
-async def test_no_daemon_is_said_clearly(path: Path, tmp_path: Path) -> None:
+async def test_no_daemon_is_reported_clearly(path: Path, tmp_path: Path) -> None:
     for place in (path, tmp_path / "absent" / "control.sock", tmp_path / ("x" * 120) / "control.sock"):
         with pytest.raises(DragomanError) as caught:
             call(place, "echo", {}, 1)
@@ -297,7 +297,7 @@ async def test_a_daemon_that_does_not_answer_is_not_waited_for(path: Path) -> No
             call(path, "echo", {}, 0.1)
 
 
-async def test_a_daemon_that_ends_meanwhile_is_said_so(path: Path) -> None:
+async def test_a_daemon_that_ends_meanwhile_is_reported(path: Path) -> None:
     begun = asyncio.Event()
 
     async def endless(_: Mapping[str, Any]) -> Any:

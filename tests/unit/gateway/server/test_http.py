@@ -269,7 +269,7 @@ async def test_a_drained_node_is_not_ready_in_any_role(page: Served) -> None:
     assert (status, found["delivery"]) == (503, ["Another node has its name."])
 
 
-async def test_another_configuration_is_said_and_does_not_stop_it(page: Served) -> None:
+async def test_another_configuration_is_reported_and_does_not_stop_it(page: Served) -> None:
     page.http.standing = lambda: Standing(differs=("b is configured otherwise: owners.",))
     status, text = await got(page, "/readyz")
     assert (status, json.loads(text)["differs"]) == (200, ["b is configured otherwise: owners."])
@@ -351,7 +351,7 @@ async def test_a_handler_that_breaks_tells_nothing_of_why(
     assert capsys.readouterr().out.count("handler failed") == logged
 
 
-async def test_a_port_that_is_taken_is_said_with_the_cure(page: Served, tmp_path: Path) -> None:
+async def test_a_port_that_is_taken_is_reported_with_the_cure(page: Served, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     http = HttpServer(
         address=Address(host="127.0.0.1", port=page.http.port),

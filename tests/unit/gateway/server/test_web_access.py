@@ -80,7 +80,7 @@ OWN = {"sign_in", "sign_out", "welcome", "sessions", "card", "saw", "watch"}
 """They take no session: they tell of the owner, of all that the owner may see, or carry no content."""
 
 
-def test_every_method_of_the_desk_is_looked_at_here() -> None:
+def test_every_method_of_the_desk_is_checked_here() -> None:
     methods = {name for name, _ in inspect.getmembers(WebApi, inspect.isfunction) if not name.startswith("_")}
 
     assert methods == {*FORBIDDEN, *NOTHING, *OWN}

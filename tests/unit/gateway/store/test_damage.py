@@ -163,7 +163,7 @@ def test_damage_among_what_was_committed(made: Files, percent: float, count: int
     assert finding.commits > 1
 
 
-def test_any_flip_before_the_last_transaction_is_told(made: Files) -> None:
+def test_any_flip_before_the_last_transaction_is_reported(made: Files) -> None:
     dice, last = random.Random(8), last_transaction(made)
     for _ in range(times(60, 60, small=20)):
         place = dice.randrange(made.end_of(last))
@@ -192,7 +192,7 @@ def test_frames_after_a_commit_prove_its_success(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [0, 1, 30, 60])
 @pytest.mark.parametrize("more", [0, 7, 3000])
-def test_a_log_that_was_cut_short_is_told_by_its_index(made: Files, frames: int, more: int) -> None:
+def test_a_log_that_was_cut_short_is_reported_by_its_index(made: Files, frames: int, more: int) -> None:
     short = made.log[: made.end_of(frames) + more]
     finding = judge(short, made.index)
     assert finding.tail is Tail.DAMAGED
@@ -201,7 +201,7 @@ def test_a_log_that_was_cut_short_is_told_by_its_index(made: Files, frames: int,
 
 
 @pytest.mark.parametrize("log", [b"", b"\0" * 5000])
-def test_a_log_that_is_gone_is_told_by_its_index(made: Files, log: bytes) -> None:
+def test_a_log_that_is_gone_is_reported_by_its_index(made: Files, log: bytes) -> None:
     assert judge(log, made.index) == DamageFinding(tail=Tail.DAMAGED, kept=0, lost=made.frames)
 
 
@@ -264,7 +264,7 @@ def test_a_log_without_its_database_is_refused(made: Files, tmp_path: Path, data
     assert (tmp_path / "dragoman.db-wal").read_bytes() == made.log
 
 
-def test_a_torn_end_is_told_in_the_log(made: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_end_is_reported_in_the_log(made: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torn = replace(made.flipped(made.end_of(last_transaction(made)) + 1000), index=NO_INDEX)
     refuse_damaged(str(torn.put(tmp_path)))
     said = capsys.readouterr()
@@ -273,7 +273,7 @@ def test_a_torn_end_is_told_in_the_log(made: Files, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("which", ["-wal", "-shm"])
-def test_a_file_beside_it_that_cannot_be_read_is_said(made: Files, tmp_path: Path, which: str) -> None:
+def test_a_file_beside_it_that_cannot_be_read_is_reported(made: Files, tmp_path: Path, which: str) -> None:
     path = made.put(tmp_path)
     Path(f"{path}{which}").unlink()
     Path(f"{path}{which}").mkdir()

@@ -65,7 +65,7 @@ def test_an_error_of_pythons_own_checks_has_no_code() -> None:
         (sqlite3.SQLITE_BUSY, NO_ROOM, False),
     ],
 )
-def test_a_full_disk_is_told_from_a_bad_one(code: int, path: str, full: bool) -> None:
+def test_a_full_disk_is_distinguished_from_a_bad_one(code: int, path: str, full: bool) -> None:
     found = store_error(error(code), path)
 
     assert isinstance(found, StoreFull) is full

@@ -127,7 +127,7 @@ def test_a_file_with_two_names_is_not_opened(tmp_path: Path) -> None:
     make_file(str(path))
 
 
-def test_a_lock_that_cannot_be_opened_is_said_with_its_cure(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_opened_is_reported_with_its_cure(tmp_path: Path) -> None:
     (tmp_path / "dragoman.db.lock").mkdir()
     with pytest.raises(StoreError, match=r"dragoman\.db\.lock cannot be opened") as refused:
         FileLock(str(tmp_path / "dragoman.db"))

@@ -85,7 +85,7 @@ def test_a_store_that_is_not_there_is_told_how_to_begin(tmp_path: Path, clock: F
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_reason_is_said_and_the_lock_let_go(path: Path, clock: FakeClock) -> None:
+def test_each_reason_is_reported_and_the_lock_let_go(path: Path, clock: FakeClock) -> None:
     for statement, kind, told in (
         ("PRAGMA user_version = 99", StoreTooNew, "has schema 99"),
         ("PRAGMA user_version = 1", StoreError, "has schema 1; this version reads "),

@@ -291,7 +291,7 @@ async def test_approval_is_void_when_the_tools_scope_changed(engine: Engine, tmp
 
 
 @pytest.mark.parametrize("changed", ["refused", "broken"])
-async def test_an_approved_call_is_checked_anew_before_it_runs(engine: Engine, tmp_path: Path, changed: str) -> None:
+async def test_an_approved_call_is_checked_again_before_it_runs(engine: Engine, tmp_path: Path, changed: str) -> None:
     lease = await engine.planned("browser:open example.org/")
     await engine.settle(lease)
     await allow(engine, lease)

@@ -214,7 +214,7 @@ async def test_a_hook_has_a_constructed_environment(tmp_path: Path, monkeypatch:
     assert "dragoman-hook-" in found.read_text().splitlines()[-1], "a folder of its own"
 
 
-async def test_changed_arguments_are_validated_anew(tmp_path: Path) -> None:
+async def test_changed_arguments_are_validated_again(tmp_path: Path) -> None:
     tool = FakeTool(name="shell")
     engine = engine_with(tmp_path, tool, (BEFORE, says({"arguments": {"txet": 5}})))
     _, result = await settled(engine)

@@ -151,7 +151,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_job_that_ends_at_once_is_told_at_once(daemon: Daemon) -> None:
+async def test_a_job_that_ends_at_once_is_reported_at_once(daemon: Daemon) -> None:
     async with daemon.runs():
         state = await daemon.start("echo no such thing; exit 3")
     assert (state.end, state.exit_code, state.output) == (JobEnd.EXITED, 3, "no such thing\n")
@@ -233,7 +233,7 @@ async def test_a_shutdown_ends_all_jobs_and_no_more_begin(daemon: Daemon) -> Non
     assert (told.end, told.why) == (JobEnd.STOPPED, "The daemon was shut down.")
 
 
-async def test_a_job_that_a_crash_took_is_told_as_lost(daemon: Daemon) -> None:
+async def test_a_job_that_a_crash_took_is_reported_as_lost(daemon: Daemon) -> None:
     async with daemon.runs():
         running, ended = await daemon.sleeps(), await daemon.start("exit 5")
         await daemon.over(ended.id)

@@ -193,7 +193,7 @@ async def test_calls_beyond_the_limit_of_fifty_are_denied(engine: Engine, tools:
     assert tools.think.most <= 4
 
 
-async def test_calls_with_one_id_are_told_apart_by_their_place(engine: Engine) -> None:
+async def test_calls_with_one_id_are_distinguished_by_their_place(engine: Engine) -> None:
     same = CallId("c0")
     made = [ToolCall(id=same, tool="think", arguments=Text(text=one).model_dump_json()) for one in ("a", "b", "b")]
     lease = await nonsense(engine, *made)

@@ -58,7 +58,7 @@ async def test_a_file_of_another_version_is_gone(page: Served) -> None:
             assert response.content_type == "text/javascript"
 
 
-async def test_a_file_without_a_version_is_asked_for_anew(page: Served) -> None:
+async def test_a_file_without_a_version_is_asked_for_again(page: Served) -> None:
     for query in ("", "?v=old"):
         async with page.client() as client, client.get(f"{page.url}/static/{ENTRY}{query}") as response:
             assert (response.status, response.headers["Cache-Control"]) == (200, "no-cache")

@@ -86,7 +86,7 @@ async def makes_stale(tab: Page, url: str, files: str, times: int) -> None:
 @pytest.mark.parametrize(
     "files", ["", r"views/card\.js", r"app\.js", r"chat\.css"], ids=["all", "deep", "entry", "style"]
 )
-async def test_a_page_of_an_older_version_loads_itself_anew(page: Served, tab: Page, files: str) -> None:
+async def test_a_page_of_an_older_version_reloads_itself(page: Served, tab: Page, files: str) -> None:
     """A reload keeps the code of a sign-in link, which works once."""
     await makes_stale(tab, page.url, files, times=1)
     await tab.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")

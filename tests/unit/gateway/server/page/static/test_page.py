@@ -106,7 +106,7 @@ async def test_sub_sessions_end_in_their_parent_and_fold_in_the_list(page: Serve
     await expect(place.get_by_test_id("session-item")).to_have_count(3)
 
 
-async def test_a_store_that_went_back_to_a_backup_is_read_anew(
+async def test_a_store_that_went_back_to_a_backup_is_read_again(
     page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page's rows have higher revisions than anything that comes."""
