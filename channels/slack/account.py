@@ -22,7 +22,7 @@ from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.download import SlackDownload
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.inbound import Identity
-from channels.slack.indicators import Presence
+from channels.slack.indicators import Indicators
 from channels.slack.manifest import SCOPES
 from channels.slack.people import SlackDirectory
 from channels.slack.request import SlackClient, SlackDeclined, SlackFailure, SlackUnanswered
@@ -30,7 +30,7 @@ from channels.slack.settings import SlackAccount, endpoint_path
 from channels.slack.socket import LinkDisabled, Sockets, Timing
 from channels.slack.threads import Threads
 from channels.slack.updates import Errands, SlackUpdates
-from channels.slack.webhook import SlackAck, Web
+from channels.slack.webhook import SlackAck, Webhook
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.sessions import SessionKind
 from gateway.ports import ChannelContext, Sink
@@ -85,7 +85,7 @@ class SlackConnection(PlatformAccount):
         self._bans = Bans(name, context.key_value, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
-        self.presence = Presence(name, self.client, context.clock, pauses.unmark)
+        self.indicators = Indicators(name, self.client, context.clock, pauses.unmark)
         self._pauses = pauses
         self._timing = timing
         self._dispatch = BoltDispatch(name, self.client, self._take)
@@ -99,7 +99,7 @@ class SlackConnection(PlatformAccount):
         """Trouble that blocks all sending; a sent message ends it."""
         secret = settings.signing_secret
         self.web = (
-            Web(secret.get_secret_value(), self._dispatch.answer, context.clock, context.fail_point)
+            Webhook(secret.get_secret_value(), self._dispatch.answer, context.clock, context.fail_point)
             if settings.mode == "http" and secret is not None
             else None
         )
@@ -153,7 +153,7 @@ class SlackConnection(PlatformAccount):
     def sent(self, conversation: Conversation) -> None:
         """Record a successful send: the token is valid, and the status of its thread ended."""
         self._unsent = ""
-        self.presence.answered(conversation.chat, conversation.thread)
+        self.indicators.answered(conversation.chat, conversation.thread)
 
     def answered(self, message: Inbound) -> None:
         """Take the mark off a message that is answered; it stays while this account does not run."""
@@ -216,7 +216,7 @@ class SlackConnection(PlatformAccount):
             clock=self._context.clock,
             people=SlackDirectory(self.client, self._context.clock),
             threads=Threads(self.name, self._context.key_value, self._context.clock),
-            presence=self.presence,
+            indicators=self.indicators,
             commands=frozenset(known),
             later=later,
             ended=ended,

@@ -141,7 +141,7 @@ class SlackChannel(AccountsChannel[SlackConnection]):
         account = self._accounts.get(conversation.account)
         direct = conversation.chat.startswith("D") and bool(conversation.thread)
         if account is not None and direct and _is_place(conversation):
-            await account.presence.working(conversation.chat, conversation.thread)
+            await account.indicators.working(conversation.chat, conversation.thread)
 
     def answered(self, messages: Sequence[Inbound]) -> None:
         """Take the marks off messages that are answered."""

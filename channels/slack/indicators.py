@@ -51,7 +51,7 @@ def _mark_of(channel: str, ts: str) -> dict[str, Any]:
     return {"channel": channel, "timestamp": ts, "name": SEEN}
 
 
-class Presence:
+class Indicators:
     """Indicators of one account."""
 
     def __init__(self, name: str, client: SlackClient, clock: Clock, unmark_every_s: float) -> None:

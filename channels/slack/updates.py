@@ -31,7 +31,7 @@ from channels.slack.inbound import (
     SlackPress,
     Stopping,
 )
-from channels.slack.indicators import Presence
+from channels.slack.indicators import Indicators
 from channels.slack.manifest import PROMPTS
 from channels.slack.ordered_queue import OrderedQueue
 from channels.slack.people import SlackDirectory
@@ -79,7 +79,7 @@ class SlackUpdates:
     clock: Clock
     people: SlackDirectory
     threads: Threads
-    presence: Presence
+    indicators: Indicators
     commands: Collection[str]
     later: Later
     ended: Callable[[str], None]
@@ -155,7 +155,7 @@ class SlackUpdates:
             case Stopping():
                 await self.sink.message(meaning.message)
                 place = meaning.message.conversation
-                self.later(self.presence.stopped(place.chat, place.thread), "stopped")
+                self.later(self.indicators.stopped(place.chat, place.thread), "stopped")
             case Opened():
                 self._opened(meaning)
             case Looked():
@@ -179,21 +179,21 @@ class SlackUpdates:
         if accepted.duplicate:
             return
         if message.direct and place.thread:
-            self.later(self.presence.working(place.chat, place.thread), "status")
+            self.later(self.indicators.working(place.chat, place.thread), "status")
             if (place.chat, place.thread) in self._untitled:
                 del self._untitled[place.chat, place.thread]
-                self.later(self.presence.title(place.chat, place.thread, message.text), "title")
+                self.later(self.indicators.title(place.chat, place.thread, message.text), "title")
         elif not accepted.answers and (ts := _marked(message)):
-            self.later(self.presence.seen(place.chat, ts, place.thread), "reaction")
+            self.later(self.indicators.seen(place.chat, ts, place.thread), "reaction")
 
     def answered(self, message: Inbound) -> None:
         """Take the mark off a message that is answered."""
         if ts := _marked(message):
-            self.later(self.presence.unmark(message.conversation.chat, ts), "reaction")
+            self.later(self.indicators.unmark(message.conversation.chat, ts), "reaction")
 
     def stopped(self, place: Conversation) -> None:
         """Take off the marks of a channel or thread in which all was stopped."""
-        self.later(self.presence.unmark_all(place.chat, place.thread), "reactions")
+        self.later(self.indicators.unmark_all(place.chat, place.thread), "reactions")
 
     def _opened(self, opened: Opened) -> None:
         channel, thread = opened.channel, opened.thread
@@ -201,7 +201,7 @@ class SlackUpdates:
             self._untitled[channel, thread] = None
             while len(self._untitled) > UNTITLED_KEPT:
                 self._untitled.popitem(last=False)
-        self.later(self.presence.suggest(channel, thread, PROMPTS), "prompts")
+        self.later(self.indicators.suggest(channel, thread, PROMPTS), "prompts")
 
     def _tell(self, pressing: SlackPress | Asking, result: PressResult) -> None:
         if result in TOLD:
@@ -209,10 +209,10 @@ class SlackUpdates:
 
     def _say(self, pressing: SlackPress | Asking, text: str) -> None:
         thread = pressing.press.conversation.thread
-        self.later(self.presence.tell(pressing.channel, pressing.user, text, thread), "answer")
+        self.later(self.indicators.tell(pressing.channel, pressing.user, text, thread), "answer")
 
     async def _ask(self, asking: Asking) -> None:
-        if not await self.presence.open_view(asking.trigger, reason_form(asking.press)):
+        if not await self.indicators.open_view(asking.trigger, reason_form(asking.press)):
             self._say(asking, NO_FORM)
 
     # --- failures -----------------------------------------------------------------------------------

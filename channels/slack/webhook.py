@@ -47,7 +47,7 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     return f"{VERSION}={hmac.new(secret, base, hashlib.sha256).hexdigest()}"
 
 
-class Web:
+class Webhook:
     """HTTP handler of one account."""
 
     def __init__(self, secret: str, take: Take, clock: Clock, fail_point: Callable[[str], Awaitable[None]]) -> None:

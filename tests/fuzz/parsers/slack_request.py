@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from channels._shared import webhooks
 from channels.slack import webhook
-from channels.slack.webhook import SIGNATURE, TIMESTAMP, SlackAck, Web, signature
+from channels.slack.webhook import SIGNATURE, TIMESTAMP, SlackAck, Webhook, signature
 from tests.fuzz import givens
 
 READS = (webhooks, webhook)
@@ -39,6 +39,6 @@ async def _asked(headers: CIMultiDict[str], body: bytes) -> tuple[int, list[obje
         taken.append(payload)
         return SlackAck(stored=True)
 
-    web_ = Web(SECRET, take, givens.CLOCK, givens.passed)
+    web_ = Webhook(SECRET, take, givens.CLOCK, givens.passed)
     response = await web_.handle(givens.request("POST", "/slack/main", headers, body))
     return response.status, taken

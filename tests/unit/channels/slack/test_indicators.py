@@ -62,7 +62,7 @@ async def test_a_mark_that_was_cut_off_keeps_no_other(slack: FakeSlack, scene: S
         await until(lambda: bool(slack.calls("reactions.add")))
     place = scene.sink.messages[0].conversation
     async with asyncio.timeout(PATIENCE_S):
-        await account.presence.unmark_all(place.chat, place.thread)
+        await account.indicators.unmark_all(place.chat, place.thread)
     assert len(slack.calls("reactions.remove")) == 1
 
 

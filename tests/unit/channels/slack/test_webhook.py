@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDict
 
 from channels._shared.webhooks import BODY_AT_MOST
-from channels.slack.webhook import AGE_S, SIGNATURE, TIMESTAMP, SlackAck, Web, payload
+from channels.slack.webhook import AGE_S, SIGNATURE, TIMESTAMP, SlackAck, Webhook, payload
 from tests.support.clock import FakeClock
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -59,7 +59,7 @@ class Place:
 async def place() -> AsyncIterator[Place]:
     found = Place()
     app = web.Application(client_max_size=BODY_AT_MOST)
-    app.router.add_post("/slack/main", Web(SECRET, found.take, found.clock, found.passed).handle)
+    app.router.add_post("/slack/main", Webhook(SECRET, found.take, found.clock, found.passed).handle)
     async with TestClient(TestServer(app)) as found.client:
         yield found
 
@@ -184,4 +184,4 @@ def test_an_endpoint_without_a_secret_is_not_made() -> None:
         return None
 
     with pytest.raises(ValueError, match="signing secret"):
-        Web("", nothing, FakeClock(), passed)
+        Webhook("", nothing, FakeClock(), passed)
