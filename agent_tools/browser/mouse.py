@@ -181,7 +181,7 @@ async def _selected(element: Locator) -> str:
 
 
 async def resize(page: Page, size: str) -> str:
-    """Change the size of the window. Return a line that says so."""
+    """Change the size of the window. Return a line about it."""
     width, height = (int(one) for one in size.split(","))
     if not (_SMALLEST <= width <= _LARGEST and _SMALLEST <= height <= _LARGEST):
         raise Trouble("size", f"No window is {width} by {height}.", f"Give {_SMALLEST} to {_LARGEST} pixels for each.")

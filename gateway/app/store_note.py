@@ -97,5 +97,5 @@ class StoreNote:
 
 
 def forget_store(state: Path) -> None:
-    """Remove the note: the next store is meant, whatever was there before."""
+    """Remove the note, so that the next store is accepted."""
     (state / NOTE).unlink(missing_ok=True)

@@ -54,8 +54,8 @@ class Contact:
 def audience(session: Session, turn: Turn, contacts: Sequence[Contact], now: datetime, quorum: int = 1) -> Audience:
     """Return the audience: an owner's own session in its chat, every other approver in the last direct chat.
 
-    The page lists open approvals by itself, so it gets no card; one visit long ago does not make it reach anybody.
-    With fewer approvers within reach than must allow it, nobody is asked.
+    The page lists open approvals anyway, so it gets no card; one visit long ago does not make it reach anybody. With
+    fewer approvers within reach than must allow it, nobody is asked.
     """
     chats = [asking_place(session, turn) if one.here else latest_chat(one.seen.direct.values()) for one in contacts]
     pages = [one.sees_page and _is_recent(one.seen.page_seen_at, now) for one in contacts]

@@ -83,7 +83,7 @@ class Agent:
 
 
 _OF_THE_PARENT = ("task", "todo_read", "todo_write")
-"""Tools that stay with whoever gave a task to one of `OWN_AGENTS`."""
+"""Tools that stay with the session that gave a task to one of `OWN_AGENTS`."""
 OWN_AGENTS: Mapping[str, Agent] = MappingProxyType(
     {
         "general": Agent(name="general", description="Does all that its parent can.", without=_OF_THE_PARENT),

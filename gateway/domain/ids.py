@@ -42,7 +42,7 @@ SYSTEM_CHILD = Principal("system:child")
 SYSTEM_HOME = Principal("system:home")
 """Author of the notice to a session that its files are away."""
 SYSTEM_CONTROL = Principal("system:control")
-"""Person at the control socket: whoever may run commands as the daemon's user."""
+"""Person at the control socket: a person who may run commands as the daemon's user."""
 
 
 def child_asks(authors: Iterable[Principal]) -> bool:

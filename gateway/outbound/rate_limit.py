@@ -24,7 +24,7 @@ from gateway.system.logging_setup import log
 PATIENCE_S = 2.0
 """Longest default wait in seconds. A longer one is refused at once: a send worker is worth more than a queue place."""
 SHORTEST_BAN = timedelta(seconds=1)
-"""Shortest ban, whatever the platform says."""
+"""Shortest ban, even if the platform names a shorter one."""
 DEFAULT_BAN = timedelta(seconds=5)
 """Ban when a platform refuses a message without a retry time."""
 CHATS_FOR_ACCOUNT_BAN = 3

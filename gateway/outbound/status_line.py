@@ -227,7 +227,7 @@ class TurnStatus:
                 wait_s = self.say_again_s
 
     async def _open(self) -> None:
-        """Open the message, or write it again. A lost lease is only logged: the turn's next write fails by itself."""
+        """Open the message, or write it again. A lost lease is only logged: the turn's next write fails anyway."""
         try:
             self._stands = await self.journal.open_slot(self.lease, self._slot(at_work(self._text)))
         except (LeaseLost, StoreError) as error:

@@ -97,7 +97,7 @@ def _route_in_chat(message: Inbound, people: AllowedPeople) -> Route | Drop:
 
 
 def _if_readable(message: Inbound, found: Route) -> Route | Drop:
-    """Return the route for a text or files, whatever else comes with them; else a drop, with a reply to the sender for
+    """Return the route for a text or files, with any other content; else a drop, with a reply to the sender for
     unreadable content.
     """
     if message.text.strip() or message.attachments:

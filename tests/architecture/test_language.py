@@ -25,6 +25,8 @@ NOT_FIRST = re.compile(
 """Words that open a relative clause or place a thing before it is named."""
 AFTER_HEAD = "\nfrom __future__ import"
 """Start of the first statement after a module's docstring; to parse what follows takes seconds."""
+AVOIDED = re.compile(r"\b(?:anew|looked at|told apart|whoever|whatever|by itself)\b", re.IGNORECASE)
+"""Words for again, read or checked, distinguished, a named person, any, automatically."""
 TEXT = re.compile(r'^ *r?"+(.*)', re.MULTILINE)
 """Line that begins with a text, and its first words."""
 TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
@@ -114,6 +116,15 @@ def bad_values(modules: Mapping[str, str]) -> Iterator[Found]:
                     yield file, f"line {node.lineno}: {text}"
 
 
+def bad_words(modules: Mapping[str, str]) -> Iterator[Found]:
+    """Yield docstrings and explanations of values that avoid the field's word."""
+    for file, source in modules.items():
+        if AVOIDED.search(source):
+            for node in statements(tree_of(source)):
+                if is_text(node) and (found := AVOIDED.search(ast.unparse(node))):
+                    yield file, f"line {node.lineno}: {found[0]}"
+
+
 def long_names(modules: Mapping[str, str]) -> Iterator[Found]:
     """Yield names of tests that are too long."""
     for file, source in modules.items():
@@ -135,6 +146,7 @@ RULES: Mapping[str, tuple[Rule, Sequence[str]]] = {
     "heads": (bad_heads, (*PRODUCT, "tests")),
     "docstrings": (bad_docstrings, (*PRODUCT, "tests")),
     "values": (bad_values, (*PRODUCT, "tests")),
+    "words": (bad_words, PRODUCT),
     "test_names": (long_names, ("tests",)),
     "test_subjects": (names_without_subject, ("tests",)),
 }
@@ -244,6 +256,15 @@ def test_opening_word_is_recognised(docstring: str, good: bool) -> None:
     modules = {"a/b.py": "\n".join(f"{'    ' * depth}{line}" for depth, line in zip(depths, lines, strict=True))}
     found = [len(list(rule(modules))) for rule in (bad_heads, bad_docstrings, bad_values)]
     assert found == ([0, 0, 0] if good else [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [("Ask again.", 0), ("Ask anew.", 1), ("Looked at twice, whatever comes.", 1), ("Manew and whateverness.", 0)],
+)
+def test_avoided_word_is_recognised(text: str, bad: int) -> None:
+    code = f'A = "anew"  # anew\n"""{text}"""\n'
+    assert len(list(bad_words({"a/b.py": code}))) == bad
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def harmless(part: ScriptPart, place: WorkingFolder = ANYWHERE) -> bool:
 
 
 def _shows(part: ScriptPart, place: WorkingFolder) -> bool:
-    """Return whether a command changes nothing, whatever files it prints."""
+    """Return whether a command changes nothing. It may print any file."""
     if part.kind is not PartKind.COMMAND or part.why_ask or part.expands or part.globs or not is_standard(part.program):
         return False
     program, args = part.words[0], part.words[1:]
