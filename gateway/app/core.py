@@ -16,7 +16,7 @@ from config.load import Loaded
 from gateway.app.channel_loader import redactor_of
 from gateway.app.membership import gates_of
 from gateway.app.node_entry import roles_of
-from gateway.app.own_tools import FolderSource, load_folder, make_workers
+from gateway.app.own_tools import FolderSource, load_folder, make_workers, program_limits
 from gateway.app.state import open_state, state_key
 from gateway.app.store_note import note_store, noted_store
 from gateway.app.tool_hosts import ToolHosts
@@ -121,7 +121,8 @@ def make_core(
     open_state(state)
     machine = settings.cluster.node or f"{platform.node()}:{state}"
     clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
-    hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
+    limits = program_limits(loaded.sandbox)
+    hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress(), limits=limits)
     if fakes.tools is None:
         sources, stateful_tools = load_tools(loaded, hosts.of)
     else:

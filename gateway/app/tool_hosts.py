@@ -13,7 +13,9 @@ from gateway.domain.tools import SandboxMode, ToolPolicy
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
 from gateway.ports import Clock, EgressProxy, SandboxSession
-from gateway.sandbox import Containment, open_sandbox_session
+from gateway.sandbox import Containment, ProcessLimits, open_sandbox_session, session_limits
+
+NO_SETTINGS = ProcessLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class DaemonToolHost:
     clock: Clock
     containment: Containment
     egress: Egress
+    limits: ProcessLimits = NO_SETTINGS
+    """Limits of each program of a tool; a session's follow from them."""
 
     @asynccontextmanager
     async def open_sandbox_session(
@@ -52,6 +56,7 @@ class DaemonToolHost:
             serve=serve,
             containment=self.containment,
             readable=readable,
+            limits=session_limits(self.limits),
         ) as session:
             yield session
 
@@ -64,6 +69,7 @@ class ToolHosts:
     clock: Clock
     containment: Containment
     egress: Egress
+    limits: ProcessLimits = NO_SETTINGS
 
     def of(self, name: str, policy: ToolPolicy) -> DaemonToolHost:
         """Return the host of a tool. Its folder is made when its first program starts."""
@@ -73,4 +79,5 @@ class ToolHosts:
             clock=self.clock,
             containment=self.containment,
             egress=self.egress,
+            limits=self.limits,
         )

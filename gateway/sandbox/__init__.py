@@ -12,7 +12,7 @@ from gateway.sandbox.plan import Containment, ProcessLimits
 from gateway.sandbox.probe import probe
 from gateway.sandbox.public import Serve
 from gateway.sandbox.run import Confinement, run_contained
-from gateway.sandbox.session import open_sandbox_session
+from gateway.sandbox.session import open_sandbox_session, session_limits
 from gateway.sandbox.terminal import Terminal
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "open_sandbox_session",
     "probe",
     "run_contained",
+    "session_limits",
 ]

@@ -19,6 +19,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.domain.tools import SandboxMode
@@ -48,8 +49,19 @@ MAX_PROXIES = 200
 """Number of egress proxies of a session; the kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18
 """Bytes of the launcher's message, which holds the program's arguments."""
-LIMITS = ProcessLimits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, umask=0o077)
-"""Limits of a session: a browser has some twenty threads in each process, and threads count as processes."""
+LIMITS = ProcessLimits(open_files=8192, processes=4096, memory_bytes=2**30, tmp_bytes=2 * 2**30, umask=0o077)
+"""Limits without settings: a browser has some twenty threads in each process, and threads count as processes."""
+
+
+def session_limits(program: ProcessLimits) -> ProcessLimits:
+    """Return the limits of a session where a program has these: a browser gets at least the memory that it needs."""
+    memory, least = program.memory_bytes, LIMITS.memory_bytes or 0
+    return replace(
+        LIMITS,
+        memory_bytes=None if memory is None else max(memory, least),
+        file_bytes=program.file_bytes,
+        tmp_bytes=max(program.tmp_bytes, LIMITS.tmp_bytes),
+    )
 
 
 @asynccontextmanager
@@ -63,6 +75,7 @@ async def open_sandbox_session(
     containment: Containment,
     readable: Sequence[Path] = (),
     start_s: float = START_S,
+    limits: ProcessLimits = LIMITS,
 ) -> AsyncGenerator[SandboxSession]:
     """Open a sandbox session for one run of `program`; its exit kills all processes in it and removes its folder.
 
@@ -70,7 +83,8 @@ async def open_sandbox_session(
     the program's own folder, `readable` and the session's folder, all but the last read-only. It has no network, only
     `proxies` egress proxies: sockets on 127.0.0.1 inside that `serve` serves outside. In `off` they listen on the
     host's 127.0.0.1, where others can reach them too. `start_s`: timeout in seconds of a proxy for the program's start.
-    Raises `NotFound` (the program), `BadRequest` (a path that cannot be shown), `SandboxMissing` without `basic`.
+    `limits`: those of each process. Raises `NotFound` (the program), `BadRequest` (a path that cannot be shown),
+    `SandboxMissing` without `basic`.
     """
     holder = holder_for(mode, containment)
     if not 0 < proxies <= MAX_PROXIES:
@@ -85,7 +99,7 @@ async def open_sandbox_session(
         session = _Session(base, place, proxies, serve, start_s)
         try:
             tmp = TMP if mode != SandboxMode.OFF else str(short_tmp(base))
-            session.open(_Start(file, tmp, holder, mode, containment))
+            session.open(_Start(file, tmp, holder, mode, containment, limits))
             yield session
         finally:
             await session.close()
@@ -110,12 +124,21 @@ class _Diagnostics:
 class _Start:
     """Parameters of the program's start, stored until the launcher asks for it."""
 
-    def __init__(self, program: Path, tmp: str, holder: Holder, mode: SandboxMode, containment: Containment) -> None:
+    def __init__(
+        self,
+        program: Path,
+        tmp: str,
+        holder: Holder,
+        mode: SandboxMode,
+        containment: Containment,
+        limits: ProcessLimits,
+    ) -> None:
         self._program = program
         self._tmp = tmp
         self._holder = holder
         self._mode = mode
         self._containment = containment
+        self._limits = limits
 
     def tree(
         self, place: SandboxPlace, output: _Diagnostics, proxies: int, asked: _LaunchRequest
@@ -124,14 +147,14 @@ class _Start:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = above(theirs.fileno())
-        tree = HeldTree(self._holder, output, LIMITS, self._containment)
+        tree = HeldTree(self._holder, output, self._limits, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(proxies), lent]
         first.append(inside.NOT_TOLD)
         argv = [*first, str(self._program), *asked.arguments]
         try:
             with Copies() as copies:
-                what = command(self._holder, self._mode, argv, place, limits=LIMITS,
+                what = command(self._holder, self._mode, argv, place, limits=self._limits,
                                containment=self._containment, copies=copies)  # fmt: skip
                 given = [handed, *(source for _, source in asked.lent), *copies.descriptors]
                 tree.start(what, place, self._environment(place), given)
