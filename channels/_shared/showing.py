@@ -1,7 +1,4 @@
-"""Synchronisation of a slot's messages with its parts. Each channel's `showing` adds the platform's calls.
-
-A slot's `platform_id` is the ids of its messages, in order, joined by commas.
-"""
+"""Synchronisation of a slot's messages with its parts. Each channel's `showing` adds the platform's calls."""
 
 from __future__ import annotations
 
@@ -45,11 +42,6 @@ class Digests:
         self._kept.pop(key, None)
 
 
-def shown_by(platform_id: str) -> list[str]:
-    """Return the ids of a slot's messages, in order."""
-    return [one for one in platform_id.split(",") if one]
-
-
 class HasDigest(Protocol):
     """Desired content of one message."""
 
@@ -72,32 +64,31 @@ class MessageSync(ABC, Generic[P]):
     _stale: list[str] = field(default_factory=list[str])
     """Messages replaced by new ones."""
 
-    async def show(self, parts: Sequence[P], shown: str, progress: Progress) -> str:
-        """Edit, create and delete messages until they show the parts; return the new `platform_id`.
+    async def show(self, parts: Sequence[P], shown: tuple[str, ...], progress: Progress) -> tuple[str, ...]:
+        """Edit, create and delete messages until they show the parts; return their ids.
 
         Resumes an earlier, interrupted run, because `progress` received every message but the last.
         """
-        messages = shown_by(shown)
+        messages = list(shown)
         for at, part in enumerate(parts):
             before = messages[at] if at < len(messages) else ""
             now = await self._refresh(before, at, part) if before else await self._create(at, part)
             messages[at : at + 1] = [now]
             if now != before and (at + 1 < len(parts) or len(messages) > len(parts) or self._stale):
-                await progress(",".join(messages))
+                await progress(tuple(messages))
         for surplus in messages[len(parts) :]:
             await self._delete(surplus)
         await self._tidy()
-        return ",".join(messages[: len(parts)])
+        return tuple(messages[: len(parts)])
 
-    async def grow(self, parts: Sequence[P], shown: str) -> str:
+    async def grow(self, parts: Sequence[P], shown: tuple[str, ...]) -> tuple[str, ...]:
         """Edit the messages to a longer partial text; never create or delete one.
 
         A message created here would be stored nowhere, and created again with the next word. Raises a final
         `SendFailed` where one would be needed; the final text creates it.
         """
-        messages = shown_by(shown)
-        can = len(messages) == len(parts)
-        for message, part in zip(messages, parts, strict=False):
+        can = len(shown) == len(parts)
+        for message, part in zip(shown, parts, strict=False):
             can = can and await self._shows(message, part)
         if not can:
             raise SendFailed("A partial text needs another message.", outcome=SendOutcome.DEAD, creating=False)

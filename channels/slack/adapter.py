@@ -77,31 +77,31 @@ class SlackChannel(AccountsChannel[SlackConnection]):
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Make a slot's messages equal to its content; an empty slot has none."""
         slot = showing.slot
         account = self._sender(slot.conversation, is_place=_is_place(slot.conversation), place="channel")
-        if slot.kind is SlotKind.FILE and slot.platform_id.startswith(FILE):
-            return slot.platform_id  # shown already, and an artifact never changes
+        if slot.kind is SlotKind.FILE and any(map(_is_file, slot.message_ids[:1])):
+            return slot.message_ids  # shown already, and an artifact never changes
         if showing.partial and not self._streamed[account.name].take():
-            return slot.platform_id  # a partial text need not arrive
-        shown = await self._show(account, showing, _Shown(slot.platform_id, progress))
+            return slot.message_ids  # a partial text need not arrive
+        shown = await self._show(account, showing, _Shown(slot.message_ids, progress))
         self._send_states.shown(slot.id)
         account.sent(slot.conversation)
         return shown
 
-    async def _show(self, account: SlackConnection, showing: RenderedSlot, so_far: _Shown) -> str:
+    async def _show(self, account: SlackConnection, showing: RenderedSlot, so_far: _Shown) -> tuple[str, ...]:
         """Show a slot's messages; fall back to a shorter form when Slack finds one too long."""
         slot, tries = showing.slot, self._send_states.of(showing.slot.id)
         if slot.post is not None and slot.post.is_act:
             return await self._sync(account, showing, tries).act(slot.post)
         # The re-sent mark is set by the synchroniser, which first looks for the earlier message.
         unmarked = replace(showing, slot=replace(slot, uncertain=False))
-        if slot.stands and f",{FILE}" in slot.platform_id:
+        if slot.stands and any(map(_is_file, slot.message_ids[1:])):
             tries.form = max(tries.form, Form.BEGINNING)  # the same text went as a file before
         while True:
             sync = self._sync(account, showing, tries)
-            parts, before = self._renderer.parts(unmarked, tries.form), so_far.platform_id
+            parts, before = self._renderer.parts(unmarked, tries.form), so_far.message_ids
             try:
                 return await (sync.grow(parts, before) if showing.partial else sync.show(parts, before, so_far))
             except TooLong:
@@ -170,17 +170,17 @@ class SlackChannel(AccountsChannel[SlackConnection]):
 
 
 class _Shown:
-    """`Progress` that keeps the last `platform_id`."""
+    """`Progress` that keeps the ids of the messages shown so far."""
 
-    def __init__(self, platform_id: str, progress: Progress) -> None:
-        """Take the current `platform_id` and the progress to forward to."""
-        self.platform_id = platform_id
+    def __init__(self, message_ids: tuple[str, ...], progress: Progress) -> None:
+        """Take the present ids and the progress to forward to."""
+        self.message_ids = message_ids
         self._progress = progress
 
-    async def __call__(self, platform_id: str) -> None:
-        """Store and forward a new `platform_id`."""
-        self.platform_id = platform_id
-        await self._progress(platform_id)
+    async def __call__(self, message_ids: tuple[str, ...]) -> None:
+        """Keep and forward the new ids."""
+        self.message_ids = message_ids
+        await self._progress(message_ids)
 
 
 class _PartialEdits:
@@ -201,6 +201,10 @@ class _PartialEdits:
             return False
         self._left -= 1
         return True
+
+
+def _is_file(message: str) -> bool:
+    return message.startswith(FILE)
 
 
 def _is_place(conversation: Conversation) -> bool:

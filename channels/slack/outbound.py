@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
-from channels._shared.showing import shown_by
 from channels.slack.blocks import markdown, small
 from channels.slack.cards import card
 from channels.slack.files import FILE
@@ -62,7 +61,7 @@ class SlackRenderer:
             return self._beginning(showing.text)
         else:
             parts = self._final(showing.text, form)
-        there = len(shown_by(showing.slot.platform_id))
+        there = len(showing.slot.message_ids)
         if showing.slot.uncertain and there < len(parts):
             # Stored messages are certain; the one after them was in flight.
             parts[there] = parts[there].sent_again()
@@ -120,7 +119,7 @@ class SlackRenderer:
 
 def _card(showing: RenderedSlot, form: Form) -> list[Part]:
     """Return a card in its form; once its rows went as files, they stay so."""
-    parts, there = card(showing.rows), shown_by(showing.slot.platform_id)
+    parts, there = card(showing.rows), showing.slot.message_ids
     more = sum(one.startswith(FILE) for one in there) > sum(isinstance(part, FilePart) for part in parts)
     return card(showing.rows, filed=True) if more or form is not Form.WHOLE else parts
 

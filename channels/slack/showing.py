@@ -1,7 +1,6 @@
 """Synchronisation of a conversation's messages with the parts of a slot, in one workspace. Used by `adapter`.
 
-A slot's `platform_id` is the timestamps of its messages, in order, joined by commas; a file's id stands for its
-message: `1795248720.000100,F0AA`.
+The ids of a slot's messages are their timestamps; a file's id stands for its message: `1795248720.000100`, `F0AA`.
 
 After an uncertain send the message is looked up before anything is sent: Slack has no idempotency key. Each message
 carries its slot and index as metadata, which people do not see; a file has a mark of both in its name.
@@ -162,7 +161,7 @@ class SlackMessageSync(showing.MessageSync[Part]):
         self.digests.put(self._key(message), part.digest)
         return True
 
-    async def act(self, post: Post) -> str:
+    async def act(self, post: Post) -> tuple[str, ...]:
         """Add a reaction to a message, or pin it, and return its id. Repeating it changes nothing."""
         if not post.message:
             raise SendFailed(NEVER_SHOWN, outcome=SendOutcome.DEAD, creating=False)
@@ -176,7 +175,7 @@ class SlackMessageSync(showing.MessageSync[Part]):
             return post.message
 
         await self._call(SlackAct.MARK, ask)
-        return post.message
+        return (post.message,)
 
     async def _delete(self, message: str) -> None:
         async def ask(_: Json) -> str:

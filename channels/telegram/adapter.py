@@ -59,7 +59,7 @@ class TelegramChannel(AccountsChannel[TelegramConnection]):
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Make a slot's messages equal to its content; an empty slot has none."""
         conversation = showing.slot.conversation
         account = self._sender(conversation, is_place=_is_place(conversation), place="chat")
@@ -75,7 +75,7 @@ class TelegramChannel(AccountsChannel[TelegramConnection]):
         post = showing.slot.post
         if post is not None and post.is_act:
             return await sync.act(post)
-        parts, shown = self._renderer.parts(showing), showing.slot.platform_id
+        parts, shown = self._renderer.parts(showing), showing.slot.message_ids
         return await (sync.grow(parts, shown) if showing.partial else sync.show(parts, shown, progress))
 
     # --- in -----------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
-from channels._shared.showing import shown_by
 from channels.telegram.cards import card
 from channels.telegram.formatted_text import FormattedText, clean, finish, joined, split, units
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
@@ -73,7 +72,7 @@ class TelegramRenderer:
             return self._beginning(showing)
         else:
             parts = self._final(showing)
-        there = len(shown_by(showing.slot.platform_id))
+        there = len(showing.slot.message_ids)
         if showing.slot.uncertain and there < len(parts):
             # Stored messages are certain; the one after them was in flight.
             parts[there] = parts[there].sent_again()
@@ -116,7 +115,7 @@ class TelegramRenderer:
         caption = self._caption(showing)
         file, path, size = showing.slot.file, showing.path, size_of(showing.path)
         can = 0 < size <= UPLOAD_BYTES
-        if file is not None and (can or showing.slot.platform_id):
+        if file is not None and (can or showing.slot.message_ids):
             name = plain(file.name).replace('"', "'")[:NAME_CHARS] or file.file
             photo = can and path is not None and is_photo(path, size)
             spoken = file.media_type == SPEECH

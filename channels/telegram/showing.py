@@ -1,7 +1,4 @@
-"""Synchronisation of a chat's messages with the parts of a slot, over one bot. Used by `adapter`.
-
-A slot's `platform_id` is the ids of its messages, in order, joined by commas: `101,102`.
-"""
+"""Synchronisation of a chat's messages with the parts of a slot, over one bot. Used by `adapter`."""
 
 from __future__ import annotations
 
@@ -121,7 +118,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         self.digests.put(self._key(message), part.digest)
         return True
 
-    async def act(self, post: Post) -> str:
+    async def act(self, post: Post) -> tuple[str, ...]:
         """Set the reaction to a message, or pin it, and return its id. Repeating it changes nothing."""
         if not post.message:
             raise SendFailed(NEVER_SHOWN, outcome=SendOutcome.DEAD, creating=False)
@@ -134,7 +131,7 @@ class TelegramMessageSync(showing.MessageSync[Part]):
         reaction = {"reaction": [{"type": "emoji", "emoji": post.emoji}]}
         payload = reaction if post.act is PostAct.REACT else {"disable_notification": True}
         await self._call(TelegramAct.MARK, ask, payload)
-        return post.message
+        return (post.message,)
 
     async def _delete(self, message: str) -> None:
         async def ask(_payload: Json) -> str:

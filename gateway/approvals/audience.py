@@ -101,4 +101,4 @@ def card_slots(
 
 def is_shown_by(slot: Slot, conversation: Conversation, message: str) -> bool:
     """Return whether this message of this conversation shows the slot, or a part of it."""
-    return slot.conversation == conversation and bool(message) and message in slot.platform_id.split(",")
+    return slot.conversation == conversation and bool(message) and message in slot.message_ids

@@ -108,8 +108,8 @@ class Slot:
     """Desired version; grows with each change."""
     sent_version: int
     """Version shown now, 0 before the first send."""
-    platform_id: str
-    """Platform's ids of the messages that show it, in the channel's own format. Empty before the first send."""
+    message_ids: tuple[str, ...]
+    """Ids of the messages that show it, in their order, as the channel names them. Empty before the first send."""
     state: SlotState
     attempts: int
     """Send attempts of this version."""

@@ -192,9 +192,9 @@ class MessageActor:
         """
         self._sends_last = False
 
-    def shown(self, slot: Slot, path: SendPath, platform_id: str) -> None:
+    def shown(self, slot: Slot, path: SendPath, message_ids: tuple[str, ...]) -> None:
         """Note a version that was shown. Call before the write to the store."""
-        self._slot, self._path = replace(slot, platform_id=platform_id, sent_version=slot.version), path
+        self._slot, self._path = replace(slot, message_ids=message_ids, sent_version=slot.version), path
         self.grows = self.by.goes_on is not None and self.by.goes_on(self, self._slot)
         if self.grows and slot.kind is SlotKind.ANSWER:
             self._quiet_until = self.by.clock.monotonic() + min(path.every_s(created=True), EDIT_EVERY_S)
@@ -312,10 +312,10 @@ class _Attempt:
             self.by.log.exception("a channel broke while sending", slot=slot.id)
             await self._failed(self._doubt("The channel failed."))
 
-    async def __call__(self, platform_id: str) -> None:
+    async def __call__(self, message_ids: tuple[str, ...]) -> None:
         """Store the parts shown so far, then wait to send the next one. Raises `SendFailed` if that takes too long."""
         self._parts += 1
-        await self._record(lambda: self.by.outbox.slot_part(self.slot, platform_id))
+        await self._record(lambda: self.by.outbox.slot_part(self.slot, message_ids))
         await self._wait(PARTS_WITHIN_S - self._waited_s)
 
     async def _wait(self, patience_s: float) -> None:
@@ -333,13 +333,13 @@ class _Attempt:
         within_s = by.send_within_s + file_may_take_s(_length(rendered.path))
         try:
             async with asyncio.timeout(within_s):
-                platform_id = await channel.show(rendered, self)
+                message_ids = await channel.show(rendered, self)
         except TimeoutError as error:
             raise self._doubt(f"No answer within {within_s:.0f} s.") from error
-        self.actor.shown(slot, self.path, platform_id)
+        self.actor.shown(slot, self.path, message_ids)
         await by.points.hit("J18")
         unsettled = self.actor.in_doubt
-        await self._record(lambda: by.outbox.slot_sent(slot, platform_id, unsettled=unsettled))
+        await self._record(lambda: by.outbox.slot_sent(slot, message_ids, unsettled=unsettled))
         await by.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await by.points.hit("J9")
@@ -403,7 +403,7 @@ class _Attempt:
 
     def _doubt(self, why: str) -> SendFailed:
         """Return an uncertain failure: of a create, unless this was an edit that had added no message yet."""
-        creating = not self.slot.platform_id or self._parts > 0
+        creating = not self.slot.message_ids or self._parts > 0
         return SendFailed(why, outcome=SendOutcome.UNCERTAIN, creating=creating)
 
     async def _failed(self, failed: SendFailed) -> None:
@@ -446,7 +446,7 @@ class _Attempt:
         """
         slot, outbox = self.slot, self.by.outbox
         if slot.stands:
-            await self._record(lambda: outbox.slot_sent(slot, slot.platform_id))
+            await self._record(lambda: outbox.slot_sent(slot, slot.message_ids))
             return
         await self._record(lambda: outbox.slot_dead(slot, why))
         if slot.session is None or slot.kind is SlotKind.STATUS:
@@ -455,7 +455,7 @@ class _Attempt:
         await self._record(lambda: outbox.tell_owners(f"dead/{self.path.chat}", text, self.by.owners))
 
 
-async def _ignore_parts(platform_id: str) -> None:
+async def _ignore_parts(message_ids: tuple[str, ...]) -> None:
     """Ignore the ids of parts; a `Progress`. A draft's messages are those that delivery made."""
 
 

@@ -21,10 +21,10 @@ from gateway.ports import Audit
 
 PAGE = 500
 """Rows read per query."""
-_EARLIER_NAME = {"basis": "because"}
+_EARLIER_NAMES = {"basis": "because"}
 """Names under which a row's hash covers a field: those of the first version, since a hash that is written stays."""
 _COVERED = {
-    _EARLIER_NAME.get(field.name, field.name): field.name
+    _EARLIER_NAMES.get(field.name, field.name): field.name
     for field in fields(AuditRow)
     if field.name not in ("prev_hash", "hash")
 }

@@ -52,8 +52,8 @@ class Sink(Protocol):
 class Progress(Protocol):
     """Callback that stores the shown part of a slot. Called after each message of a slot that needs several."""
 
-    async def __call__(self, platform_id: str) -> None:
-        """Store this as the slot's `platform_id`, so that a retry continues after it."""
+    async def __call__(self, message_ids: tuple[str, ...]) -> None:
+        """Store these as the slot's messages, so that a retry continues after it."""
         ...
 
 
@@ -69,8 +69,8 @@ class Channel(Protocol):
         """Serve until cancelled. Called once, as one task of the daemon."""
         ...
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Make the messages of `showing.slot.platform_id`, none at first, show this content. Return the new id.
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
+        """Make the messages of `showing.slot.message_ids`, none at first, show this content. Return their ids now.
 
         Existing messages are edited, missing ones added and surplus ones removed. Idempotent except for an added
         message (`SendFailed.creating`).

@@ -160,8 +160,8 @@ class Outbox(Protocol):
         """Return whether `claim_slots` would return anything for these channels now."""
         ...
 
-    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
-        """Mark this version as sent, shown as `platform_id`.
+    async def slot_sent(self, slot: Slot, message_ids: tuple[str, ...], *, unsettled: bool = False) -> None:
+        """Mark this version as sent, shown by these messages.
 
         `unsettled`: an edit to an older version may still take effect. The same is assumed when another node sent the
         previous version, since it may have died while editing it. A minute later `fire_timers` shows the newest version
@@ -169,8 +169,8 @@ class Outbox(Protocol):
         """
         ...
 
-    async def slot_part(self, slot: Slot, platform_id: str) -> None:
-        """Store the `platform_id` of the part shown so far; the rest is not uncertain. The slot keeps its state."""
+    async def slot_part(self, slot: Slot, message_ids: tuple[str, ...]) -> None:
+        """Store the messages that show its beginning so far; the rest is not uncertain. The slot keeps its state."""
         ...
 
     async def slot_retry(

@@ -131,6 +131,16 @@ def load_conversation(text: str) -> Conversation:
     return Conversation(channel=channel, account=account, chat=chat, thread=thread)
 
 
+def dump_message_ids(ids: tuple[str, ...]) -> str:
+    """Return the ids of a slot's messages as text: joined by commas, which no id has."""
+    return ",".join(ids)
+
+
+def load_message_ids(text: str) -> tuple[str, ...]:
+    """Read the text that `dump_message_ids` wrote."""
+    return tuple(text.split(",")) if text else ()
+
+
 def storable(text: str) -> str:
     """Return `text` with half surrogate pairs replaced by U+FFFD: platforms send them, and UTF-8 cannot hold them."""
     return mended(text)

@@ -24,6 +24,7 @@ from gateway.store.codec import (
     RESULT,
     dump_conversation,
     dump_json,
+    dump_message_ids,
     to_us,
 )
 from gateway.store.kernel.rows import MessageRow, SessionRow, SlotRow, StepRow, TurnRow, WaitRow
@@ -262,7 +263,7 @@ SLOTS = RowColumns[SlotRow](
         Column("waits", "slot.waits", _ids, fixed=True),
         Column("version", "slot.version"),
         Column("sent_version", "slot.sent_version"),
-        Column("platform_id", "slot.platform_id"),
+        Column("platform_id", "slot.message_ids", dump_message_ids),
         Column("state", "slot.state._value_"),
         Column("attempts", "slot.attempts"),
         Column("uncertain", "slot.uncertain", int),

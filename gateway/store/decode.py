@@ -33,6 +33,7 @@ from gateway.store.codec import (
     from_us,
     load_conversation,
     load_json,
+    load_message_ids,
 )
 from gateway.system.logging_setup import log
 
@@ -251,7 +252,7 @@ def slot_of(columns: Columns) -> Slot:
         file=None if file is None else KEPT_FILE.load(file),
         version=version,
         sent_version=sent_version,
-        platform_id=platform_id,
+        message_ids=load_message_ids(platform_id),
         state=SlotState(state),
         attempts=attempts,
         uncertain=bool(uncertain),

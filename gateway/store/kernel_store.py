@@ -340,13 +340,13 @@ class KernelStore(ABC):
 
         return await self.claim_due(take, limit, wait_s)
 
-    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
+    async def slot_sent(self, slot: Slot, message_ids: tuple[str, ...], *, unsettled: bool = False) -> None:
         """Record the version that is shown."""
-        await self.run(lambda part: outbox.slot_sent(part, slot, platform_id, unsettled=unsettled))
+        await self.run(lambda part: outbox.slot_sent(part, slot, message_ids, unsettled=unsettled))
 
-    async def slot_part(self, slot: Slot, platform_id: str) -> None:
+    async def slot_part(self, slot: Slot, message_ids: tuple[str, ...]) -> None:
         """Record the messages shown so far."""
-        await self.run(lambda part: outbox.slot_part(part, slot, platform_id))
+        await self.run(lambda part: outbox.slot_part(part, slot, message_ids))
 
     async def slot_retry(
         self, slot: Slot, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True

@@ -215,23 +215,23 @@ class ChannelContract(CardContract, FileContract):
     @needs(Can.SENDS)
     async def test_an_edit_twice_is_the_same_as_once(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
-        id = await channel.show(showing(where, "one"), no_progress)
-        assert id
+        ids = await channel.show(showing(where, "one"), no_progress)
+        assert ids
         for _ in range(2):
-            assert await channel.show(showing(where, "two", shown=id), no_progress) == id
+            assert await channel.show(showing(where, "two", shown=ids), no_progress) == ids
             assert [one.text for one in rig.shown(where)] == ["two"]
 
     @needs(Can.SENDS)
     async def test_edit_adds_missing_and_removes_surplus_messages(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         short, long = "short", "\n".join(f"Line {n:06}." for n in range(800))
-        id = await channel.show(showing(where, short), no_progress)
-        id = await channel.show(showing(where, long, shown=id), no_progress)
+        ids = await channel.show(showing(where, short), no_progress)
+        ids = await channel.show(showing(where, long, shown=ids), no_progress)
         assert is_whole(rig.shown(where), long)
-        id = await channel.show(showing(where, short, shown=id), no_progress)
+        ids = await channel.show(showing(where, short, shown=ids), no_progress)
         assert [one.text for one in rig.shown(where)] == [short]
         for _ in range(2):
-            id = await channel.show(showing(where, "", shown=id), no_progress)
+            ids = await channel.show(showing(where, "", shown=ids), no_progress)
             assert rig.shown(where) == []
 
     @needs(Can.SENDS)
@@ -239,20 +239,20 @@ class ChannelContract(CardContract, FileContract):
         """Somebody deleted it, perhaps."""
         where, channel = await met(rig), rig.channel
         shown = showing(where, "one")
-        id = await channel.show(shown, no_progress)
-        await channel.show(showing(where, "", shown=id), no_progress)
-        again = replace(shown.slot, platform_id=id, version=3, sent_version=2, once_more=True)
-        assert await channel.show(replace(shown, slot=again), no_progress) == id
+        ids = await channel.show(shown, no_progress)
+        await channel.show(showing(where, "", shown=ids), no_progress)
+        again = replace(shown.slot, message_ids=ids, version=3, sent_version=2, once_more=True)
+        assert await channel.show(replace(shown, slot=again), no_progress) == ids
         assert rig.shown(where) == []
 
     @needs(Can.SENDS)
     async def test_interrupted_send_continues_after_the_sent_part(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
         text = "\n".join(f"Line {n:06}." for n in range(800))
-        so_far: list[str] = []
+        so_far: list[tuple[str, ...]] = []
 
-        async def stop(platform_id: str) -> None:
-            so_far.append(platform_id)
+        async def stop(message_ids: tuple[str, ...]) -> None:
+            so_far.append(message_ids)
             raise SendFailed(outcome=SendOutcome.WAIT)
 
         with pytest.raises(SendFailed):
@@ -283,18 +283,18 @@ class ChannelContract(CardContract, FileContract):
     @needs(Can.SENDS)
     async def test_platform_failure_fails_the_send_and_typing_reports_bans(self, rig: Rig) -> None:
         where, channel = await met(rig), rig.channel
-        id = await channel.show(showing(where, "before"), no_progress)
+        ids = await channel.show(showing(where, "before"), no_progress)
         for name, outcome in rig.failures.items():
             async with rig.failing(name):
                 with pytest.raises(SendFailed) as failed:
                     await channel.show(showing(where, f"send {name}"), no_progress)
                 assert (name, failed.value.outcome) == (name, outcome)
                 with pytest.raises(SendFailed) as failed:
-                    await channel.show(showing(where, f"edit {name}", shown=id), no_progress)
+                    await channel.show(showing(where, f"edit {name}", shown=ids), no_progress)
                 assert not failed.value.creating
                 assert await refusal_of_typing(channel, where) in (None, SendOutcome.WAIT), name
             rig.engine.clock.advance(60)  # what was forbidden for a while is tried again
-        await channel.show(showing(where, "after", shown=id), no_progress)
+        await channel.show(showing(where, "after", shown=ids), no_progress)
         assert "after" in [one.text for one in rig.shown(where)]
 
     @needs(Can.TYPING)

@@ -414,7 +414,7 @@ async def met(rig: Rig) -> Conversation:
     await rig.settled(await rig.say(Who.BOB, "hello", where))
     await rig.until(rig.at_rest)
     for one in rig.shown(where):
-        await rig.channel.show(showing(where, "", shown=one.id), no_progress)
+        await rig.channel.show(showing(where, "", shown=(one.id,)), no_progress)
     return where
 
 
@@ -422,12 +422,12 @@ def showing(
     where: Conversation,
     text: str,
     *,
-    shown: str = "",
+    shown: tuple[str, ...] = (),
     uncertain: bool = False,
     file: Artifact | None = None,
     path: Path | None = None,
 ) -> RenderedSlot:
-    """Return a slot for a channel to show: an answer or a file. `shown`: the platform id of the visible message."""
+    """Return a slot for a channel to show: an answer or a file. `shown`: the ids of the messages that are there."""
     slot = Slot(
         id=SlotId("o1"),
         conversation=where,
@@ -440,7 +440,7 @@ def showing(
         file=file,
         version=1,
         sent_version=0,
-        platform_id=shown,
+        message_ids=shown,
         state=SlotState.SENDING,
         attempts=1,
         uncertain=uncertain,
@@ -450,7 +450,7 @@ def showing(
     return RenderedSlot(slot=slot, text=text, path=path)
 
 
-async def no_progress(platform_id: str) -> None:
+async def no_progress(message_ids: tuple[str, ...]) -> None:
     """Ignore the progress of a send."""
 
 

@@ -199,7 +199,7 @@ class WayOut(Pair):
             slots = await world.store.claim_slots(node, ["telegram", "slack"], limit)
             for slot in slots:
                 if slot.session is None:  # an alert, which is no row of a session
-                    await world.store.slot_sent(slot, "m")
+                    await world.store.slot_sent(slot, ("m",))
             world.claimed += [slot for slot in slots if slot.session is not None]
             return list(slots)
 
@@ -218,10 +218,10 @@ class WayOut(Pair):
             if slot is None:
                 return NOTHING
             if how == "sent":
-                made, unsettled = slot.platform_id or f"m{slot.attempts}", slot.version % 3 == 0
+                made, unsettled = slot.message_ids or (f"m{slot.attempts}",), slot.version % 3 == 0
                 return await world.store.slot_sent(slot, made, unsettled=unsettled)
             if how == "part":
-                return await world.store.slot_part(slot, f"m{slot.attempts}")
+                return await world.store.slot_part(slot, (f"m{slot.attempts}",))
             if how == "over":
                 return await world.store.slot_overwritten(slot.id, slot.version)
             if how == "dead":

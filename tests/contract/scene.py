@@ -238,7 +238,7 @@ class Scene:
         shown: list[Slot] = []
         while claimed := await self.store.claim_slots(NODE, ["telegram", "slack"], 50):
             for slot in claimed:
-                await self.store.slot_sent(slot, slot.platform_id or f"m-{slot.id}")
+                await self.store.slot_sent(slot, slot.message_ids or (f"m-{slot.id}",))
             shown.extend(claimed)
         return shown
 

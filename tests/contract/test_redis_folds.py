@@ -172,10 +172,10 @@ async def test_unsettled_turn_is_not_folded(scene: FamilyScene) -> None:
     assert await fold(scene.store) == 1  # looked at, and put off
     assert await fold(scene.store) == 0
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(slot, "m1")
+    await scene.store.slot_sent(slot, ("m1",))
     scene.clock.advance(3601)
     assert await fold(scene.store) == 1
-    assert (await scene.slot_of(lease.turn, SlotKind.ANSWER)).platform_id == "m1"
+    assert (await scene.slot_of(lease.turn, SlotKind.ANSWER)).message_ids == ("m1",)
 
 
 async def test_a_folded_row_that_changes_is_stored_whole(scene: FamilyScene, url: str) -> None:

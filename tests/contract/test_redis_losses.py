@@ -296,7 +296,7 @@ async def test_a_node_that_knows_of_more_counts_a_loss_again(world: World) -> No
     for told in (first, again[0]):  # in the chat, one after the other
         [slot] = await one.store.claim_slots(NODE, ["telegram"], 9)
         assert slot.text == told.sentence
-        await one.store.slot_sent(slot, "m")
+        await one.store.slot_sent(slot, ("m",))
 
 
 async def test_a_loss_that_takes_a_life_counts_what_there_was(world: World) -> None:

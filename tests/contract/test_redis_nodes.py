@@ -228,7 +228,7 @@ async def _a_plain_turn(scene: Scene) -> None:
         (claimed,) = await worker
         await _answer(scene, claimed)
         (slot,) = await sender
-        await scene.store.slot_sent(slot, "m1")
+        await scene.store.slot_sent(slot, ("m1",))
 
 
 async def _answer(scene: Scene, claimed: Claimed) -> None:

@@ -22,7 +22,7 @@ async def _claim(scene: Scene, node: NodeId = NODE) -> Slot:
 
 async def _send(scene: Scene, node: NodeId = NODE) -> Slot:
     slot = await _claim(scene, node)
-    await scene.store.slot_sent(slot, slot.platform_id or "m")
+    await scene.store.slot_sent(slot, slot.message_ids or ("m",))
     return await scene.slot(slot.id)
 
 
@@ -61,7 +61,7 @@ async def _again(scene: Scene, of: Slot, node: NodeId = NODE) -> None:
     assert await scene.store.fire_timers() == 1
     again = await _claim(scene, node)
     assert (again.id, again.version, again.text, again.stands) == (of.id, of.version + 1, of.text, True)
-    await scene.store.slot_sent(again, again.platform_id)
+    await scene.store.slot_sent(again, again.message_ids)
     await _nothing_more(scene)
 
 
@@ -129,7 +129,7 @@ async def test_new_version_does_not_count_as_shown(scene: Scene) -> None:
     await _send(scene)
     await scene.press(asked.wait)
     edit = await _claim(scene)
-    await scene.store.slot_sent(edit, "m", unsettled=True)
+    await scene.store.slot_sent(edit, ("m",), unsettled=True)
     scene.clock.advance(SETTLED_S + 1)
     assert await scene.store.fire_timers() == 1
     assert (await scene.slot(edit.id)).stands
@@ -142,7 +142,7 @@ async def test_last_text_may_be_overwritten_by_its_senders_edit(scene: Scene) ->
     lease = await _begun(scene)
     await _ends(scene, lease)
     last = await _claim(scene)
-    await scene.store.slot_sent(last, "m", unsettled=True)
+    await scene.store.slot_sent(last, ("m",), unsettled=True)
     await _again(scene, await scene.slot(last.id))
 
 
@@ -152,7 +152,7 @@ async def test_draft_shown_by_a_life_is_known_when_reported_twice(scene: Scene) 
     await scene.store.open_slot(lease, _new("Once"))
     beginning = await _claim(scene)
     for _ in range(2):
-        await scene.store.slot_sent(beginning, "m")
+        await scene.store.slot_sent(beginning, ("m",))
     await _ends(scene, lease)
     await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
 
@@ -195,7 +195,7 @@ async def test_a_beginning_that_was_sent_late_is_edited_too(scene: Scene) -> Non
     await scene.store.open_slot(lease, _new("Once"))
     beginning = await _claim(scene)
     await _ends(scene, lease)
-    await scene.store.slot_sent(beginning, "m")
+    await scene.store.slot_sent(beginning, ("m",))
     await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
 
 
@@ -246,6 +246,6 @@ async def test_version_under_way_is_followed_by_a_repeat(scene: Scene) -> None:
     edit = await _claim(scene)
     scene.clock.advance(2)
     assert await scene.store.fire_timers() == 1
-    await scene.store.slot_sent(edit, "m")
+    await scene.store.slot_sent(edit, ("m",))
     assert (await _send(scene)).version == edit.version + 1
     await _nothing_more(scene)

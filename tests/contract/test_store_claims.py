@@ -205,7 +205,7 @@ async def test_next_slot_is_handed_out_after_the_one_before(scene: Scene) -> Non
     await scene.store.plan(lease, answer(), given=[], slots=[said("a"), said("b")])
     (first,) = await scene.store.claim_slots(NODE, CHANNELS, 5, wait_s=LONG_S)
     async with waiting_for_slots(scene) as claim:
-        await scene.store.slot_sent(first, "m1")
+        await scene.store.slot_sent(first, ("m1",))
     assert claim.result() == ["b"]
 
 

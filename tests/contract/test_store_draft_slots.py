@@ -98,7 +98,7 @@ async def test_the_answer_takes_the_slot_over(scene: Scene, ends: bool) -> None:
         await scene.store.plan(lease, answer(), given=[], slots=[early("Once", n=2)])
     slot = await scene.slot(EARLY)
     assert _shown(slot) == ("Once", 2, 1, SlotState.DUE)
-    assert (slot.n, slot.platform_id) == (2, f"m-{EARLY}")
+    assert (slot.n, slot.message_ids) == (2, (f"m-{EARLY}",))
     assert await _texts(scene) == ["Once"]
 
 
@@ -109,7 +109,7 @@ async def test_a_version_on_its_way_is_followed_by_the_answer(scene: Scene) -> N
     (sending,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
     await _end(scene, lease, TurnState.FAILED, early("Once upon a time."))
     assert _shown(await scene.slot(EARLY)) == ("Once upon a time.", 2, 0, SlotState.SENDING)
-    await scene.store.slot_sent(sending, "m")
+    await scene.store.slot_sent(sending, ("m",))
     assert _shown(await scene.slot(EARLY)) == ("Once upon a time.", 2, 1, SlotState.DUE)
 
 

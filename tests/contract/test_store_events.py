@@ -28,7 +28,7 @@ async def _told(store: Store) -> list[str]:
             assert slot.kind in {SlotKind.REPLY, SlotKind.REFUSAL}
             assert (slot.conversation, slot.session) == (CHAT, None)
             found.append(slot.text)
-            await store.slot_sent(slot, "m")
+            await store.slot_sent(slot, ("m",))
     return found
 
 

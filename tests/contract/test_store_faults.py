@@ -100,7 +100,7 @@ async def test_transition_that_failed_anywhere_can_be_repeated(world: World, who
     assert await done(lambda: store.start_step(lease, 1, wait.id, beginning(1))) is StartOutcome.STARTED
     assert await done(lambda: store.finish_step(lease, 1, result(), [said("Look.")]))
     (slot,) = await done(lambda: store.claim_slots(NODE, ["telegram"], 5))
-    await done(lambda: store.slot_sent(slot, "m"))
+    await done(lambda: store.slot_sent(slot, ("m",)))
     assert await done(
         lambda: store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[said("Done.")], timers=[])
     )

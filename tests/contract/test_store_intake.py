@@ -437,7 +437,7 @@ async def test_a_stranger_is_refused_once_a_day(store: Store, clock: FakeClock) 
         for slot in claimed:
             assert (slot.kind, slot.text, slot.conversation) == (SlotKind.REFUSAL, "Not for you.", chat(5))
             assert (slot.session, slot.turn) == (None, None)
-            await store.slot_sent(slot, "1")
+            await store.slot_sent(slot, ("1",))
         refused.append(len(claimed))
     assert refused == [1, 0, 0, 1]
 

@@ -82,7 +82,7 @@ async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> 
         assert len(claimed) == 1
         assert await _claim(scene) == []
         texts.append(claimed[0].text)
-        await scene.store.slot_sent(claimed[0], "1")
+        await scene.store.slot_sent(claimed[0], ("1",))
     assert texts == ["a", "b", "c"]
 
 
@@ -125,7 +125,7 @@ async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) ->
     assert [slot.text for slot in first] == ["for an owner", *["No."] * REFUSALS_AT_ONCE]
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
     assert not await store.any_due(CHANNELS)
-    await store.slot_sent(first[1], "1")
+    await store.slot_sent(first[1], ("1",))
     (next_one,) = await store.claim_slots(NODE, CHANNELS, 50)
     assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
     assert (await store.counts()).due_slots == 20 - REFUSALS_AT_ONCE - 1
@@ -141,9 +141,9 @@ async def test_a_sent_slot_is_done(scene: Scene) -> None:
     """It has the platform's id, and nothing is due."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_sent(slot, "m7")
+    await scene.store.slot_sent(slot, ("m7",))
     done = await scene.slot(slot.id)
-    assert (done.state, done.platform_id, done.version, done.sent_version) == (SlotState.SENT, "m7", 1, 1)
+    assert (done.state, done.message_ids, done.version, done.sent_version) == (SlotState.SENT, ("m7",), 1, 1)
     assert (done.attempts, done.uncertain) == (0, False)
     assert await _claim(scene) == []
 
@@ -170,7 +170,7 @@ async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) 
         await scene.store.slot_retry(slot, seconds(0), uncertain=uncertain)
         slot = await _one(scene)
         assert slot.uncertain
-    await scene.store.slot_sent(slot, "m")
+    await scene.store.slot_sent(slot, ("m",))
     assert not (await scene.slot(slot.id)).uncertain
 
 
@@ -189,14 +189,14 @@ async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None
     """A repetition goes on behind it; what is not whole was not sent."""
     await _say(scene, "a", "b")
     slot = await _one(scene)
-    await scene.store.slot_part(slot, "1")
+    await scene.store.slot_part(slot, ("1",))
     part = await scene.slot(slot.id)
-    assert (part.state, part.platform_id, part.sent_version) == (SlotState.SENDING, "1", 0)
+    assert (part.state, part.message_ids, part.sent_version) == (SlotState.SENDING, ("1",), 0)
     await scene.store.slot_retry(slot, seconds(0), uncertain=True)
     again = await _one(scene)
-    assert (again.text, again.platform_id, again.uncertain) == ("a", "1", True)
-    await scene.store.slot_part(again, "1 2")
-    await scene.store.slot_sent(again, "1 2")
+    assert (again.text, again.message_ids, again.uncertain) == ("a", ("1",), True)
+    await scene.store.slot_part(again, ("1", "2"))
+    await scene.store.slot_sent(again, ("1", "2"))
     assert (await scene.slot(slot.id)).state is SlotState.SENT
 
 
@@ -217,7 +217,7 @@ async def test_a_part_that_is_stored_settles_the_doubt(scene: Scene) -> None:
     await scene.store.slot_retry(slot, seconds(0), uncertain=True)
     again = await _one(scene)
     assert again.uncertain
-    await scene.store.slot_part(again, "1")
+    await scene.store.slot_part(again, ("1",))
     assert not (await scene.slot(slot.id)).uncertain
 
 
@@ -239,9 +239,9 @@ async def test_a_new_version_of_a_sent_slot_is_due_at_once(scene: Scene) -> None
     asked, shown = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    assert (edit.id, edit.platform_id, edit.version, edit.sent_version) == (shown.id, shown.platform_id, 2, 1)
+    assert (edit.id, edit.message_ids, edit.version, edit.sent_version) == (shown.id, shown.message_ids, 2, 1)
     assert edit.attempts == 1
-    await scene.store.slot_sent(edit, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.message_ids)
     done = await scene.slot(shown.id)
     assert (done.state, done.sent_version) == (SlotState.SENT, 2)
 
@@ -254,7 +254,7 @@ async def test_change_of_a_dead_card_is_retried(scene: Scene) -> None:
     await scene.store.slot_dead(edit, "an outage")
     await scene.press(asked.waits[1], deny())
     again = await _one(scene)
-    assert (again.id, again.platform_id, again.version, again.attempts) == (shown.id, shown.platform_id, 3, 1)
+    assert (again.id, again.message_ids, again.version, again.attempts) == (shown.id, shown.message_ids, 3, 1)
 
 
 async def test_press_on_an_outdated_dead_card_retries_its_change(scene: Scene) -> None:
@@ -265,8 +265,8 @@ async def test_press_on_an_outdated_dead_card_retries_its_change(scene: Scene) -
     assert await _claim(scene) == []
     assert (await scene.press(asked.wait)).result is PressResult.ALREADY
     again = await _one(scene)
-    assert (again.id, again.platform_id, again.attempts) == (shown.id, shown.platform_id, 1)
-    await scene.store.slot_sent(again, again.platform_id)
+    assert (again.id, again.message_ids, again.attempts) == (shown.id, shown.message_ids, 1)
+    await scene.store.slot_sent(again, again.message_ids)
     await scene.press(asked.wait)
     assert await _claim(scene) == []
 
@@ -291,7 +291,7 @@ async def test_a_result_for_an_older_version_leaves_the_slot_due(scene: Scene, h
     assert (newer.version, newer.state) == (2, SlotState.SENDING)
     assert await _claim(scene) == []
     if how == "sent":
-        await scene.store.slot_sent(slot, "m1")
+        await scene.store.slot_sent(slot, ("m1",))
     elif how == "retry":
         await scene.store.slot_retry(slot, seconds(0), uncertain=False)
     else:
@@ -299,7 +299,7 @@ async def test_a_result_for_an_older_version_leaves_the_slot_due(scene: Scene, h
     again = await _one(scene)
     shown = how == "sent"
     assert (again.id, again.version, again.attempts) == (slot.id, 2, 1)
-    assert (again.sent_version, again.platform_id) == ((1, "m1") if shown else (0, ""))
+    assert (again.sent_version, again.message_ids) == ((1, ("m1",)) if shown else (0, ()))
 
 
 async def test_versions_that_nobody_sent_are_skipped(scene: Scene) -> None:
@@ -309,7 +309,7 @@ async def test_versions_that_nobody_sent_are_skipped(scene: Scene) -> None:
     await scene.press(asked.waits[1], deny())
     edit = await _one(scene)
     assert edit.version == 3
-    await scene.store.slot_sent(edit, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.message_ids)
     assert await _claim(scene) == []
 
 
@@ -318,8 +318,8 @@ async def test_version_before_the_first_send_is_sent_with_it(scene: Scene) -> No
     asked = await scene.parked(2)
     await scene.press(asked.wait)
     slot = await _one(scene)
-    assert (slot.version, slot.sent_version, slot.platform_id) == (2, 0, "")
-    await scene.store.slot_sent(slot, "m")
+    assert (slot.version, slot.sent_version, slot.message_ids) == (2, 0, ())
+    await scene.store.slot_sent(slot, ("m",))
     assert await _claim(scene) == []
 
 
@@ -330,11 +330,11 @@ async def test_newer_version_is_repeated_after_a_stale_edit(scene: Scene) -> Non
     await scene.press(asked.wait)
     edit = await _one(scene)
     assert await scene.store.slot_overwritten(shown.id, 1)  # while the newer one is on its way
-    await scene.store.slot_sent(edit, edit.platform_id)
+    await scene.store.slot_sent(edit, edit.message_ids)
     again = await _one(scene)
     assert (again.id, again.version, again.attempts, again.sent_version) == (shown.id, 3, 1, 2)
     assert again.stands  # it says what was shown already: should it be refused, nothing is lost
-    await scene.store.slot_sent(again, again.platform_id)
+    await scene.store.slot_sent(again, again.message_ids)
     assert await scene.store.slot_overwritten(shown.id, 2)  # after it was sent
     assert (await _one(scene)).version == 4
 
@@ -365,14 +365,14 @@ async def test_result_of_a_stale_claim_changes_nothing(scene: Scene, clock: Fake
     held = await _one(scene)
     assert (held.id, held.fence) == (stale.id, stale.fence + 1)
     saying = {
-        "sent": lambda: store.slot_sent(stale, "m"),
-        "part": lambda: store.slot_part(stale, "m"),
+        "sent": lambda: store.slot_sent(stale, ("m",)),
+        "part": lambda: store.slot_part(stale, ("m",)),
         "retry": lambda: store.slot_retry(stale, seconds(1), uncertain=False),
         "dead": lambda: store.slot_dead(stale, "no"),
     }
     await saying[what]()
     assert await scene.slot(stale.id) == held
-    await store.slot_sent(held, "m2")
+    await store.slot_sent(held, ("m2",))
     await saying[what]()  # later still
 
 
@@ -382,7 +382,7 @@ async def test_a_late_result_counts_while_nobody_claimed_again(scene: Scene, clo
     slot = await _one(scene)
     clock.advance(61)
     assert await scene.store.reclaim() == 1
-    await scene.store.slot_sent(slot, "m")
+    await scene.store.slot_sent(slot, ("m",))
     assert await _claim(scene) == []
 
 
@@ -391,8 +391,8 @@ async def test_a_slot_that_there_is_not_is_an_error(scene: Scene, what: str) -> 
     """Each store says so in the same words."""
     store, nowhere = scene.store, replace((await _sent_card(scene))[1], id=SlotId("o0"))
     saying = {
-        "sent": lambda: store.slot_sent(nowhere, "m"),
-        "part": lambda: store.slot_part(nowhere, "m"),
+        "sent": lambda: store.slot_sent(nowhere, ("m",)),
+        "part": lambda: store.slot_part(nowhere, ("m",)),
         "retry": lambda: store.slot_retry(nowhere, seconds(1), uncertain=False),
         "dead": lambda: store.slot_dead(nowhere, "no"),
     }

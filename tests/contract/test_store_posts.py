@@ -50,16 +50,16 @@ async def test_a_post_comes_back_with_all_that_it_says(scene: Scene) -> None:
 async def test_an_edit_is_a_version_of_the_same_slot(scene: Scene) -> None:
     first = await posted(scene)
     (slot,) = await due(scene)
-    await scene.store.slot_sent(slot, "41")
+    await scene.store.slot_sent(slot, ("41",))
     await posted(scene, new(first.turn, "two", slot=slot.id))
     (again,) = await due(scene)
-    assert (again.id, again.text, again.version, again.platform_id) == (slot.id, "two", 2, "41")
+    assert (again.id, again.text, again.version, again.message_ids) == (slot.id, "two", 2, ("41",))
 
 
 async def test_an_edit_of_another_sessions_post_changes_nothing(scene: Scene) -> None:
     first = await posted(scene)
     (slot,) = await due(scene)
-    await scene.store.slot_sent(slot, "41")
+    await scene.store.slot_sent(slot, ("41",))
     lease = await scene.planned(to=route(SessionId("chat:telegram/default/-1003")))
     await scene.store.finish_step(lease, 1, DONE, [new(first.turn, "mine", slot=slot.id)])
     assert await due(scene) == []
@@ -67,8 +67,8 @@ async def test_an_edit_of_another_sessions_post_changes_nothing(scene: Scene) ->
     assert (kept.text, kept.state) == ("one", SlotState.SENT)
 
 
-@pytest.mark.parametrize(("shown", "told"), [("41,42", "41"), ("", "")])
-async def test_a_pin_is_told_the_message_when_it_is_claimed(scene: Scene, shown: str, told: str) -> None:
+@pytest.mark.parametrize(("shown", "told"), [(("41", "42"), "41"), ((), "")])
+async def test_a_pin_is_told_the_message_when_it_is_claimed(scene: Scene, shown: tuple[str, ...], told: str) -> None:
     first = await posted(scene)
     (slot,) = await due(scene)
     await (scene.store.slot_sent(slot, shown) if shown else scene.store.slot_dead(slot, "blocked"))

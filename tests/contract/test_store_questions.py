@@ -199,7 +199,7 @@ async def test_a_models_question_is_answered_before_a_commands(scene: QuestionSc
     for n, wait in enumerate((asked, typed)):
         (card,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
         assert card.waits == (wait,)
-        await scene.store.slot_sent(card, f"{69 + n}")
+        await scene.store.slot_sent(card, (f"{69 + n}",))
     assert (await scene.write("Friday", reply_to="70")).answers
     assert await scene.answers(typed) == (("Friday",),)
     assert (await scene.write("Monday")).answers
@@ -209,7 +209,7 @@ async def test_a_models_question_is_answered_before_a_commands(scene: QuestionSc
 async def test_a_reply_to_the_card_answers(scene: QuestionScene) -> None:
     _, wait = await scene.asking()
     (card,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(card, "70,71")
+    await scene.store.slot_sent(card, ("70", "71"))
     assert (await scene.write("neither", reply_to="71")).answers
     assert await scene.answers(wait) == (("neither",),)
 
@@ -240,7 +240,7 @@ async def test_a_reply_answers_a_sub_session_that_works_on(scene: QuestionScene)
     wait = await scene.put(lease, scene.new(DAY))
     assert await scene.store.park(lease)
     (card,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(card, "70")
+    await scene.store.slot_sent(card, ("70",))
     for who, where, reply in ((BOB, CHAT, "70"), (ANN_TELEGRAM, OTHER_CHAT, "70"), (ANN_TELEGRAM, CHAT, "69")):
         assert not (await scene.write("Sunday", who=who, where=where, reply_to=reply)).answers
     assert (await scene.write("Sunday", reply_to="70")).answers

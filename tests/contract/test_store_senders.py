@@ -28,7 +28,7 @@ async def test_an_account_has_one_sender_at_a_time(scene: Scene, clock: FakeCloc
     bot = replace(CHAT, account="second")
     await _say(scene, "a", "b")
     (first,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(first, "m")
+    await scene.store.slot_sent(first, ("m",))
     await _say(scene, "c", where=bot)
     (other,) = await scene.store.claim_slots(OTHER_NODE, ["telegram"], 1)
     assert other.conversation == bot
@@ -45,7 +45,7 @@ async def test_claims_of_a_sender_renew_its_lease(scene: Scene, clock: FakeClock
     for after_s in (0, 4, 6):
         clock.advance(after_s)
         (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-        await scene.store.slot_sent(slot, "m")
+        await scene.store.slot_sent(slot, ("m",))
     await _say(scene, "d")
     clock.advance(LEASE_S - 0.1)
     assert await scene.store.claim_slots(OTHER_NODE, ["telegram"], 5) == []
@@ -57,7 +57,7 @@ async def test_a_later_life_of_the_sender_sends_on(scene: Scene) -> None:
     """Its earlier life sends nothing any more."""
     await _say(scene, "a", "b")
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(slot, "m")
+    await scene.store.slot_sent(slot, ("m",))
     assert await scene.store.claim_slots(NodeId("here#2"), ["telegram"], 5)
 
 
@@ -65,7 +65,7 @@ async def test_released_sender_wakes_another(scene: Scene) -> None:
     """And for another holder of what it held."""
     await _say(scene, "a", "b")
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    await scene.store.slot_sent(slot, "m")
+    await scene.store.slot_sent(slot, ("m",))
     assert await scene.store.hold("telegram/main", NODE, seconds(60))
     async with scene.store.event_bus.subscribe(SLOTS) as wakes:
         await scene.store.leave(NODE)

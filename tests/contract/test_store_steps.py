@@ -43,7 +43,7 @@ async def test_an_answer_is_stored_whole_with_its_calls(scene: Scene, clock: Fak
     assert [r.given for r in view.inputs] == [0]
     slot = await scene.slot_of(lease.turn, SlotKind.ANSWER)
     assert (slot.text, slot.conversation, slot.version, slot.sent_version) == ("look ☂", CHAT, 1, 0)
-    assert (slot.state, slot.platform_id, slot.attempts, slot.uncertain) == (SlotState.DUE, "", 0, False)
+    assert (slot.state, slot.message_ids, slot.attempts, slot.uncertain) == (SlotState.DUE, (), 0, False)
 
 
 async def test_steps_are_numbered_on(scene: Scene) -> None:

@@ -164,7 +164,7 @@ async def _sending(scene: Scene, *, shown: bool) -> Slot:
 async def test_a_slot_whose_sender_is_gone_is_due_again(scene: Scene, clock: FakeClock, shown: bool) -> None:
     """The timeout is a minute; a create may have been shown already, an edit is harmless."""
     slot = await _sending(scene, shown=shown)
-    assert bool(slot.platform_id) is shown
+    assert bool(slot.message_ids) is shown
     clock.advance(60)
     await scene.store.reclaim()
     assert (await scene.slot(slot.id)).state is SlotState.SENDING

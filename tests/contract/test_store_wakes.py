@@ -200,7 +200,7 @@ async def test_the_next_slot_can_be_sent_when_one_is_through(scene: Scene) -> No
     lease = await scene.running()
     await scene.store.plan(lease, answer(), given=[], slots=[said("a"), said("b"), said("c")])
     (first,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
-    assert SlotsDue() in await _heard(scene, SLOTS, scene.store.slot_sent(first, "m"))
+    assert SlotsDue() in await _heard(scene, SLOTS, scene.store.slot_sent(first, ("m",)))
     (second,) = await scene.store.claim_slots(NODE, ["telegram"], 5)
     assert SlotsDue() in await _heard(scene, SLOTS, scene.store.slot_dead(second, "no"))
 

@@ -234,11 +234,11 @@ def _slots_are_shown(world: World) -> Iterator[str]:
             yield f"slot {slot.id} ({slot.kind}) appeared {unmarked} times unmarked"
         if slot.state is not SlotState.SENT or slot.conversation.channel != "telegram":
             continue
-        last = [one for one in seen if one.id == slot.platform_id][-1:]
+        last = [one for one in seen if (one.id,) == slot.message_ids][-1:]
         if not last or last[0].version != slot.version or last[0].partial:
             yield f"slot {slot.id} ({slot.kind}) is at version {slot.version} and shows {last}"
         if not any(machine.away for machine in world.machines):
-            yield from _goes_back(world, slot, [one for one in seen if one.id == slot.platform_id])
+            yield from _goes_back(world, slot, [one for one in seen if (one.id,) == slot.message_ids])
 
 
 def _goes_back(world: World, slot: Slot, seen: Sequence[Shown]) -> Iterator[str]:

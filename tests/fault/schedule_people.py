@@ -226,17 +226,17 @@ class PlatformChannel:
             return  # it comes again
         self.platform.acknowledge(event)
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Show something new, or change what is there."""
-        id = showing.slot.platform_id
+        id = next(iter(showing.slot.message_ids), "")
         await asyncio.sleep(self.platform.dice.choice((0, 0, 0.01)))
         if not showing.slot.stands and id and self._known.get(id) == says(showing):
             self.platform.says_already(showing, id)
-            return id
+            return (id,)
         self._known.pop(id, None)
         shown = await self.platform.request(showing, id)
         self._known[shown] = says(showing)
-        return shown
+        return (shown,)
 
     async def typing(self, conversation: Conversation) -> None:
         """Nobody looks."""

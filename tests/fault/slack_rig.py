@@ -249,8 +249,7 @@ def as_stored(rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[st
 def messages_of(slack: FakeSlack, slot: Slot) -> list[Shown]:
     """The messages that show a slot, in order; a file's id stands for the message with it."""
     place = slack.world.channels[slot.conversation.chat]
-    ids = [one for one in slot.platform_id.split(",") if one]
-    stamps = [slack.world.files[one].shares[0][1] if one.startswith("F") else one for one in ids]
+    stamps = [slack.world.files[one].shares[0][1] if one.startswith("F") else one for one in slot.message_ids]
     found = [place.messages[ts] for ts in stamps]
     assert not any(one.deleted for one in found), slot
     return found

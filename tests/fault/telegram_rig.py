@@ -317,7 +317,7 @@ def words(text: str) -> str:
 
 def _messages(telegram: FakeTelegram, slot: Slot) -> list[Shown]:
     shown = telegram.chats.all[int(slot.conversation.chat)].messages
-    found = [shown[int(one)] for one in slot.platform_id.split(",") if one]
+    found = [shown[int(one)] for one in slot.message_ids]
     assert not any(one.deleted for one in found), slot
     return found
 

@@ -68,7 +68,7 @@ async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
     assert await store.open_waits(lease, [new], [card(wait, where=chat(number), slot=slot)])
     assert await store.park(lease)
     for due in await store.claim_slots(NODE, ["telegram"], 50):
-        await store.slot_sent(due, "m")
+        await store.slot_sent(due, ("m",))
     assert accepted.turn
     return wait
 
@@ -104,7 +104,7 @@ async def costs(store: Store, clock: FakeClock, numbers: range) -> dict[str, flo
         for name, seconds in (("ask", asked - began), ("decide", decided - asked), ("sweep", swept - decided)):
             spent[name].append(seconds)
         for due in await store.claim_slots(NODE, ["telegram"], 50):
-            await store.slot_sent(due, "m")
+            await store.slot_sent(due, ("m",))
     return {name: statistics.median(times) for name, times in spent.items()}
 
 

@@ -170,7 +170,7 @@ async def test_killed_between_the_parts_of_an_answer(fault: Fault, copies: int, 
         surplus = judge_chats(telegram, [slot], one.deaths)
         assert len(surplus) <= copies
         shown = telegram.shown(ANN)
-        ids = [int(number) for number in slot.platform_id.split(",")]
+        ids = [int(number) for number in slot.message_ids]
         assert ids[0] == first.id
         assert sum(words(one.text).startswith(words(LONG)[:40]) for one in shown) == 1
         marked = sum(RESENT in one.text for one in shown)

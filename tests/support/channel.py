@@ -92,13 +92,13 @@ class SocketChannel:
     def _conversation(self, chat: str) -> Conversation:
         return Conversation(channel=self._name, account="bot", chat=chat)
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Show a new message, or change one."""
-        if id_ := showing.slot.platform_id:
-            await self._ask({"op": "edit", "id": id_, **_content(showing)})
-            return id_
+        if ids := showing.slot.message_ids:
+            await self._ask({"op": "edit", "id": ids[0], **_content(showing)})
+            return ids
         answer = await self._ask({"op": "send", **_content(showing)})
-        return str(answer["id"])
+        return (str(answer["id"]),)
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """There are no files here."""

@@ -255,10 +255,10 @@ class FailingStore(MemoryStore):
         self._maybe("claim_slots")
         return await super().claim_slots(node, channels, limit, wait_s=wait_s)
 
-    async def slot_sent(self, slot: Slot, platform_id: str, *, unsettled: bool = False) -> None:
+    async def slot_sent(self, slot: Slot, message_ids: tuple[str, ...], *, unsettled: bool = False) -> None:
         """Fail, or record."""
         self._maybe("slot_sent")
-        await super().slot_sent(slot, platform_id, unsettled=unsettled)
+        await super().slot_sent(slot, message_ids, unsettled=unsettled)
 
     async def expire_waits(self) -> int:
         """Fail, or sweep."""
@@ -304,18 +304,18 @@ class FakeChannel:
             raise RuntimeError("the platform said something strange")
         await asyncio.Event().wait()
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Show, or change."""
-        if showing.slot.platform_id:
+        if showing.slot.message_ids:
             self._fail()
             self.edited.append(showing)
-            return showing.slot.platform_id
+            return showing.slot.message_ids
         gate = self.slow.get(showing.slot.conversation.chat)
         if gate is not None:
             await gate.wait()
         self._fail()
         self.sent.append(showing)
-        return f"m{len(self.sent)}"
+        return (f"m{len(self.sent)}",)
 
     async def typing(self, conversation: Conversation) -> None:
         """Keep where."""

@@ -166,9 +166,9 @@ class MemoryChannel:
             else:
                 self._platform.acknowledge(key, said)
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Change what is there, add what is missing, take away what is too much."""
-        shown = [one for one in showing.slot.platform_id.split(",") if one]
+        shown = list(showing.slot.message_ids)
         parts = _parts(showing)
         creating = False
         try:
@@ -178,7 +178,7 @@ class MemoryChannel:
                 if creating:
                     shown.append(self._platform.post(_place(showing.slot.conversation), part.text, **how))
                     if n + 1 < len(parts):
-                        await progress(",".join(shown))
+                        await progress(tuple(shown))
                 elif not showing.slot.stands or shown[n] in self._platform.messages:
                     self._platform.change(shown[n], part.text, **how)
             creating = False
@@ -190,7 +190,7 @@ class MemoryChannel:
             # An edit may be repeated whatever became of it; a new message might stand there twice.
             outcome = SendOutcome.UNCERTAIN if creating else SendOutcome.RETRY
             raise SendFailed("The platform did not answer.", outcome=outcome, creating=creating) from error
-        return ",".join(shown[: len(parts)])
+        return tuple(shown[: len(parts)])
 
     def _failed(self, showing: RenderedSlot, code: str) -> SendFailed:
         if code == "wait":

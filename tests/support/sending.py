@@ -60,17 +60,17 @@ class PartsChannel(PacedChannel):
 
     parts: list[str] = field(default_factory=list[str])
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """The lines that are missing."""
         lines = showing.text.splitlines()
-        there = [one for one in showing.slot.platform_id.split(",") if one]
+        there = list(showing.slot.message_ids)
         for line in lines[len(there) :]:
             self._fail()
             self.parts.append(line)
             there.append(f"m{len(self.parts)}")
             if len(there) < len(lines):
-                await progress(",".join(there))
-        return ",".join(there)
+                await progress(tuple(there))
+        return tuple(there)
 
 
 def now(engine: Engine, id: SlotId) -> Slot:

@@ -121,7 +121,7 @@ class WebChannel:
             for page in list(self._pages):
                 page.stop()
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Raise `SendFailed`; never called, since a slot on the page counts as sent once it is stored."""
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 

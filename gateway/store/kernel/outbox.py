@@ -47,7 +47,7 @@ def claim_slots(part: Part, node: NodeId, channels: Sequence[str], limit: int) -
 def _about(part: Part, post: Post, slot: SlotId) -> Post:
     """Return a post with the platform's id of the first message of the slot that it is about; empty while none is."""
     known = part.slots.get(slot)
-    return changed(post, message="" if known is None else known.slot.platform_id.partition(",")[0])
+    return changed(post, message="" if known is None else next(iter(known.slot.message_ids), ""))
 
 
 def _sendable(part: Part, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[SlotId]:
@@ -80,7 +80,7 @@ def _sender_of(account: AccountKey) -> FactKey:
     return SENDERS, "/".join(account)
 
 
-def slot_sent(part: Part, sent: Slot, platform_id: str, *, unsettled: bool) -> None:
+def slot_sent(part: Part, sent: Slot, message_ids: tuple[str, ...], *, unsettled: bool) -> None:
     """Record the version that is shown."""
     row, version = _claimed(part, sent), sent.version
     if row is None:
@@ -92,7 +92,7 @@ def slot_sent(part: Part, sent: Slot, platform_id: str, *, unsettled: bool) -> N
     of_slot = {
         "state": SlotState.DUE if newer else SlotState.SENT,
         "sent_version": max(version, row.slot.sent_version),
-        "platform_id": platform_id,
+        "message_ids": message_ids,
         "attempts": 0,
         "uncertain": False,
         "due_at": part.now,
@@ -101,10 +101,10 @@ def slot_sent(part: Part, sent: Slot, platform_id: str, *, unsettled: bool) -> N
     part.set_slot(sent.id, of_slot=of_slot, shown_by=shown_by, node=None, sending_since=None, **changes)
 
 
-def slot_part(part: Part, slot: Slot, platform_id: str) -> None:
+def slot_part(part: Part, slot: Slot, message_ids: tuple[str, ...]) -> None:
     """Record the messages shown so far."""
     if _claimed(part, slot) is not None:
-        part.set_slot(slot.id, of_slot={"platform_id": platform_id, "uncertain": False})
+        part.set_slot(slot.id, of_slot={"message_ids": message_ids, "uncertain": False})
 
 
 def slot_retry(part: Part, slot: Slot, delay: timedelta, *, uncertain: bool, unsettled: bool, counted: bool) -> None:

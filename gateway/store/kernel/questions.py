@@ -108,7 +108,7 @@ def _below(part: Part, session: SessionRow, message: Inbound) -> Iterator[tuple[
 
 def _is_about(part: Part, wait: Wait, inquiry: Inquiry, reply: Inbound) -> bool:
     """Return whether a message replies to the question's card, or quotes it: a card may stand there twice."""
-    shown = [part.slots[slot].slot.platform_id.split(",") for slot in part.cards.get(wait.id) or ()]
+    shown = [part.slots[slot].slot.message_ids for slot in part.cards.get(wait.id) or ()]
     quoted = any(question.text in reply.quoted for question in inquiry.questions)
     return quoted or any(reply.reply_to in ids for ids in shown)
 

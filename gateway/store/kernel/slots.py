@@ -29,7 +29,7 @@ def add_slot(
         file=new.file,
         version=1,
         sent_version=1 if kept else 0,
-        platform_id="",
+        message_ids=(),
         state=SlotState.SENT if kept else SlotState.DUE,
         attempts=0,
         uncertain=False,
@@ -77,7 +77,7 @@ def _show_version(part: Part, slot: SlotId, changes: dict[str, object], *, early
     row = part.slots[slot]
     old, state = row.slot, changes.get("state", row.slot.state)
     once_more = bool(changes.get("once_more"))
-    again = state is SlotState.DEAD and bool(old.platform_id) and not once_more
+    again = state is SlotState.DEAD and bool(old.message_ids) and not once_more
     changes |= {"version": old.version + 1, "attempts": 0, "once_more": once_more}
     if shown_when_stored(old.conversation):
         changes["sent_version"] = old.version + 1
@@ -101,7 +101,7 @@ def show_given_up(part: Part, wait: WaitId) -> None:
 
 def edit_in_doubt(part: Part, row: SlotRow) -> dict[str, object]:
     """Return the changes that record that an edit in progress, if there was one, may still arrive."""
-    if row.slot.version > 1 and row.slot.platform_id:
+    if row.slot.version > 1 and row.slot.message_ids:
         return may_be_overwritten(part, row, row.slot.sent_version + 1)
     return {}
 

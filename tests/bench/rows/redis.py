@@ -315,7 +315,7 @@ async def _all_sent(store: Store) -> None:
     """Show everything that is due."""
     while slots := await store.claim_slots(NODE, ["telegram"], 50):
         for slot in slots:
-            await store.slot_sent(slot, "1", unsettled=False)
+            await store.slot_sent(slot, ("1",), unsettled=False)
 
 
 async def _sessions(store: Store, numbers: Iterator[int]) -> None:
@@ -424,7 +424,7 @@ async def _sent(store: Store, number: int) -> None:
     """A turn in another chat, and the claims of its messages."""
     await fill(store, iter([FIRST + number]), [_chat(FIRST + number)])
     for slot in await store.claim_slots(NODE, ["telegram"], 1):
-        await store.slot_sent(slot, "1", unsettled=False)
+        await store.slot_sent(slot, ("1",), unsettled=False)
 
 
 async def _queued(store: Store, count: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from channels._shared.showing import DIGESTS_KEPT, Digests, MessageSync, shown_by
+from channels._shared.showing import DIGESTS_KEPT, Digests, MessageSync
 from gateway.errors import SendFailed, SendOutcome
 
 
@@ -61,10 +61,10 @@ class Board(MessageSync[Text]):
 class Told:
     """`ports.Progress`."""
 
-    ids: list[str] = field(default_factory=list[str])
+    ids: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
-    async def __call__(self, platform_id: str) -> None:
-        self.ids.append(platform_id)
+    async def __call__(self, message_ids: tuple[str, ...]) -> None:
+        self.ids.append(message_ids)
 
 
 def parts(*digests: str) -> list[Text]:
@@ -82,61 +82,61 @@ def told() -> Told:
 
 
 async def test_missing_parts_are_added_and_reported_but_the_last(board: Board, told: Told) -> None:
-    assert await board.show(parts("a", "b", "c"), "", told) == "101,102,103"
-    assert told.ids == ["101", "101,102"]
+    assert await board.show(parts("a", "b", "c"), (), told) == ("101", "102", "103")
+    assert told.ids == [("101",), ("101", "102")]
     assert board.did == ["make 101 for 0", "make 102 for 1", "make 103 for 2"]
 
 
 async def test_a_showing_goes_on_where_one_was_interrupted(board: Board, told: Told) -> None:
-    await board.show(parts("a"), "", told)
-    assert await board.show(parts("a", "b"), "101", told) == "101,102"
+    await board.show(parts("a"), (), told)
+    assert await board.show(parts("a", "b"), ("101",), told) == ("101", "102")
     assert board.did == ["make 101 for 0", "make 102 for 1"], "what is shown already is not sent"
 
 
 async def test_changed_part_is_edited_and_a_surplus_part_deleted(board: Board, told: Told) -> None:
-    await board.show(parts("a", "b", "c"), "", told)
+    await board.show(parts("a", "b", "c"), (), told)
     told.ids.clear()
-    assert await board.show(parts("a", "x"), "101,102,103", told) == "101,102"
+    assert await board.show(parts("a", "x"), ("101", "102", "103"), told) == ("101", "102")
     assert board.did[3:] == ["change 102", "delete 103"]
     assert told.ids == []
-    assert await board.show([], "101,102", told) == ""
+    assert await board.show([], ("101", "102"), told) == ()
     assert board.there == {}
 
 
 async def test_unknown_messages_are_edited_after_a_restart(told: Told) -> None:
     board = Board(digests=Digests(), there={"101": "a"})
-    assert await board.show(parts("a"), "101", told) == "101"
+    assert await board.show(parts("a"), ("101",), told) == ("101",)
     assert board.did == ["change 101, not known"]
 
 
 async def test_uneditable_part_is_replaced_before_it_is_deleted(board: Board, told: Told) -> None:
-    await board.show(parts("a", "b"), "", told)
+    await board.show(parts("a", "b"), (), told)
     board.gone = {"101"}
     told.ids.clear()
-    assert await board.show(parts("x", "b"), "101,102", told) == "103,102"
+    assert await board.show(parts("x", "b"), ("101", "102"), told) == ("103", "102")
     assert board.did[2:] == ["make 103 for 0", "delete 101"]
-    assert told.ids == ["103,102"]
+    assert told.ids == [("103", "102")]
 
 
 async def test_replacement_stays_when_it_cannot_be_deleted(board: Board, told: Told) -> None:
-    await board.show(parts("a"), "", told)
+    await board.show(parts("a"), (), told)
     board.gone, board.fails = {"101"}, "delete"
-    assert await board.show(parts("x"), "101", told) == "102"
+    assert await board.show(parts("x"), ("101",), told) == ("102",)
     with pytest.raises(SendFailed):
-        await board.show([], "102", told)
+        await board.show([], ("102",), told)
 
 
 async def test_a_beginning_grows_in_the_messages_that_are_there(board: Board, told: Told) -> None:
-    await board.show(parts("a"), "", told)
-    assert await board.grow(parts("ab"), "101") == "101"
+    await board.show(parts("a"), (), told)
+    assert await board.grow(parts("ab"), ("101",)) == ("101",)
     assert board.did == ["make 101 for 0", "change 101"]
 
 
 @pytest.mark.parametrize("grown", [parts(), parts("ab", "c"), parts("!ab")])
 async def test_a_beginning_makes_no_message(board: Board, told: Told, grown: list[Text]) -> None:
-    await board.show(parts("a"), "", told)
+    await board.show(parts("a"), (), told)
     with pytest.raises(SendFailed) as caught:
-        await board.grow(grown, "101")
+        await board.grow(grown, ("101",))
     assert (caught.value.outcome, caught.value.creating) == (SendOutcome.DEAD, False)
     assert list(board.there) == ["101"]
 
@@ -148,8 +148,3 @@ def test_the_oldest_digests_are_forgotten() -> None:
         digests.put("used", "b")
     digests.drop("7")
     assert (digests.get("0"), digests.get("7"), digests.get("used"), digests.get("8")) == ("", "", "b", "a")
-
-
-def test_the_messages_of_a_slot_are_its_platform_id() -> None:
-    assert (shown_by(""), shown_by("101,102")) == ([], ["101", "102"])
-    assert shown_by("101,") == ["101"]

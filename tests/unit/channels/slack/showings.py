@@ -25,17 +25,17 @@ def shown(
     kind: SlotKind = SlotKind.ANSWER,
     uncertain: bool = False,
     partial: bool = False,
-    there: str = "",
+    there: tuple[str, ...] = (),
 ) -> list[Part]:
     """Return the messages of a text, some of which exist already (`there`)."""
     return RENDERER.parts(
-        RenderedSlot(slot=slot(THREAD, kind, uncertain=uncertain, platform_id=there), text=text, partial=partial)
+        RenderedSlot(slot=slot(THREAD, kind, uncertain=uncertain, message_ids=there), text=text, partial=partial)
     )
 
 
-def card(*rows: CardRow, uncertain: bool = False, there: str = "") -> list[Part]:
+def card(*rows: CardRow, uncertain: bool = False, there: tuple[str, ...] = ()) -> list[Part]:
     """Return the messages of a card."""
-    again = slot(THREAD, SlotKind.CARD, uncertain=uncertain, platform_id=there)
+    again = slot(THREAD, SlotKind.CARD, uncertain=uncertain, message_ids=there)
     return RENDERER.parts(RenderedSlot(slot=again, text="", rows=rows))
 
 

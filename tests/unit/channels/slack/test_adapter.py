@@ -29,10 +29,10 @@ LONG = "A long answer.\n\n" * 3000
 class Kept:
     """`ports.Progress`: what was told of, in order."""
 
-    told: list[str] = field(default_factory=list[str])
+    told: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
-    async def __call__(self, platform_id: str) -> None:
-        self.told.append(platform_id)
+    async def __call__(self, message_ids: tuple[str, ...]) -> None:
+        self.told.append(message_ids)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ async def failed(channel: SlackChannel, shown: RenderedSlot) -> SendFailed:
     return caught.value
 
 
-def after(shown: RenderedSlot, platform_id: str, text: str, **slot: Any) -> RenderedSlot:
+def after(shown: RenderedSlot, message_ids: tuple[str, ...], text: str, **slot: Any) -> RenderedSlot:
     """The same slot, later."""
-    return replace(shown, text=text, slot=replace(shown.slot, platform_id=platform_id, version=2, **slot))
+    return replace(shown, text=text, slot=replace(shown.slot, message_ids=message_ids, version=2, **slot))
 
 
 # --- what people see ----------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def after(shown: RenderedSlot, platform_id: str, text: str, **slot: Any) -> Rend
 async def test_an_answer_is_one_message_that_says_which_slot_it_is(slack: FakeSlack, channel: SlackChannel) -> None:
     ts = await channel.show(showing("**Hello** Ann", CHAT), Kept())
     shown = slack.shown(CHAT)
-    assert [(message.ts, message.thread) for message in shown] == [(ts, "")]
+    assert [((message.ts,), message.thread) for message in shown] == [(ts, "")]
     assert "Hello" in shown[0].text
     assert shown[0].metadata == {"event_type": "dragoman_slot", "event_payload": {"slot": "o1.1", "part": 0}}
 
@@ -88,8 +88,8 @@ async def test_repeated_version_replaces_a_late_edit(slack: FakeSlack, scene: Sc
     first = showing(LONG, CHAT)
     shown = await channel.show(first, Kept())
     before = [message.text for message in slack.shown(CHAT)]
-    await late.show(after(first, shown.split(",")[0], "late"), Kept())
-    again = replace(first.slot, platform_id=shown, version=3, sent_version=2, once_more=True)
+    await late.show(after(first, shown[:1], "late"), Kept())
+    again = replace(first.slot, message_ids=shown, version=3, sent_version=2, once_more=True)
     assert await channel.show(replace(first, slot=again), Kept()) == shown
     assert [message.text for message in slack.shown(CHAT)] == before
     assert len(slack.uploads(CHAT)) == 1
@@ -98,8 +98,8 @@ async def test_repeated_version_replaces_a_late_edit(slack: FakeSlack, scene: Sc
 async def test_a_long_answer_is_a_beginning_and_a_file(slack: FakeSlack, channel: SlackChannel) -> None:
     kept = Kept()
     shown = await channel.show(showing(LONG, CHAT), kept)
-    message, file = shown.split(",")
-    assert kept.told == [message]
+    _, file = shown
+    assert kept.told == [shown[:1]]
     assert slack.uploads(CHAT)[0].id == file
     assert slack.uploads(CHAT)[0].content == LONG.encode()
     assert "in the file below" in slack.shown(CHAT)[0].text
@@ -109,7 +109,7 @@ async def test_growing_answer_continues_its_message(slack: FakeSlack, channel: S
     first = showing("A long", CHAT)
     ts = await channel.show(first, Kept())
     shown = await channel.show(after(first, ts, LONG), Kept())
-    assert shown.split(",")[0] == ts
+    assert shown[:1] == ts
     short = after(first, shown, "Short.")
     assert await channel.show(short, Kept()) == ts
     assert [message.text for message in slack.shown(CHAT)] == ["Short."]
@@ -189,7 +189,7 @@ async def test_unanswered_message_is_found_and_not_sent_again(slack: FakeSlack, 
     assert (error.outcome, error.creating) == (SendOutcome.UNCERTAIN, True)
     again = replace(first, slot=replace(first.slot, uncertain=True))
     ts = await channel.show(again, Kept())
-    assert [(message.ts, message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
+    assert [((message.ts,), message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
     assert len(slack.calls("chat.postMessage")) == 1
 
 
@@ -295,9 +295,9 @@ async def test_a_file_in_doubt_is_looked_up_too(slack: FakeSlack, channel: Slack
     with pytest.raises(SendFailed) as caught:
         await channel.show(first, kept)
     assert (caught.value.outcome, caught.value.creating) == (SendOutcome.UNCERTAIN, True)
-    again = replace(first, slot=replace(first.slot, uncertain=True, platform_id=kept.told[-1]))
+    again = replace(first, slot=replace(first.slot, uncertain=True, message_ids=kept.told[-1]))
     shown = await channel.show(again, kept)
-    assert shown == f"{kept.told[-1]},{slack.uploads(CHAT)[0].id}"
+    assert shown == (*kept.told[-1], slack.uploads(CHAT)[0].id)
     assert len(slack.uploads(CHAT)) == 1
 
 
@@ -313,11 +313,11 @@ async def test_file_in_doubt_is_not_confused_with_a_similar_one(
     second = showing(other * 60_000, CHAT, id=SlotId("o1.2"))
     with pytest.raises(SendFailed):
         await channel.show(second, kept)
-    again = replace(second, slot=replace(second.slot, uncertain=True, platform_id=kept.told[-1]))
+    again = replace(second, slot=replace(second.slot, uncertain=True, message_ids=kept.told[-1]))
     channel = build(scene.context()) if restarted else channel
     shown = await channel.show(again, kept)
     stand = [file for message in slack.shown(CHAT) for file in message.files]
-    assert [file.id for file in stand] == [before.split(",")[1], shown.split(",")[1]]
+    assert [file.id for file in stand] == [before[1], shown[1]]
     assert [(file.content or b"")[:1].decode() for file in stand] == ["A", other]
     assert slack.calls("chat.delete") == []
 

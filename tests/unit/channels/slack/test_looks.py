@@ -30,7 +30,7 @@ def limited(slack: FakeSlack, method: str = "conversations.history") -> None:
     slack.script(lambda call: faults.too_many(1) if call.method == method and next(asked) % 2 else None)
 
 
-async def looked_through(channel: SlackChannel, clock: FakeClock, first: RenderedSlot, tries: int) -> str:
+async def looked_through(channel: SlackChannel, clock: FakeClock, first: RenderedSlot, tries: int) -> tuple[str, ...]:
     """Try until it is shown: so often at most. Return what shows it."""
     again, outcomes = replace(first, slot=replace(first.slot, uncertain=True)), list[SendOutcome]()
     for _ in range(tries):
@@ -53,7 +53,7 @@ async def test_a_look_that_is_limited_goes_on_where_it_was(slack: FakeSlack, sce
         slack.say(ANN, f"hello {n}", channel=CHAT)
     limited(slack)
     ts = await looked_through(channel, clock, first, tries=3)
-    assert [(message.ts, message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
+    assert [((message.ts,), message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
     cursors = [call.parameters.get("cursor", "") for call in slack.calls("conversations.history") if call.ok]
     assert cursors == ["", "next:200", "next:400"]
 

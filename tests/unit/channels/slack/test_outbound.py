@@ -282,12 +282,12 @@ def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
 
 def test_only_the_message_in_doubt_is_marked() -> None:
     text = "word " * (2 * ROOM // 5 - 10)
-    plain, marked = texts(shown(text)), texts(shown(text, uncertain=True, there="1795248720.000100"))
+    plain, marked = texts(shown(text)), texts(shown(text, uncertain=True, there=("1795248720.000100",)))
     assert plain[0] == marked[0]
     assert marked[1].blocks[1:] == plain[1].blocks
     assert marked[1].blocks[0]["elements"][0]["text"] == "(re-sent)"
     assert marked[1].payload()["text"].startswith("(re-sent) ")
-    assert shown("x", uncertain=True, there="1795248720.000100") == shown("x")
+    assert shown("x", uncertain=True, there=("1795248720.000100",)) == shown("x")
 
 
 def test_without_blocks_the_words_are_still_there() -> None:

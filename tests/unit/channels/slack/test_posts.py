@@ -19,7 +19,7 @@ from tests.unit.channels.slack.scene import showing
 ANN, CHAT = "U0ANN", "C0CC"
 
 
-async def no_parts(platform_id: str) -> None:
+async def no_parts(message_ids: tuple[str, ...]) -> None:
     """Take no notice of parts."""
 
 
@@ -29,7 +29,7 @@ def slack(slack: FakeSlack) -> FakeSlack:
     return slack
 
 
-async def shown(channel: SlackChannel, act: PostAct, **post: Any) -> str:
+async def shown(channel: SlackChannel, act: PostAct, **post: Any) -> tuple[str, ...]:
     """Show a post in a slot of its own."""
     made = showing("", CHAT)
     about = Post(act=act, conversation=made.slot.conversation, **post)
@@ -40,8 +40,8 @@ async def shown(channel: SlackChannel, act: PostAct, **post: Any) -> str:
 async def test_reaction_and_pin_arrive_once(slack: FakeSlack, channel: SlackChannel) -> None:
     asked = slack.say(ANN, "hello", channel=CHAT)
     for _ in range(2):  # the second time as after a crash
-        assert await shown(channel, PostAct.REACT, message=asked.ts, emoji="thumbsup") == asked.ts
-        assert await shown(channel, PostAct.PIN, message=asked.ts) == asked.ts
+        assert await shown(channel, PostAct.REACT, message=asked.ts, emoji="thumbsup") == (asked.ts,)
+        assert await shown(channel, PostAct.PIN, message=asked.ts) == (asked.ts,)
     assert slack.world.bot in asked.reactions["thumbsup"]
     assert asked.pinned
     assert {"pins:write", "reactions:write"} <= set(SCOPES)

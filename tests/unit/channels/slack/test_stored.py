@@ -41,10 +41,10 @@ def stored(path: Path | None, caption: str = "The page", *, thread: str = "", ke
 
 
 def again(
-    first: RenderedSlot, platform_id: str = "", *, uncertain: bool = False, path: Path | None = None
+    first: RenderedSlot, message_ids: tuple[str, ...] = (), *, uncertain: bool = False, path: Path | None = None
 ) -> RenderedSlot:
     """The same slot, later."""
-    slot = replace(first.slot, platform_id=platform_id, uncertain=uncertain, version=2)
+    slot = replace(first.slot, message_ids=message_ids, uncertain=uncertain, version=2)
     return replace(first, slot=slot, path=path or first.path)
 
 
@@ -58,7 +58,7 @@ async def test_a_file_is_one_message_with_its_caption_in_the_thread(
     root, kept = slack.say(ANN, "look at that page", channel=CHAT), Kept()
     shown = await channel.show(stored(picture, "The **page** & <@U0ANN>", thread=root.ts), kept)
     (file,) = slack.uploads(CHAT)
-    assert (shown, file.title, file.content) == (file.id, "page.png", PICTURE)
+    assert (shown, file.title, file.content) == ((file.id,), "page.png", PICTURE)
     assert re.fullmatch(r"page-[0-9a-f]{12}\.png", file.name)
     (message,) = slack.shown(CHAT)
     assert (message.thread, message.wire) == (root.ts, "The page &amp; &lt;@U0ANN&gt;")
@@ -124,7 +124,7 @@ async def test_a_caption_that_stood_for_a_file_gives_way_to_it(
     first = stored(None)
     there = await channel.show(first, Kept())
     shown = await channel.show(again(first, there, path=picture), Kept())
-    assert [file.id for file in slack.uploads(CHAT)] == [shown]
+    assert tuple(file.id for file in slack.uploads(CHAT)) == shown
     assert [len(message.files) for message in slack.shown(CHAT)] == [1]
 
 
@@ -195,7 +195,7 @@ async def test_a_file_in_doubt_is_looked_up_and_shown_once(
         await build(scene.context()).show(first, Kept())
     assert caught.value.outcome is SendOutcome.UNCERTAIN
     shown = await build(scene.context()).show(again(first, uncertain=True), Kept())
-    assert [file.id for file in slack.uploads(CHAT)] == [shown]
+    assert tuple(file.id for file in slack.uploads(CHAT)) == shown
 
 
 async def test_a_file_in_doubt_that_is_not_there_is_shown_unmarked(

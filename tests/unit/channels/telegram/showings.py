@@ -19,10 +19,15 @@ row = bound(card_row, who=ANN_TELEGRAM)
 
 
 def shown(
-    text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False, there: str = ""
+    text: str,
+    *,
+    where: Conversation = CHAT,
+    uncertain: bool = False,
+    partial: bool = False,
+    there: tuple[str, ...] = (),
 ) -> list[Part]:
     """Return the messages of an answer, some of which exist already (`there`)."""
-    again = slot(where, uncertain=uncertain, platform_id=there)
+    again = slot(where, uncertain=uncertain, message_ids=there)
     return RENDERER.parts(RenderedSlot(slot=again, text=text, partial=partial))
 
 
@@ -32,9 +37,11 @@ def status(text: str, *, where: Conversation = CHAT, uncertain: bool = False, pa
     return RENDERER.parts(RenderedSlot(slot=line, text=text, partial=partial))
 
 
-def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False, there: str = "") -> list[Part]:
+def card(
+    *rows: CardRow, where: Conversation = CHAT, uncertain: bool = False, there: tuple[str, ...] = ()
+) -> list[Part]:
     """Return the messages of a card."""
-    again = slot(where, SlotKind.CARD, uncertain=uncertain, platform_id=there)
+    again = slot(where, SlotKind.CARD, uncertain=uncertain, message_ids=there)
     return RENDERER.parts(RenderedSlot(slot=again, text="", rows=rows))
 
 

@@ -32,16 +32,18 @@ class Shower:
         self.channel = channel
         self.where = where
         self.kind = kind
-        self.shown = ""
-        self.told: list[str] = []
+        self.shown: tuple[str, ...] = ()
+        self.told: list[tuple[str, ...]] = []
 
-    async def progress(self, platform_id: str) -> None:
-        self.shown = platform_id
-        self.told.append(platform_id)
+    async def progress(self, message_ids: tuple[str, ...]) -> None:
+        self.shown = message_ids
+        self.told.append(message_ids)
 
-    async def show(self, text: str, *, partial: bool = False, uncertain: bool = False, once_more: bool = False) -> str:
+    async def show(
+        self, text: str, *, partial: bool = False, uncertain: bool = False, once_more: bool = False
+    ) -> tuple[str, ...]:
         doubts = {"uncertain": uncertain, "once_more": once_more}
-        slot = made_slot(self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, **doubts)
+        slot = made_slot(self.where, self.kind, n=None, text=text, message_ids=self.shown, attempts=0, **doubts)
         self.shown = await self.channel.show(RenderedSlot(slot=slot, text=text, partial=partial), self.progress)
         return self.shown
 
@@ -80,7 +82,7 @@ async def test_a_text_is_sent_with_entities_and_without_previews(
 ) -> None:
     shown = await Shower(channel).show("It is **bold**: https://example.org/")
     message = telegram.shown(ANN)[0]
-    assert shown == str(message.id)
+    assert shown == (str(message.id),)
     assert "bold" in {entity["type"] for entity in message.entities}
     sent = telegram.calls("sendMessage")[0].parameters
     assert sent["link_preview_options"] == {"is_disabled": True}
@@ -110,8 +112,8 @@ async def test_long_text_becomes_several_recorded_messages(telegram: FakeTelegra
     slot = Shower(channel)
     shown = await slot.show(LONGER)
     ids = [str(message.id) for message in telegram.shown(ANN)]
-    assert shown == ",".join(ids)
-    assert slot.told == [ids[0], ",".join(ids[:2])]
+    assert shown == tuple(ids)
+    assert slot.told == [tuple(ids[:1]), tuple(ids[:2])]
     assert "".join("".join(texts(telegram)).split()) == "".join(LONGER.split())
 
 
@@ -121,7 +123,7 @@ async def test_a_growing_text_is_edited_and_goes_on_in_new_messages(
     slot = Shower(channel)
     first = await slot.show("Paragraph 0.")
     assert await slot.show("Paragraph 0. word", partial=True) == first
-    assert (await slot.show(LONG)).split(",")[0] == first
+    assert (await slot.show(LONG))[:1] == first
     assert len(texts(telegram)) == 2
     assert len(telegram.calls("sendMessage")) == 2
 
@@ -179,7 +181,7 @@ async def test_unanswered_edit_makes_the_shown_text_unknown(telegram: FakeTelegr
     await slot.show("one")
     telegram.script(once("editMessageText", faults.cut()))
     await slot.failing("two")
-    assert await slot.show("one") == str(telegram.shown(ANN)[0].id)
+    assert await slot.show("one") == (str(telegram.shown(ANN)[0].id),)
     assert texts(telegram) == ["one"]
 
 
@@ -193,7 +195,7 @@ async def test_repeated_file_is_marked_and_not_sent_once_more_for_it(
     await slot.show(whole, uncertain=True)
     shown = await slot.show(whole)
     head, lost, again = telegram.shown(ANN)
-    assert shown == f"{head.id},{again.id}"
+    assert shown == (str(head.id), str(again.id))
     assert [RESENT in text for text in (head.text, lost.text, again.text)] == [False, False, True]
     assert len(telegram.calls("sendDocument")) == 2
 
@@ -203,7 +205,7 @@ async def test_surplus_message_is_deleted(telegram: FakeTelegram, channel: Teleg
     await slot.show(LONGER)
     shown = await slot.show("short")
     assert texts(telegram) == ["short"]
-    assert shown == str(telegram.shown(ANN)[0].id)
+    assert shown == (str(telegram.shown(ANN)[0].id),)
 
 
 @pytest.mark.parametrize("text", ["short", LONG])
@@ -212,12 +214,12 @@ async def test_a_text_that_became_empty_is_taken_away_whole(
 ) -> None:
     slot = Shower(channel)
     await slot.show(text)
-    assert await slot.show("") == ""
+    assert await slot.show("") == ()
     assert texts(telegram) == []
 
 
 async def test_nothing_to_show_is_shown_as_nothing(telegram: FakeTelegram, channel: TelegramChannel) -> None:
-    assert await Shower(channel).show("") == ""
+    assert await Shower(channel).show("") == ()
     assert telegram.log == []
 
 
@@ -247,7 +249,7 @@ async def test_a_message_that_is_gone_already_counts_as_taken_away(
     slot = Shower(channel)
     await slot.show("one")
     telegram.shown(ANN)[0].deleted = True
-    assert await slot.show("") == ""
+    assert await slot.show("") == ()
 
 
 async def test_entities_that_are_refused_are_left_out(telegram: FakeTelegram, channel: TelegramChannel) -> None:

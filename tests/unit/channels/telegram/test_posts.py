@@ -21,23 +21,23 @@ from tests.unit.channels.telegram.test_adapter import once
 ANN, GROUP = 1001, -1003
 
 
-async def no_parts(platform_id: str) -> None:
+async def no_parts(message_ids: tuple[str, ...]) -> None:
     """Take no notice of parts."""
 
 
 async def shown(
     channel: TelegramChannel, act: PostAct, chat: int = ANN, *, text: str = "", uncertain: bool = False, **post: Any
-) -> str:
+) -> tuple[str, ...]:
     """Show a post in a slot of its own."""
     where = Conversation(channel="telegram", account="main", chat=str(chat))
-    slot = made_slot(where, SlotKind.POST, n=None, text=text, platform_id="", attempts=0, uncertain=uncertain)
+    slot = made_slot(where, SlotKind.POST, n=None, text=text, message_ids=(), attempts=0, uncertain=uncertain)
     slot = replace(slot, post=Post(act=act, conversation=where, **post))
     return await channel.show(RenderedSlot(slot=slot, text=text), no_parts)
 
 
 async def test_poll_reaction_and_pin_arrive(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     asked = telegram.say(ANN, "Ask the others.")
-    poll = await shown(channel, PostAct.POLL, text="Which\u202e day?", options=("Mon", "Tue\nWed"))
+    (poll,) = await shown(channel, PostAct.POLL, text="Which\u202e day?", options=("Mon", "Tue\nWed"))
     await shown(channel, PostAct.REACT, message=str(asked.id), emoji="👍")
     await shown(channel, PostAct.PIN, message=poll)
     await shown(channel, PostAct.PIN, message=poll)  # as after a crash

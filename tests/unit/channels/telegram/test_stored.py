@@ -40,18 +40,18 @@ class Shower:
     path: Path | None
     name: str = "page.png"
     where: Conversation = DIRECT
-    shown: str = ""
+    shown: tuple[str, ...] = ()
 
-    async def progress(self, platform_id: str) -> None:
-        self.shown = platform_id
+    async def progress(self, message_ids: tuple[str, ...]) -> None:
+        self.shown = message_ids
 
-    async def show(self, caption: str = "The page", *, uncertain: bool = False) -> str:
+    async def show(self, caption: str = "The page", *, uncertain: bool = False) -> tuple[str, ...]:
         slot = made_slot(
             self.where,
             SlotKind.FILE,
             text=caption,
             file=replace(KEPT, name=self.name),
-            platform_id=self.shown,
+            message_ids=self.shown,
             attempts=0,
             uncertain=uncertain,
         )
@@ -93,7 +93,7 @@ async def test_a_picture_is_shown_as_a_photo(
 ) -> None:
     shown = await Shower(channel, made(tmp_path, data)).show("The **page**")
     (message,) = telegram.shown(ANN)
-    assert (shown, message.text, content(message)) == (str(message.id), "The page", data)
+    assert (shown, message.text, content(message)) == ((str(message.id),), "The page", data)
     assert [one["type"] for one in message.entities] == ["bold"]
     assert [call.method for call in telegram.calls()] == ["sendPhoto"]
 

@@ -156,19 +156,19 @@ def test_child_below_a_group_asks_approvers_and_notes_the_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform_id", "where", "message", "shows"),
+    ("message_ids", "where", "message", "shows"),
     [
-        ("101", CHAT, "101", True),
-        ("101,102", CHAT, "102", True),
-        ("101,102", CHAT, "10", False),
-        ("101,102", CHAT, "101,102", False),
-        ("101", OTHER_CHAT, "101", False),
-        ("", CHAT, "", False),
-        ("101,", CHAT, "", False),
+        (("101",), CHAT, "101", True),
+        (("101", "102"), CHAT, "102", True),
+        (("101", "102"), CHAT, "10", False),
+        (("101", "102"), CHAT, "101,102", False),
+        (("101",), OTHER_CHAT, "101", False),
+        ((), CHAT, "", False),
+        (("101",), CHAT, "", False),
     ],
 )
 def test_a_card_is_shown_by_each_of_its_messages_in_its_own_chat(
-    platform_id: str, where: Conversation, message: str, shows: bool
+    message_ids: tuple[str, ...], where: Conversation, message: str, shows: bool
 ) -> None:
     slot = Slot(
         id=SlotId("s1"),
@@ -182,7 +182,7 @@ def test_a_card_is_shown_by_each_of_its_messages_in_its_own_chat(
         file=None,
         version=1,
         sent_version=1,
-        platform_id=platform_id,
+        message_ids=message_ids,
         state=SlotState.SENT,
         attempts=1,
         uncertain=False,

@@ -35,7 +35,7 @@ async def due(engine: Engine) -> list[str]:
     while slots := await engine.store.claim_slots(NODE, ["telegram"], 50):
         found += [slot.text for slot in slots]
         for slot in slots:
-            await engine.store.slot_sent(slot, f"m-{slot.id}")
+            await engine.store.slot_sent(slot, (f"m-{slot.id}",))
     return found
 
 

@@ -120,5 +120,5 @@ async def _told(engine: Engine) -> list[str]:
     while found := await engine.store.claim_slots(NODE, ["telegram"], 10):
         for slot in found:
             texts.append(slot.text)
-            await engine.store.slot_sent(slot, "1")
+            await engine.store.slot_sent(slot, ("1",))
     return texts

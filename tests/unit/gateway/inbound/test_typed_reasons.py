@@ -40,7 +40,7 @@ async def asked(engine: Engine) -> tuple[Wait, Wait]:
 
 async def sent(engine: Engine) -> None:
     for slot in await engine.store.claim_slots(NODE, ["telegram"], 50):
-        await engine.store.slot_sent(slot, "c1,c2" if slot.waits else f"m-{slot.id}")
+        await engine.store.slot_sent(slot, ("c1", "c2") if slot.waits else (f"m-{slot.id}",))
 
 
 async def press(
@@ -201,7 +201,7 @@ async def test_another_card_of_the_same_chat_is_another_decision(engine: Engine)
     first, _ = await asked(engine)
     await press(engine, first)
     (card,) = await engine.store.card_slots(first.id)
-    await engine.store.slot_sent(card, "c9")
+    await engine.store.slot_sent(card, ("c9",))
 
     assert await reply(engine, to="c2") is not None
     assert await state(engine, first.id) is WaitState.OPEN
@@ -355,13 +355,13 @@ async def test_each_of_two_cards_has_its_own_reason(tmp_path: Path, first: int) 
         waits += await engine.waits(turn)
     while due := await engine.store.claim_slots(NODE, ["telegram"], 50):
         for slot in due:
-            await engine.store.slot_sent(slot, f"m-{slot.id}")
+            await engine.store.slot_sent(slot, (f"m-{slot.id}",))
     for wait in waits:
         assert (await press(engine, wait)).result is PressResult.ASK_REASON
 
     for n in (first, 1 - first):
         (card,) = [slot for slot in await engine.store.card_slots(waits[n].id) if slot.conversation == CHAT]
-        assert await reply(engine, f"reason {n}", to=card.platform_id) is None
+        assert await reply(engine, f"reason {n}", to=card.message_ids[0]) is None
     found = [await engine.store.wait(wait.id) for wait in waits]
     assert [(one.state, one.reason) for one in found if one is not None] == [
         (WaitState.DENIED, "reason 0"),

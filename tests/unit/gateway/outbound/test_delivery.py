@@ -76,7 +76,7 @@ async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: En
     await delivered(engine, channel, rounds=2)
 
     (edit,) = channel.edited
-    assert (edit.slot.uncertain, edit.slot.platform_id) == (False, "m1")
+    assert (edit.slot.uncertain, edit.slot.message_ids) == (False, ("m1",))
     assert len(channel.sent) == 1
     assert now(engine, card).state is SlotState.SENT
 
@@ -205,7 +205,7 @@ async def test_card_has_buttons_until_it_is_decided(engine: Engine) -> None:
     (row,) = channel.edited[0].rows
     assert (row.buttons, row.wait.state) == ((), WaitState.APPROVED)
     assert row.outcome.startswith("ann allowed once")
-    assert channel.edited[0].slot.platform_id == "m1"
+    assert channel.edited[0].slot.message_ids == ("m1",)
 
 
 async def test_slot_for_an_absent_channel_stays(engine: Engine) -> None:
@@ -282,11 +282,11 @@ async def test_shown_parts_are_stored_and_a_repeat_continues(engine: Engine) -> 
     id = await slot(engine, "one\ntwo\nthree")
     channel = PartsChannel(outcomes=[None, RETRY], every_s=0)
     await delivered(engine, channel)
-    assert (channel.parts, now(engine, id).platform_id) == (["one"], "m1")
+    assert (channel.parts, now(engine, id).message_ids) == (["one"], ("m1",))
     await delivered(engine, channel)
 
     assert channel.parts == ["one", "two", "three"]
-    assert (now(engine, id).state, now(engine, id).platform_id) == (SlotState.SENT, "m1,m2,m3")
+    assert (now(engine, id).state, now(engine, id).message_ids) == (SlotState.SENT, ("m1", "m2", "m3"))
 
 
 async def test_part_with_a_long_wait_goes_later_without_using_a_try(engine: Engine) -> None:
@@ -368,7 +368,7 @@ async def test_message_ids_after_an_edit_are_stored(engine: Engine) -> None:
     rewrite(engine.store, id, "one\ntwo", None)
     await delivered(engine, channel)
 
-    assert (channel.parts, now(engine, id).platform_id) == (["one", "two"], "m1,m2")
+    assert (channel.parts, now(engine, id).message_ids) == (["one", "two"], ("m1", "m2"))
 
 
 @dataclass(slots=True)
@@ -380,7 +380,7 @@ class SlowEdits(FakeChannel):
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     end: SendFailed | None = None
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Change, or fail."""
         if showing.partial:
             self.begun.set()

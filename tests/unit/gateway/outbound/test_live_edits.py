@@ -43,7 +43,7 @@ class SlowChannel(FakeChannel):
     go: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
 
-    async def show(self, showing: RenderedSlot, progress: Progress) -> str:
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
         """Wait, then change."""
         self.begun += 1
         await self.go.wait()
@@ -102,17 +102,17 @@ class World:
         for _ in range(50):  # a process that slept through that wakes with all of it due at once
             await asyncio.sleep(0)
 
-    def shows(self, slot: Slot, platform_id: str) -> None:
+    def shows(self, slot: Slot, message_ids: tuple[str, ...]) -> None:
         """Show a version, as delivery does."""
         path = SendPath.to(slot.conversation, self.channel.rate_limits(slot.conversation))
-        self.messages.of(slot.id).shown(slot, path, platform_id)
+        self.messages.of(slot.id).shown(slot, path, message_ids)
 
     async def begins(self, text: str = "Once upon ", *, early: str = "Once upon") -> Slot:
         """Return the slot of an answer whose beginning was shown."""
         await self.working()
         await self.writes(text)
         slot = shown(early)
-        self.shows(slot, "m1")
+        self.shows(slot, ("m1",))
         return slot
 
     @property
@@ -164,7 +164,7 @@ async def test_a_message_grows_once_a_second_with_the_text_so_far(world: World) 
     assert len(world.edits) == 2  # nothing new
 
     one = world.channel.edited[-1]
-    assert (one.partial, one.slot.id, one.slot.platform_id, one.slot.version) == (True, slot.id, "m1", slot.version)
+    assert (one.partial, one.slot.id, one.slot.message_ids, one.slot.version) == (True, slot.id, ("m1",), slot.version)
 
 
 async def test_nothing_is_edited_before_it_was_shown(world: World) -> None:
@@ -217,7 +217,7 @@ async def test_text_without_spaces_grows_too(world: World) -> None:
 async def test_message_that_is_no_beginning_of_the_answer_stays(world: World, slot: Slot) -> None:
     await world.working()
     await world.writes("Once upon a time there was an end. ")
-    world.shows(slot, "m1")
+    world.shows(slot, ("m1",))
     await world.passes(1.1)
     await world.passes(1.1)
 
@@ -236,7 +236,7 @@ async def test_a_step_that_is_written_again_after_a_crash_begins_again(world: Wo
     await world.working()
     await world.writes("In the be ")
     await world.writes("Once upon ", start=0)
-    world.shows(shown("Once upon"), "m1")
+    world.shows(shown("Once upon"), ("m1",))
     await world.writes("a time ")
     await world.passes(1.1)
 
@@ -267,7 +267,7 @@ async def test_two_answers_in_one_chat_share_its_second(world: World) -> None:
     await world.writes("a time there ")
     await world.passes(0.9)
     world.shows(
-        replace(shown("Status.", n=None, kind=SlotKind.REPLY), id=SlotId("other")), "m2"
+        replace(shown("Status.", n=None, kind=SlotKind.REPLY), id=SlotId("other")), ("m2",)
     )  # something else in the chat
     await world.passes(0.2)
     assert world.edits == []
@@ -290,7 +290,7 @@ async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
         world.store.event_bus.publish(ANSWERS, words)
         await asyncio.sleep(0)
         beginning = replace(shown("Twice"), id=answer_slot(other, 0), turn=other)
-        world.shows(beginning, "m2")
+        world.shows(beginning, ("m2",))
         await world.passes(0.5)
         channel.go.set()
         await world.passes(0.6)
@@ -314,13 +314,13 @@ async def test_finished_message_is_not_edited(world: World) -> None:
 async def test_finished_message_is_not_edited_and_the_next_step_grows(world: World) -> None:
     slot = await world.begins()
     await world.messages.of(slot.id).finish()
-    world.shows(replace(slot, text="Once upon a", version=2), "m1")
+    world.shows(replace(slot, text="Once upon a", version=2), ("m1",))
     await world.writes("a time there ")
     await world.passes(1.1)
     assert world.edits == []
 
     await world.writes("And then ", n=1, start=0)
-    world.shows(shown("And", n=1), "m2")
+    world.shows(shown("And", n=1), ("m2",))
     await world.passes(1.1)
     assert world.edits == ["And then"]
 
@@ -328,7 +328,7 @@ async def test_finished_message_is_not_edited_and_the_next_step_grows(world: Wor
 async def test_no_typing_right_after_the_last_words(world: World) -> None:
     slot = await world.begins()
     await world.messages.of(slot.id).finish()
-    world.shows(replace(slot, version=2), "m1")
+    world.shows(replace(slot, version=2), ("m1",))
     await world.working()
     await world.passes(0.5)
 
@@ -415,7 +415,7 @@ async def sent_elsewhere(world: World, slot: Slot) -> None:
     add_slot(world.store, early, SESSION, TURN)
     rewrite(world.store, slot.id, "The end.", slot.n)
     (claimed,) = await world.store.claim_slots(NodeId("there#1"), ["telegram"], 1)
-    await world.store.slot_sent(claimed, "m1")
+    await world.store.slot_sent(claimed, ("m1",))
 
 
 async def test_edit_over_another_machines_last_words_is_undone() -> None:

@@ -53,7 +53,7 @@ async def test_a_turn_of_which_nothing_is_heard_is_forgotten(world: World) -> No
 
 async def test_an_answer_within_a_moment_shows_no_typing(world: World) -> None:
     await world.working()
-    world.shows(shown("Done.", n=None), "m1")
+    world.shows(shown("Done.", n=None), ("m1",))
     await world.passes(0.3)
 
     assert world.channel.typed == []
@@ -70,7 +70,7 @@ async def test_no_typing_where_there_is_nothing_to_type_into(world: World, where
 async def test_turn_that_continues_after_a_text_shows_typing_again(world: World) -> None:
     await world.working()
     await world.writes("Let me look. ")
-    world.shows(shown("Let me look."), "m1")
+    world.shows(shown("Let me look."), ("m1",))
     await world.passes(3)
     assert world.channel.typed == []
     await world.working()

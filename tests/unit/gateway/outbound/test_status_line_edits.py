@@ -57,7 +57,7 @@ async def at_work(world: World, text: str = "shell: make", waits: frozenset[Wait
     """Return the slot of an active turn's status line."""
     await does(world, text, waits=waits)
     slot = line(f"▸ {text}")
-    world.shows(slot, "m9")
+    world.shows(slot, ("m9",))
     return slot
 
 
@@ -77,7 +77,7 @@ async def test_the_line_follows_what_is_done_at_most_once_a_second(world: World)
     assert world.edits == ["▸ shell: make test · 1 s", "▸ read: 9"]
 
     one = world.channel.edited[-1]
-    assert (one.partial, one.slot.id, one.slot.platform_id, one.slot.kind) == (True, slot.id, "m9", SlotKind.STATUS)
+    assert (one.partial, one.slot.id, one.slot.message_ids, one.slot.kind) == (True, slot.id, ("m9",), SlotKind.STATUS)
 
 
 async def test_time_alone_is_shown_ever_more_rarely(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_nothing_is_edited_before_the_line_is_shown(world: World) -> None:
 async def test_activity_before_the_line_is_shown_is_not_lost(world: World) -> None:
     await does(world, "shell: make")
     await does(world, "shell: make test")
-    world.shows(line("▸ shell: make"), "m9")
+    world.shows(line("▸ shell: make"), ("m9",))
     await world.passes(1)
 
     assert world.edits == ["▸ shell: make test · 1 s"]
@@ -134,7 +134,7 @@ async def test_activity_before_the_line_is_shown_is_not_lost(world: World) -> No
 @pytest.mark.parametrize("where", [ANN_PAGE, Conversation(channel="slack", account="default", chat="D1")])
 async def test_nothing_is_kept_where_lines_are_not_shown(world: World, where: Conversation) -> None:
     await does(world, "shell: make", where=where)
-    world.shows(line("▸ shell: make", where=where), "m9")
+    world.shows(line("▸ shell: make", where=where), ("m9",))
     await does(world, "shell: make test", where=where)
     await world.passes(2)
 
@@ -205,7 +205,7 @@ async def test_lines_of_two_chats_do_not_wait_for_each_other(world: World) -> No
     other = TurnId("t2")
     await at_work(world)
     await does(world, "shell: a", where=chat(7), turn=other)
-    world.shows(line("▸ shell: a", where=chat(7), turn=other), "m8")
+    world.shows(line("▸ shell: a", where=chat(7), turn=other), ("m8",))
     await does(world, "shell: b", where=chat(7), turn=other)
     await does(world, "shell: make test")
     await world.passes(1)
@@ -221,7 +221,7 @@ async def test_summarised_line_is_not_edited(world: World) -> None:
     await does(world, "shell: make test")
     assert await world.messages.of(slot.id).finish() == 0
     await world.passes(2)
-    world.shows(line("1 call (shell), 12 s", version=2), "m9")
+    world.shows(line("1 call (shell), 12 s", version=2), ("m9",))
     await does(world, "read: late")
     await does(world, "thinking", child="late")
     await world.passes(2)
@@ -232,7 +232,7 @@ async def test_summarised_line_is_not_edited(world: World) -> None:
 @pytest.mark.parametrize("last_word", ["Ended.", "1 call (shell), 12 s", ""])
 async def test_last_text_of_a_line_is_not_edited(world: World, last_word: str) -> None:
     await does(world, "shell: make")
-    world.shows(line(last_word), "m9")
+    world.shows(line(last_word), ("m9",))
     await does(world, "shell: make test")
     await world.passes(2)
 
@@ -280,7 +280,7 @@ async def test_ended_turn_adds_nothing_before_its_summary(world: World) -> None:
 async def test_a_line_that_a_later_holding_rewrote_goes_on(world: World) -> None:
     slot = await at_work(world, "waits for a decision")
     await world.messages.of(slot.id).finish()
-    world.shows(line("▸ thinking", version=2), "m9")
+    world.shows(line("▸ thinking", version=2), ("m9",))
     await does(world, "shell: make")
     await world.passes(1)
 
@@ -331,7 +331,7 @@ async def test_a_line_without_a_message_goes_like_a_turn(world: World) -> None:
     await does(world, "shell: make")
     await does(world, "thinking", child="disk")
     await world.passes(8)
-    world.shows(line("▸ shell: make"), "m9")
+    world.shows(line("▸ shell: make"), ("m9",))
     await world.passes(2)
 
     assert world.edits == []  # what was heard is gone; what comes is shown

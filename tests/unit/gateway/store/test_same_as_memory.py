@@ -429,9 +429,9 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
             return list(taken)
         slot = life.sending[int(pick * len(life.sending))]
         if what < 0.7:
-            return await life.store.slot_sent(slot, f"m{number}", unsettled=limit == 2)
+            return await life.store.slot_sent(slot, (f"m{number}",), unsettled=limit == 2)
         if what < 0.78:
-            return await life.store.slot_part(slot, f"p{number}")
+            return await life.store.slot_part(slot, (f"p{number}",))
         if what < 0.9:
             doubts = {"uncertain": pick < 0.5, "unsettled": limit == 1}
             return await life.store.slot_retry(slot, timedelta(seconds=5), **doubts, counted=what < 0.85)

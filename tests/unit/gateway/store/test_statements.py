@@ -185,7 +185,7 @@ class Counted:
         count("finish")
         (slot,) = await store.claim_slots(NODE, ["telegram"], 10)
         count("claim_slots")
-        await store.slot_sent(slot, "1")
+        await store.slot_sent(slot, ("1",))
         count("sent")
         await store.claim(NODE)
         count("claim nothing")

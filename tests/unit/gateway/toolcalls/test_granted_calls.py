@@ -82,7 +82,7 @@ async def control(engine: Engine, text: str, where: Conversation = CHAT, who: Pr
     shown = list[Slot]()
     while slots := await engine.store.claim_slots(engine.core.node, ["telegram", "slack"], 50):
         for slot in slots:
-            await engine.store.slot_sent(slot, "m")
+            await engine.store.slot_sent(slot, ("m",))
         shown += slots
     return next(slot.text for slot in reversed(shown) if slot.kind is SlotKind.REPLY)
 

@@ -193,7 +193,7 @@ async def test_a_pin_is_given_the_platforms_id_when_it_is_sent(tmp_path: Path) -
         for slot in due:
             if slot.post is not None:
                 assert (slot.post.message, slot.text) == ("41", "")
-            await store.slot_sent(slot, "41,42" if slot.kind is SlotKind.POST and slot.post is None else "7")
+            await store.slot_sent(slot, ("41", "42") if slot.kind is SlotKind.POST and slot.post is None else ("7",))
     assert await store.any_due(["telegram"]) is False
 
 
