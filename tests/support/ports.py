@@ -14,8 +14,8 @@ FIRST, LAST = 10_000, 31_999
 """On Linux nobody gets one of these by asking for any: those are higher."""
 
 
-def _in_turn() -> Iterator[int]:
-    """The ports of this process, from some place on, again and again.
+def in_turn() -> Iterator[int]:
+    """Yield the ports of this process, from some place on, again and again. Nothing is chosen before the first.
 
     Each comes back only when all others were given. A daemon that was killed leaves its port free until its next life
     begins, and still asks for a platform that another test may have ended: whoever got that port meanwhile would keep
@@ -23,10 +23,10 @@ def _in_turn() -> Iterator[int]:
     """
     number, processes = place()
     mine = range(FIRST + number % processes, LAST + 1, processes)
-    return itertools.islice(itertools.cycle(mine), random.randrange(len(mine)), None)
+    yield from itertools.islice(itertools.cycle(mine), random.randrange(len(mine)), None)
 
 
-_ports = _in_turn()
+_ports = in_turn()
 
 
 def free_port() -> int:

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.support.nursery import BARE, Request, forked
 from tests.support.patience import PATIENCE_S
-from tests.support.sharing import Line
+from tests.support.ports import FIRST, in_turn
+from tests.support.sharing import PROCESS, Line
 
 ROOT = Path(__file__).parents[3]
 NOTHING_COLLECTED = 5
@@ -95,3 +98,10 @@ def test_a_session_lasts_over_files_and_a_failure_is_reported(tmp_path: Path) ->
 def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
     codes, _ = run(tmp_path, {"test_a.py": "import absent_module", "test_b.py": FILE.format(at_most=9)}, ("front",))
     assert codes != [0]
+
+
+def test_ports_are_those_of_the_process_that_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of tests are forked when this module has been imported."""
+    ports = in_turn()
+    monkeypatch.setenv(PROCESS, "3/8")
+    assert [(next(ports) - FIRST) % 8 for _ in range(2)] == [3, 3]
