@@ -28,6 +28,7 @@ from tests.support.nursery import BARE, Request, forked
 from tests.support.order import FILE, PARTS, line_up, measured, seconds_by_file
 from tests.support.proof import LARGE, SMALL
 from tests.support.sharing import PROCESS, Line
+from tests.support.stems import PLACE
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
@@ -246,9 +247,8 @@ def pytest(
             for n in range(processes)
         ]
         command = [*(BEHIND if behind else ()), sys.executable, "-m", forked.__module__, *([BARE] if traced else ())]
-        ended = beside.submit(
-            captured, command, seconds=TESTS_S, environment=inherited() | dict(environment), given=json.dumps(asked)
-        )
+        variables = {**inherited(), **environment, **({} if traced else {PLACE: str(folder / "stems")})}
+        ended = beside.submit(captured, command, seconds=TESTS_S, environment=variables, given=json.dumps(asked))
         while wait([ended], PROGRESS_S).not_done:
             print(f"        {len(entries) - line.left()} of {len(entries)} files of tests have begun", flush=True)
         failures = failed_processes(*ended.result(), asked)

@@ -136,8 +136,8 @@ def children() -> set[int]:
     What daemons are forked from stays, and its children count as this process's own.
     """
     found = children_of("self")
-    if STEM.pid in found:
-        found.remove(STEM.pid)
+    if STEM.pid is not None:
+        found.discard(STEM.pid)
         found |= children_of(str(STEM.pid))
     return found
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from channels.telegram.parts import RESENT
 from tests.bench.world import WITH_MODEL, Bench, Life, Watcher, pid_of, run_bare, start
-from tests.support.daemon import AS_INSTALLED, Daemon
+from tests.support.daemon import Daemon
+from tests.support.stems import AS_INSTALLED
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault
 
 GROUPS = range(-1_000_000_000_050, -1_000_000_000_000)

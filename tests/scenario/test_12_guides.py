@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.daemon import AS_INSTALLED, ROOT, Daemon
+from tests.support.daemon import Daemon
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.stems import AS_INSTALLED, ROOT
 
 BLOCK = re.compile(r"^```([\w-]+) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOKEN = "a-token-for-all-clients"

@@ -16,6 +16,8 @@ from importlib import import_module
 from types import FrameType
 from typing import TypedDict
 
+from tests.support.stems import PLACE, stems_at
+
 BARE = "--bare"
 """Argument with which nothing is imported: coverage begins with a process, before its imports."""
 IMPORTED = (
@@ -51,7 +53,9 @@ class Request(TypedDict):
 def main(arguments: Sequence[str]) -> None:
     """Fork a process for each request on standard input. Print their exit codes as JSON when all have ended."""
     import_module("pytest")
+    stems = None
     if BARE not in arguments:
+        stems = stems_at(os.environ[PLACE])
         for name in IMPORTED:
             import_module(name)
         gc.collect()
@@ -65,6 +69,8 @@ def main(arguments: Sequence[str]) -> None:
 
     signal.signal(signal.SIGTERM, end)
     sys.stdout.write(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in born]))
+    if stems is not None:
+        stems.communicate()
 
 
 def forked(request: Request) -> int:

@@ -12,6 +12,7 @@ import atexit
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 import agent_tools
 from config.key_index import key_index
 from gateway.cli.imports import NOT_USED, hidden, importing
+from tests.support.stems import PLACE, STEMS, introduce, stem_of
 
 IMPORTED = (
     "gateway.app.run",
@@ -111,12 +113,10 @@ class Stem:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        """None where the stem is no child of this process."""
         self._asking: socket.socket | None = None
-
-    @property
-    def pid(self) -> int | None:
+        self.pid: int | None = None
         """None before the first use."""
-        return None if self._process is None else self._process.pid
 
     async def fork(
         self,
@@ -146,6 +146,9 @@ class Stem:
         return life
 
     def _started(self, cwd: Path, path: str) -> socket.socket:
+        if (place := os.environ.get(PLACE)) and (given := stem_of(place)) is not None:
+            self.pid, asking = given
+            return asking
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -156,14 +159,16 @@ class Stem:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
+        self.pid = self._process.pid
         return ours
 
     def close(self) -> None:
         """End it; daemons that live go on. Twice is safe."""
-        if self._process is not None and self._asking is not None:
+        if self._asking is not None:
             self._asking.close()
-            self._process.wait()
-            self._process = self._asking = None
+            if self._process is not None:
+                self._process.wait()
+            self._process = self._asking = self.pid = None
 
 
 STEM = Stem()
@@ -189,9 +194,33 @@ class QuickEnd:
             os._exit(self.code)
 
 
-def main(control: socket.socket) -> None:
-    """Import, then fork for each request until nobody can ask any more."""
-    end = QuickEnd()
+def main(number: str, *options: str) -> None:
+    """Be a stem for who holds the other end of a socket; or, with `--stems`, give away stems to who connects to it."""
+    end, given = QuickEnd(), socket.socket(fileno=int(number))
+    import_all()
+    if STEMS in options:
+        fork_stems(given, end)
+    else:
+        fork_lives(given, end)
+
+
+def fork_stems(listening: socket.socket, end: QuickEnd) -> None:
+    """Fork a stem for each who connects, until standard input ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a stem
+    while listening in select.select([listening, sys.stdin], [], [])[0]:
+        control, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            introduce(control)
+            fork_lives(control, end)
+            end.code = 0
+            return
+        control.close()
+
+
+def import_all() -> None:
+    """Import what daemons import, and make what they make once."""
     with importing(), hidden(NOT_USED):  # as the command `run` has it
         for name in (*IMPORTED, *all_tools()):
             import_module(name)
@@ -201,6 +230,10 @@ def main(control: socket.socket) -> None:
         key_index()  # with which a daemon compares variables such as that of failpoints
         own_version()
         page_assets()
+
+
+def fork_lives(control: socket.socket, end: QuickEnd) -> None:
+    """Fork for each request until nobody can ask any more."""
     living: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
     while True:
@@ -258,4 +291,4 @@ def become(request: Mapping[str, Any], streams: Sequence[int], end: QuickEnd) ->
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(*sys.argv[1:])

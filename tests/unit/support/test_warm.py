@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support import stems
 from tests.support.daemon import ROOT, Daemon, environment
 from tests.support.sharing import PROCESS
+from tests.support.stems import PLACE, stem_of, stems_at
 from tests.support.warm import Life, Stem
 
 pytestmark = pytest.mark.whole("of a helper of tests; it computes for seconds")
@@ -50,6 +53,28 @@ async def test_its_environment_is_what_it_was_given_and_no_other(
     assert await odd.wait() == 1
     assert "/nowhere/given.toml" in (tmp_path / "odd").read_text()
     assert "inherited" not in (tmp_path / "odd").read_text()
+
+
+async def test_stem_from_a_place_forks_lives(stem: Stem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "stems")
+    with stems_at(place) as source:
+        monkeypatch.setenv(PLACE, place)
+        good = await forked(stem, tmp_path / "good", "--version")
+        assert await good.wait() == 0
+        assert os.readlink(f"/proc/{stem.pid}/fd/0") == os.devnull
+        assert stem.pid != source.pid
+        stem.close()
+    assert source.returncode == 0
+
+
+async def test_another_copy_of_the_project_has_its_own_stem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "stems")
+    with stems_at(place):
+        found = await asyncio.to_thread(stem_of, place)
+        assert found is not None
+        found[1].close()
+        monkeypatch.setattr(stems, "ROOT", tmp_path)
+        assert await asyncio.to_thread(stem_of, place) is None
 
 
 def test_a_daemon_is_given_no_variable_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
