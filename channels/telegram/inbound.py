@@ -313,7 +313,8 @@ def _quoted(message: TelegramFields, reply: TelegramFields | None) -> str:
 
 
 def _unread(message: TelegramFields, words: Words) -> str:
-    found = next((name for key, name in UNREAD.items() if key in message), "")
+    there = UNREAD.keys() & message.present()
+    found = next(name for key, name in UNREAD.items() if key in there) if there else ""
     return found or ("an attachment" if words.text and "text" not in message else "")
 
 
