@@ -46,7 +46,7 @@ class HomeKeeper:
     """Seconds without an outage of the store before another node is missed: none could say that it lives."""
     _looked_at: float = -math.inf
     _hears_since: float = 0.0
-    """Time since which looks follow each other, in seconds of the loop's clock."""
+    """Start of the uninterrupted series of checks, in seconds of the loop's clock."""
     _log: Any = field(default_factory=lambda: log("homes"))
 
     async def run(self) -> None:

@@ -27,7 +27,7 @@ _DOT = slice(-max(_ENDINGS), 1 - min(_ENDINGS))
 
 def is_secret_name(name: str) -> bool:
     """Return whether a file or folder of this name holds secrets. Upper and lower case are alike."""
-    # Nearly all names are told apart by a look at their ends: a whole workspace is searched before a program starts.
+    # The end of a name decides nearly all of them: a whole workspace is searched before a program starts.
     return (name[:1] in _BEGINS or "." in name[_DOT]) and _SECRET.fullmatch(name) is not None
 
 

@@ -31,7 +31,7 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 LOOK_EVERY_S = 1.0
-"""Seconds between looks of delivery for due slots."""
+"""Interval in seconds between checks of delivery for due slots."""
 SEND_WITHIN_S = 45.0
 """Timeout in seconds for one send or edit; files have longer ones.
 

@@ -32,7 +32,7 @@ LIVE_AT_MOST = 4
 ENDED_KEPT = 8
 """Ended jobs of a family whose output can still be read."""
 UNSEEN_CHARS = 50_000
-"""Characters of output that are kept until somebody looks; older ones are left out."""
+"""Characters of unread output that are kept; older ones are left out."""
 SETTLES_S = 0.2
 """Seconds for a new job to fail, or to print its first words."""
 PAUSE_S = 0.2
