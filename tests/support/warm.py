@@ -205,8 +205,7 @@ def main(number: str, *options: str) -> None:
 
 
 def fork_stems(listening: socket.socket, end: QuickEnd) -> None:
-    """Fork a stem for each who connects, until standard input ends."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a stem
+    """Fork a stem for each who connects, until standard input ends. Wait for their ends: so their CPU is counted."""
     while listening in select.select([listening, sys.stdin], [], [])[0]:
         control, _ = listening.accept()
         if os.fork() == 0:
@@ -217,6 +216,9 @@ def fork_stems(listening: socket.socket, end: QuickEnd) -> None:
             end.code = 0
             return
         control.close()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def import_all() -> None:
