@@ -89,7 +89,9 @@ def _limits(limits: TurnLimits) -> str:
 
 
 def _program_limits(limits: SandboxSettings) -> str:
-    return f"{limits.memory_mb} MB of memory a process, {limits.file_mb} MB a file, {limits.tmp_mb} MB of /tmp"
+    together = f"{limits.tree_mb} MB together" if limits.tree_mb else "any number together"
+    memory = f"{limits.memory_mb} MB of memory a process, {together}"
+    return f"{memory}, {limits.file_mb} MB a file, {limits.tmp_mb} MB of /tmp"
 
 
 def _agent(agent: Agent) -> str:

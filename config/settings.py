@@ -366,6 +366,12 @@ class SandboxSettings(SettingsTable):
     memory_mb: StrictInt = Field(
         default=4096, ge=256, le=1_000_000, description="Megabytes that each of its processes may allocate."
     )
+    tree_mb: StrictInt = Field(
+        default=16_384,
+        ge=0,
+        le=10_000_000,
+        description="Megabytes of all processes of a call together, measured once a second; 0 is no limit.",
+    )
     file_mb: StrictInt = Field(
         default=10_240, ge=1, le=10_000_000, description="Megabytes of each file that it writes."
     )

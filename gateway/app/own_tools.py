@@ -224,7 +224,10 @@ def make_workers(loaded: Loaded, containment: Containment) -> Workers:
 def program_limits(settings: SandboxSettings) -> ProcessLimits:
     """Return the limits of each program of a tool."""
     return ProcessLimits(
-        memory_bytes=settings.memory_mb * MB, file_bytes=settings.file_mb * MB, tmp_bytes=settings.tmp_mb * MB
+        memory_bytes=settings.memory_mb * MB,
+        tree_bytes=settings.tree_mb * MB or None,
+        file_bytes=settings.file_mb * MB,
+        tmp_bytes=settings.tmp_mb * MB,
     )
 
 

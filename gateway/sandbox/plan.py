@@ -99,6 +99,8 @@ class ProcessLimits:
     """Size of each file written."""
     memory_bytes: int | None = None
     """Private memory of each process: heap, thread stacks, private mappings. Not of the whole tree."""
+    tree_bytes: int | None = None
+    """Memory of all processes of a call together, measured once a second. Not of a session's."""
     processes: int = 512
     """Processes at once in one call's tree."""
     tmp_bytes: int = 2**30

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gateway.errors import BadRequest
 from gateway.ports import Output
 from gateway.sandbox.keyring import own_keyring
+from gateway.sandbox.memory import LOOK_EVERY_S, MemoryWatch
 from gateway.sandbox.plan import Containment, Holder, ProcessLimits, SandboxPlace, bounds
 from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_of
 from gateway.sandbox.terminal import Terminal
@@ -168,16 +169,30 @@ class Tree:
 
     async def ended(self) -> int:
         """Wait for the leader's end and return its exit code; kill the tree when it grows too large."""
-        every = WATCH_S if self._watched else None
-        normal = _threads()
+        most, normal, loop = self._limits.tree_bytes, _threads(), asyncio.get_running_loop()
+        memory = None if most is None else MemoryWatch(limit=most, leader=self._leader.pid)
+        every = WATCH_S if self._watched else None if memory is None else LOOK_EVERY_S
+        looked_at = loop.time()
         while not await _readable(self._fds["leader"], every):
-            # The machine's thread count is cheap to read; the tree's own count is taken only when that has grown.
-            normal = min(normal, _threads())
-            if _threads() - normal > self._limits.processes and self._size() > self._limits.processes:
-                self._output.write(f"\n[killed: more than {self._limits.processes} processes]\n".encode())
+            why = ""
+            if self._watched:
+                # The machine's thread count is cheap to read; the tree's own count is taken only when that has grown.
+                normal = min(normal, _threads())
+                why = self._too_many(normal)
+            if memory is not None and loop.time() - looked_at >= LOOK_EVERY_S / 2:
+                looked_at = loop.time()
+                if await memory.is_exceeded():
+                    why = f"its processes took more than {memory.limit // _MB} MB together: [sandbox] tree_mb"
+            if why:
+                self._output.write(f"\n[killed: {why}]\n".encode())
                 if await self._until_gone():
                     raise asyncio.CancelledError
         return self._reaped()
+
+    def _too_many(self, normal: int) -> str:
+        """Return why the tree has too many processes; empty when it has not. `normal`: the machine's least threads."""
+        most = self._limits.processes
+        return f"more than {most} processes" if _threads() - normal > most and self._size() > most else ""
 
     def _reaped(self) -> int:
         """Reap the ended leader; return its exit code, and store the peak memory of its largest process."""

@@ -142,9 +142,11 @@ def test_limits_are_read(tmp_path: Path) -> None:
 
 
 def test_limits_of_programs_are_read(tmp_path: Path) -> None:
-    loaded = read(tmp_path, "[sandbox]\nmemory_mb = 512\nfile_mb = 20\ntmp_mb = 5\n")
+    loaded = read(tmp_path, "[sandbox]\nmemory_mb = 512\ntree_mb = 0\nfile_mb = 20\ntmp_mb = 5\n")
     assert (loaded.sandbox.memory_mb, loaded.sandbox.file_mb, loaded.sandbox.tmp_mb) == (512, 20, 5)
-    usual = "4096 MB of memory a process, 10240 MB a file, 1024 MB of /tmp"
+    told = "512 MB of memory a process, any number together, 20 MB a file, 5 MB of /tmp"
+    assert dict(lines(loaded))["limits of a program"] == told
+    usual = "4096 MB of memory a process, 16384 MB together, 10240 MB a file, 1024 MB of /tmp"
     assert dict(lines(read(tmp_path, "")))["limits of a program"] == usual
     with pytest.raises(ConfigError, match=r"sandbox\.memory_mb"):
         read(tmp_path, "[sandbox]\nmemory_mb = 1\n")

@@ -96,6 +96,24 @@ async def test_a_program_within_its_memory_ends_without_a_word(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.sampled(1)
+async def test_processes_that_eat_memory_together_are_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
+    """Each of them stays below the limit of one process."""
+    limits = replace(LIMITS, tree_bytes=250 * MB)
+    eats = "import os, time\nfor _ in range(2): os.fork()\ndata = os.urandom(1) * (100 * 1024 * 1024)\ntime.sleep(15)"
+    code, text = await _run(way, tmp_path, machine, "/usr/bin/python3", "-I", "-c", eats, limits=limits)
+    assert code == 128 + signal.SIGKILL
+    assert text == "\n[killed: its processes took more than 250 MB together: [sandbox] tree_mb]\n"
+
+
+@pytest.mark.whole("two seconds by the clock; the limit itself stays")
+async def test_processes_that_share_memory_take_it_once(tmp_path: Path, machine: Containment) -> None:
+    limits = replace(LIMITS, tree_bytes=250 * MB)
+    shares = "import os, time\ndata = b'x' * (100 * 1024 * 1024)\nfor _ in range(2): os.fork()\ntime.sleep(1.5)"
+    assert await _run("basic", tmp_path, machine, "/usr/bin/python3", "-I", "-c", shares, limits=limits) == (0, "")
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.sampled(2)
 async def test_a_program_that_writes_a_huge_file_is_stopped(way: str, tmp_path: Path, machine: Containment) -> None:
     code, text = await _run(way, tmp_path, machine, "/bin/sh", "-c", "exec head -c 9000000 /dev/zero > huge")
