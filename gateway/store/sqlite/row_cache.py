@@ -39,10 +39,10 @@ class RowCache(Generic[K, R]):
 
     def put(self, key: K, row: R) -> None:
         """Keep a row, in place of an older version of it."""
-        self.drop(key)
+        before = self.rows.pop(key, None)
         self.rows[key] = row
         if self._size is not None:
-            self._bytes += self._size(row)
+            self._bytes += self._size(row) - (0 if before is None else self._size(before))
 
     def drop(self, key: K) -> None:
         """Forget a row."""

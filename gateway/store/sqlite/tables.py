@@ -24,6 +24,7 @@ class RowTable(Generic[R]):
         self._insert = insertion(kind)
         self._delete = f"DELETE FROM {kind.name} {self._where}"  # noqa: S608 - names of our own
         self._changing = [one for one in kind.columns if not one.fixed]
+        self._places = range(len(self._changing))
         self._changeable = attrgetter(*(one.path for one in self._changing))
         self._key = attrgetter(next(one.path for one in kind.columns if one.name == kind.key))
         self._updates: dict[tuple[str, ...], str] = {}
@@ -38,8 +39,9 @@ class RowTable(Generic[R]):
         values: list[Any] = []
         old, new = self._changeable(before), self._changeable(row)
         # Most values are the very same objects: these are passed over without a loop.
-        for column, was, value in compress(zip(self._changing, old, new, strict=True), map(is_not, old, new)):
-            if was != value:
+        for at in compress(self._places, map(is_not, old, new)):
+            column, value = self._changing[at], new[at]
+            if old[at] != value:
                 names.append(column.name)
                 values.append(value if value is None or column.encode is None else column.encode(value))
         if names:
