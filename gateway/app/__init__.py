@@ -15,6 +15,7 @@ from gateway.app.daemon import Daemon
 from gateway.app.homes import make_home_keeper
 from gateway.app.maintenance import Sweeper
 from gateway.app.memory_tuning import keep_tidy
+from gateway.app.sending import make_delivery, make_live_edits, make_messages
 from gateway.app.wiring import (
     make_compaction,
     make_context,
@@ -23,18 +24,12 @@ from gateway.app.wiring import (
     make_http,
     make_ingress,
     make_membership,
-    make_messages,
     make_page,
-    make_subsessions,
-    make_tool_calls,
     make_turn_runner,
     make_turn_worker,
     make_web_access,
 )
 from gateway.domain.ids import PAGE
-from gateway.domain.nodes import Role
-from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import LiveEdits
 from gateway.sandbox import Containment
 from gateway.server.control_commands import ControlCommands
 from gateway.server.control_server import ControlServer
@@ -65,10 +60,8 @@ def build(
         page = make_page(core, web_access)
         channels, endpoints = {PAGE: page, **channels}, [*page.endpoints(), *endpoints]
     messages = make_messages(core, channels)
-    subsessions = make_subsessions(core)
-    calls, membership = make_tool_calls(core, subsessions), make_membership(core)
-    calls.node = membership.shown_name
-    turns = make_turn_runner(core, channels, calls, subsessions)
+    turns, membership = make_turn_runner(core, channels), make_membership(core)
+    turns.calls.node = membership.shown_name
     ingress = make_ingress(core)
     http = make_http(core, web_access, endpoints, channels, membership.standing)
     answers = make_control_commands(core, web_access, http, ingress)
@@ -86,10 +79,8 @@ def build(
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
         worker=make_turn_worker(core, turns, make_compaction(core)),
-        delivery=Delivery(
-            node=core.node, events=core.store.event_bus, messages=messages, gate=core.gates[Role.DELIVERY]
-        ),
-        live_edits=LiveEdits(events=core.store.event_bus, messages=messages),
+        delivery=make_delivery(core, messages),
+        live_edits=make_live_edits(core, messages),
         sweeper=Sweeper(
             node_id=core.node,
             sweeps=core.store,

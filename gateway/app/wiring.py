@@ -31,8 +31,6 @@ from gateway.domain.retention import Keep
 from gateway.domain.sessions import SessionKind
 from gateway.inbound.ingress import Ingress
 from gateway.inbound.why import WhyReplies
-from gateway.outbound.message_actor import MessageActors
-from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
 from gateway.server import node_files, node_inbox, node_uploads
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
@@ -176,18 +174,17 @@ def make_budgets(core: Core) -> BudgetKeeper:
     )
 
 
-def make_turn_runner(
-    core: Core, channels: Mapping[str, Channel], calls: ToolCalls, subsessions: SubsessionService
-) -> TurnRunner:
-    """Wire the running of a claimed turn."""
+def make_turn_runner(core: Core, channels: Mapping[str, Channel]) -> TurnRunner:
+    """Wire the running of a claimed turn, with its calls and sub-sessions."""
     store, settings = core.store, core.loaded.settings
+    subsessions = make_subsessions(core)
     voice = make_voice(core)
     return TurnRunner(
         queue=store,
         journal=store,
         queries=store,
         events=store.event_bus,
-        calls=calls,
+        calls=make_tool_calls(core, subsessions),
         registry=core.registry,
         subsessions=subsessions,
         budgets=make_budgets(core),
@@ -251,27 +248,34 @@ def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     """Wire the deciding and running of tool calls."""
     store, settings = core.store, core.loaded.settings.sessions
     other, limits = settings.approval_expiry_other, program_limits(core.loaded.sandbox)
+    hooks = load_hooks(core.loaded.hooks, core.containment, limits, core.redactor)
+    execution = Execution(
+        workspaces=core.workspaces,
+        containment=core.containment,
+        clock=core.clock,
+        events=store.event_bus,
+        metrics=core.metrics,
+        redactor=core.redactor,
+        subsessions=subsessions,
+        inquiries=InquiryService(inquiries=core.store, redactor=core.redactor, expiry=settings.question_expiry),
+        messages=make_posting(core),
+        key_value=core.store,
+        hooks=hooks,
+        jobs=core.jobs,
+        workers=core.workers,
+        program_limits=limits,
+    )
     return ToolCalls(
         journal=store,
         queries=store,
         events=store.event_bus,
         approvals=core.approvals,
-        execution=Execution(
-            workspaces=core.workspaces,
-            containment=core.containment,
-            clock=core.clock,
-            events=store.event_bus,
-            metrics=core.metrics,
-            redactor=core.redactor,
-            subsessions=subsessions,
-            inquiries=InquiryService(inquiries=core.store, redactor=core.redactor, expiry=settings.question_expiry),
-            messages=make_posting(core),
-            key_value=core.store,
-            hooks=load_hooks(core.loaded.hooks, core.containment, limits, core.redactor),
-            jobs=core.jobs,
-            workers=core.workers,
-            program_limits=limits,
-        ),
+        execution=execution,
+        workspaces=core.workspaces,
+        containment=core.containment,
+        changes=execution.changes,
+        redactor=core.redactor,
+        hooks=hooks,
         clock=core.clock,
         metrics=core.metrics,
         points=core.points,
@@ -476,21 +480,3 @@ def _accounts_up(channels: Mapping[str, Channel]) -> dict[tuple[str, str], bool]
         accounts = channel.accounts_up() if isinstance(channel, WithAccounts) else {"": not channel.trouble()}
         up.update({(name, account): works for account, works in accounts.items()})
     return up
-
-
-def make_messages(core: Core, channels: Mapping[str, Channel]) -> MessageActors:
-    """Wire the actors that change messages."""
-    return MessageActors(
-        outbox=core.store,
-        key_value=core.store,
-        queries=core.store,
-        channels=channels,
-        approvals=core.approvals,
-        clock=core.clock,
-        metrics=core.metrics,
-        points=core.points,
-        redactor=core.redactor,
-        owners=core.loaded.settings.owners,
-        limiter=RateLimiter(core.clock),
-        find=make_node_files(core).find,
-    )

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway import approvals as asking
@@ -31,12 +32,14 @@ from gateway.domain.views import TurnView
 from gateway.domain.waits import ESCALATE_AFTER, NewWait, StartOutcome, Wait, WaitKind, WaitState, escalation
 from gateway.errors import StoreError
 from gateway.policy.open_approvals import EXAMINED, room_to_ask, too_many_open
-from gateway.ports import Clock, EventBus, Queries, TurnJournal
+from gateway.ports import Clock, EventBus, FileChanges, Queries, TurnJournal
+from gateway.sandbox import Containment
 from gateway.system.cancellation import Cancellation
 from gateway.system.clock import is_set
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
+from gateway.system.redaction import Redactor
 from gateway.toolcalls.decide import (
     Asked,
     CallDecider,
@@ -46,6 +49,7 @@ from gateway.toolcalls.decide import (
 )
 from gateway.toolcalls.execution import Execution, cut_short
 from gateway.toolcalls.grants import Granted
+from gateway.toolcalls.hooks import Hooks
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.posts import post_slots
@@ -53,6 +57,7 @@ from gateway.toolcalls.prepared import Prepared
 from gateway.toolcalls.result_files import file_slots
 from gateway.toolcalls.tool_set import ToolSet
 from gateway.toolcalls.wait_results import after_a_wait, not_approved
+from gateway.toolcalls.workspaces import Workspaces
 
 SIDE_BY_SIDE = 4
 """Reading calls that run in parallel."""
@@ -78,6 +83,11 @@ class ToolCalls:
     events: EventBus
     approvals: Approvals
     execution: Execution
+    workspaces: Workspaces
+    containment: Containment
+    changes: Callable[[TurnView, int, Path], FileChanges]
+    """Return the changes of workspace files by one call."""
+    redactor: Redactor
     clock: Clock
     metrics: Metrics
     points: FailPoints
@@ -85,6 +95,7 @@ class ToolCalls:
     limits: TurnLimits = field(default_factory=TurnLimits)
     escalate_after: float = ESCALATE_AFTER
     """Part of the expiry after which open approvals are shown to further approvers; 0: never."""
+    hooks: Hooks = field(default_factory=Hooks)
     grant_lasts: timedelta = GRANT_LASTS
     """Lifetime of the grant that an approval of a scope becomes."""
     node: Callable[[], str] = lambda: ""
@@ -96,14 +107,14 @@ class ToolCalls:
     def _decider(self, tools: ToolSet) -> CallDecider:
         return CallDecider(
             tools=tools,
-            workspaces=self.execution.workspaces,
-            containment=self.execution.containment,
+            workspaces=self.workspaces,
+            containment=self.containment,
             limits=self.limits,
             metrics=self.metrics,
-            redactor=self.execution.redactor,
-            changes=self.execution.changes,
+            redactor=self.redactor,
+            changes=self.changes,
             node=self.node(),
-            hooked=partial(self.execution.hooks.any_for, HookEvent.BEFORE),
+            hooked=partial(self.hooks.any_for, HookEvent.BEFORE),
         )
 
     async def settle(
@@ -166,7 +177,7 @@ class ToolCalls:
             order.found(tool, found)
             if isinstance(found, ToolResult):
                 # A sub-session's answer is not redacted yet.
-                clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
+                clean = replace(found, text=self.redactor.text(found.text)) if found.text else found
                 await self.journal.finish_step(lease, step.n, bounded(clean))
         if look.asked:
             await self._open_approvals(look, lease)
@@ -174,7 +185,7 @@ class ToolCalls:
 
     async def _after_hooks(self, look: _Look, steps: Sequence[Step], lease: Lease) -> Sequence[Step]:
         """Return the steps with the outcome of the hooks before them, which run now where they have not run yet."""
-        hooks, calls = self.execution.hooks, dict[int, Prepared]()
+        hooks, calls = self.hooks, dict[int, Prepared]()
         for step in steps:
             if step.state is StepState.PLANNED and step.call is not None and step.hook_outcome is None:
                 seen = look.decider.is_hooked(step)

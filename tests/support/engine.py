@@ -16,15 +16,13 @@ from config.load import Loaded, load
 from config.settings import Settings
 from gateway.agent.worker import TurnWorker
 from gateway.app.core import Fakes, make_core
+from gateway.app.sending import make_delivery, make_live_edits, make_messages
 from gateway.app.wiring import (
     make_channel_host,
     make_compaction,
     make_context,
     make_ingress,
-    make_messages,
     make_page,
-    make_subsessions,
-    make_tool_calls,
     make_turn_runner,
     make_turn_worker,
     make_web_access,
@@ -55,6 +53,7 @@ from gateway.server.request_guard import KEY_HEADER, Address
 from gateway.server.web_access import WebAccess
 from gateway.system.cancellation import Cancellation
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.hooks import Hooks
 from gateway.toolcalls.registry import ToolSource
 from gateway.toolcalls.tool_set import Tool, ToolSet
 from tests.support.clock import FakeClock
@@ -153,15 +152,18 @@ class Engine:
         self.approvals, self.registry, self.workspaces = self.core.approvals, self.core.registry, self.core.workspaces
         self.channels: dict[str, Channel] = {}
         """Channels whose files are fetched."""
-        self.subsessions = make_subsessions(self.core)
-        self.calls = make_tool_calls(self.core, self.subsessions)
+        self.turns = make_turn_runner(self.core, self.channels)
+        self.calls, self.subsessions = self.turns.calls, self.turns.subsessions
         self.execution = self.calls.execution
-        self.turns = make_turn_runner(self.core, self.channels, self.calls, self.subsessions)
         self.turns.streams = frozenset({"telegram"})
         self.turns.prompts.system, self.turns.prompts.child_system = "You are a test.", "You are a sub-session."
         self.compaction = make_compaction(self.core)
         self.ingress = make_ingress(self.core)
         self._keys = iter(range(1_000_000))
+
+    def use_hooks(self, hooks: Hooks) -> None:
+        """Take these hooks, before and after calls."""
+        self.calls.hooks = self.execution.hooks = hooks
 
     def worker(self) -> TurnWorker:
         """A worker of turns on this engine."""
@@ -170,11 +172,11 @@ class Engine:
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
         messages = make_messages(self.core, {channel.name: channel for channel in channels})
-        return Delivery(node=self.core.node, events=self.store.event_bus, messages=messages)
+        return make_delivery(self.core, messages)
 
     def live_edits(self, delivery: Delivery, look_every_s: float = 0.002) -> LiveEdits:
         """The live edits of the messages that are delivered."""
-        return LiveEdits(events=self.store.event_bus, messages=delivery.messages, look_every_s=look_every_s)
+        return replace(make_live_edits(self.core, delivery.messages), look_every_s=look_every_s)
 
     def host(self) -> DaemonChannelHost:
         """Return the channels' host, for all but pushed messages."""
@@ -184,7 +186,7 @@ class Engine:
         """Return the context of a channel on this engine."""
         return replace(make_context(self.core, name, settings), client=client)
 
-    def pages(self) -> WebAccess:
+    def web_access(self) -> WebAccess:
         """The web access of this engine."""
         return make_web_access(self.core)
 

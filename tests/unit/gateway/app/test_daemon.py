@@ -48,7 +48,7 @@ def daemon(
         http=HttpServer(
             address=address,
             endpoints=[],
-            sign_ins=engine.pages(),
+            sign_ins=engine.web_access(),
             health=engine.store,
             metrics=engine.metrics,
             clock=engine.clock,

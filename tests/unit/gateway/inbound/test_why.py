@@ -169,7 +169,7 @@ async def test_a_hook_that_refused_or_changed_a_call_is_named(tmp_path: Path) ->
     async def check(call: object) -> object:
         return {"refuse": "no"} if '"bad"' in str(call).replace("'", '"') else {"arguments": {"text": "good"}}
 
-    engine.execution.hooks = Hooks(hooks=[Hook(name="check", event=HookEvent.BEFORE, tools=frozenset(), ask=check)])
+    engine.use_hooks(Hooks(hooks=[Hook(name="check", event=HookEvent.BEFORE, tools=frozenset(), ask=check)]))
     await called(engine, "read:other", "read:bad")
     assert "It did not run (hook): The hook check refuses this: no" in await why(engine)
     said = await why(engine, "2")

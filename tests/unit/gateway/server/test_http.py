@@ -331,7 +331,7 @@ async def test_a_handler_that_breaks_tells_nothing_of_why(
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=[endpoint],
-        sign_ins=engine.pages(),
+        sign_ins=engine.web_access(),
         health=engine.store,
         metrics=engine.metrics,
         clock=engine.clock,
@@ -356,7 +356,7 @@ async def test_a_port_that_is_taken_is_reported_with_the_cure(page: Served, tmp_
     http = HttpServer(
         address=Address(host="127.0.0.1", port=page.http.port),
         endpoints=[],
-        sign_ins=engine.pages(),
+        sign_ins=engine.web_access(),
         health=engine.store,
         metrics=engine.metrics,
         clock=engine.clock,

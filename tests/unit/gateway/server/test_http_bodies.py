@@ -34,7 +34,7 @@ async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=[Endpoint(method="POST", path="/take", handler=found.take, auth=Auth.PUBLIC)],
-        sign_ins=engine.pages(),
+        sign_ins=engine.web_access(),
         health=engine.store,
         metrics=engine.metrics,
         clock=engine.clock,

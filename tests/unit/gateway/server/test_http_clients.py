@@ -47,7 +47,7 @@ async def serving(folder: Path) -> AsyncGenerator[HttpServer]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0, trusted_proxies=(PROXY,)),
         endpoints=[Endpoint(method="GET", path=p, handler=h, auth=Auth.PUBLIC) for p, h in handlers.items()],
-        sign_ins=engine.pages(),
+        sign_ins=engine.web_access(),
         health=engine.store,
         metrics=engine.metrics,
         clock=engine.clock,

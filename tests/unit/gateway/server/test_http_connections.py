@@ -47,7 +47,7 @@ async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=[Endpoint(method=m, path=p, handler=h, auth=Auth.PUBLIC) for (m, p), h in handlers.items()],
-        sign_ins=engine.pages(),
+        sign_ins=engine.web_access(),
         health=engine.store,
         metrics=engine.metrics,
         clock=engine.clock,

@@ -38,7 +38,7 @@ def engine(tmp_path: Path) -> Engine:
 
 @pytest.fixture
 def web_access(engine: Engine) -> WebAccess:
-    return engine.pages()
+    return engine.web_access()
 
 
 async def talked(engine: Engine) -> TurnId:
@@ -60,7 +60,7 @@ async def test_owner_sees_sub_sessions_of_the_own_main_only(tmp_path: Path) -> N
     lease = await planned(engine, call("sessions_spawn", task="count"), who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.settle(lease)
     child = child_session(lease.turn, 1)
-    web_access = engine.pages()
+    web_access = engine.web_access()
 
     assert (await web_access.older(CLEO, child, None)).rows
     for asked in (web_access.older(ANN, child, None), web_access.changes(ANN, child, 0)):
@@ -167,7 +167,7 @@ async def test_picture_is_given_by_number_to_viewers_of_the_session(tmp_path: Pa
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
-    turn, web_access = await talked(engine), engine.pages()
+    turn, web_access = await talked(engine), engine.web_access()
 
     found = [await web_access.output(CLEO, turn, 1, ArtifactKind.PICTURE, at) for at in (0, 1)]
     assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
@@ -184,7 +184,7 @@ async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: P
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
-    turn, web_access = await talked(engine), engine.pages()
+    turn, web_access = await talked(engine), engine.web_access()
     folder = engine.workspaces.outputs(CLEOS)
     (tmp_path / "escaped.pdf").write_bytes(b"secret")
     (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
@@ -277,7 +277,7 @@ async def test_secret_in_call_arguments_is_hidden_on_the_page_and_used(tmp_path:
     await engine.say("hello")
     await engine.run(await engine.claim())
 
-    for rows in (await engine.pages().older(ANN, ANNS, None), await engine.pages().changes(ANN, ANNS, 0)):
+    for rows in (await engine.web_access().older(ANN, ANNS, None), await engine.web_access().changes(ANN, ANNS, 0)):
         (step,) = [row.item for row in rows.rows if isinstance(row.item, Step) and row.item.call is not None]
         assert step.call is not None
         assert json.loads(step.call.arguments) == {"text": "x [hidden] y"}

@@ -52,7 +52,7 @@ def engine_with(folder: Path, tool: FakeTool | Tool, *hooks: tuple[HookEvent, st
         for n, (event, script) in enumerate(hooks)
     ]
     loaded = load_hooks(configured, NO_SANDBOX, ProcessLimits(), engine.redactor)
-    engine.execution.hooks = Hooks(hooks=loaded.hooks, redactor=engine.redactor, within_s=within_s)
+    engine.use_hooks(Hooks(hooks=loaded.hooks, redactor=engine.redactor, within_s=within_s))
     return engine
 
 
@@ -102,9 +102,11 @@ async def test_a_hook_before_a_call_fires_and_is_told_about_it(tmp_path: Path) -
 async def test_no_spelling_of_a_tool_escapes_its_hooks(tmp_path: Path, name: str) -> None:
     tool = FakeTool(name="shell")
     engine = engine_with(tmp_path, tool, (BEFORE, says({"refuse": "never"})))
-    engine.execution.hooks = Hooks(
-        hooks=[replace(one, tools=frozenset({"shell"})) for one in engine.execution.hooks.hooks],
-        redactor=engine.redactor,
+    engine.use_hooks(
+        Hooks(
+            hooks=[replace(one, tools=frozenset({"shell"})) for one in engine.execution.hooks.hooks],
+            redactor=engine.redactor,
+        )
     )
     lease = await engine.planned(f"{name}:rm")
     assert await engine.settle(lease)
@@ -298,7 +300,7 @@ async def test_hooks_of_other_tools_do_not_run(tmp_path: Path) -> None:
         raise AssertionError("not reached")
 
     others = [Hook(name="x", event=event, tools=frozenset({"browser"}), ask=never) for event in HookEvent]
-    engine.execution.hooks = Hooks(hooks=others)
+    engine.use_hooks(Hooks(hooks=others))
     lease, result = await settled(engine)
     assert result.status is ResultStatus.OK
     assert (await engine.step(lease.turn, 1)).hook_outcome is None
@@ -325,7 +327,7 @@ async def test_hooks_of_several_calls_run_side_by_side(tmp_path: Path) -> None:
 
     tool = FakeTool(name="shell")
     engine = Engine(tmp_path, [tool])
-    engine.execution.hooks = Hooks(hooks=[Hook(name="slow", event=BEFORE, tools=frozenset(), ask=slow)])
+    engine.use_hooks(Hooks(hooks=[Hook(name="slow", event=BEFORE, tools=frozenset(), ask=slow)]))
     lease = await engine.planned(*(f"shell:{n}" for n in range(10)))
     assert await engine.settle(lease)
     assert (len(tool.calls), most) == (10, 4)
@@ -464,7 +466,7 @@ async def test_a_function_that_raises_or_hangs_refuses(tmp_path: Path) -> None:
     for ask in (raises, hangs, odd, changes):
         engine = Engine(tmp_path / ask.__name__, [FakeTool(name="shell")])
         hook = Hook(name=ask.__name__, event=BEFORE, tools=frozenset(), ask=ask)
-        engine.execution.hooks = Hooks(hooks=[hook], within_s=0.05)
+        engine.use_hooks(Hooks(hooks=[hook], within_s=0.05))
         _, result = await settled(engine)
         found.append(result.hint or result.text)
     assert found == [

@@ -45,7 +45,7 @@ def engine(tmp_path: Path) -> Engine:
 
 async def rows(engine: Engine, session: str = "main:ann") -> outbound.Json:
     """Everything of a session as Ann's page gets it."""
-    pages = engine.pages()
+    pages = engine.web_access()
     found = await pages.older(ANN, SessionId(session), None)
     (frame,) = outbound.newest(found, lambda wait: pages.card(ANN, wait), older=False)
     return json.loads(json.dumps(frame))
@@ -158,21 +158,21 @@ async def test_a_control_command_counts_as_given(engine: Engine) -> None:
 async def test_the_list_says_where_a_session_is(engine: Engine) -> None:
     await engine.say(where=ANN_PAGE)
     await engine.say(who=BOB, where=BOB_CHAT)
-    lines = {line.session.id: outbound.line(line) for line in await engine.pages().sessions(ANN)}
+    lines = {line.session.id: outbound.line(line) for line in await engine.web_access().sessions(ANN)}
 
     assert lines[SessionId("main:ann")]["channel"] == "web"
     dm = lines[SessionId("dm:telegram/default/2002")]
     assert (dm["channel"], dm["kind"], dm["queued"]) == ("telegram", SessionKind.DM.value, 1)
-    welcome = outbound.welcome(engine.pages().welcome(ANN), await engine.pages().sessions(ANN))
+    welcome = outbound.welcome(engine.web_access().welcome(ANN), await engine.web_access().sessions(ANN))
     assert json.loads(json.dumps(welcome))["main"] == "main:ann"
 
 
 async def test_session_list_sends_only_changed_lines(engine: Engine) -> None:
     await engine.say(where=ANN_PAGE)
     await engine.say(who=BOB, where=BOB_CHAT)
-    before = {line.session.id: line for line in await engine.pages().sessions(ANN)}
+    before = {line.session.id: line for line in await engine.web_access().sessions(ANN)}
     await engine.say(who=BOB, where=BOB_CHAT)
-    now = {line.session.id: line for line in await engine.pages().sessions(ANN)}
+    now = {line.session.id: line for line in await engine.web_access().sessions(ANN)}
     bobs, main = SessionId("dm:telegram/default/2002"), SessionId("main:ann")
 
     assert outbound.lines(now, before) == {"op": "lines", "sessions": [outbound.line(now[bobs])], "gone": []}
@@ -277,7 +277,7 @@ async def spawned(tmp_path: Path, asked: ToolCall) -> tuple[Engine, Lease]:
 
 async def test_a_line_of_the_list_says_where_a_sub_session_comes_from(tmp_path: Path) -> None:
     engine, _ = await spawned(tmp_path, call("sessions_spawn", task="count the files"))
-    lines = {line.session.id: outbound.line(line) for line in await engine.pages().sessions(ANN)}
+    lines = {line.session.id: outbound.line(line) for line in await engine.web_access().sessions(ANN)}
     (turn,) = of(await rows(engine), "turn")
     line = json.loads(json.dumps(lines[child_session(turn["id"], 1)]))
 
@@ -360,7 +360,7 @@ async def test_answer_has_its_cost_and_the_page_the_currency(engine: Engine) -> 
     (step,) = of(await rows(engine), "step")
 
     assert (step["model"], step["usage"]["cost_micros"]) == ("small", 5)
-    assert outbound.welcome(engine.pages().welcome(ANN), [])["currency"] == "USD"
+    assert outbound.welcome(engine.web_access().welcome(ANN), [])["currency"] == "USD"
 
 
 # --- files --------------------------------------------------------------------------------------
